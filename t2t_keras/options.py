@@ -5,43 +5,23 @@
 
 import dataclasses
 import math
-import numbers
-import operator
 import re
-import types
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from t2t_keras.entry_points import unknown_name
 from t2t_keras.errors import UserError, short_repr
+from t2t_keras.type_hints import (
+    LARGEST,
+    Limits,
+    TypeChecker,
+    TypeMismatchError,
+    alternatives,
+    resolved_hints,
+)
 
-
-def is_finite(number: Any) -> bool:
-    """Returns whether a number is finite as a `float`."""
-    try:
-        return math.isfinite(number)
-    except OverflowError:  # an integer of hundreds of digits
-        return False
-
-
-# The largest integer for a graph, whose integers have 32 bits; some are doubled there.
-_LARGEST = 10**9
-
-
-_LIMITS = {
-    "ge": (operator.ge, "at least"),
-    "gt": (operator.gt, "above"),
-    "le": (operator.le, "at most"),
-    "lt": (operator.lt, "below"),
-}
-
-
-_KINDS: dict[Any, tuple[Any, str]] = {
-    bool: (bool, "true or false"),
-    int: (numbers.Integral, "an integer"),
-    float: (numbers.Real, "a number"),
-    str: (str, "text"),
-}
+_CHECKER = TypeChecker()
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def option(
@@ -67,14 +47,25 @@ def option(
         lt: a number above all possible values.
         **uses: further metadata, see `option_names`.
     """
-    limits = {"ge": ge, "gt": gt, "le": le, "lt": lt}
-    about = {"help": help, **limits, **uses}
-    return dataclasses.field(default=default, metadata=about)
+    limits = Limits(ge=ge, gt=gt, le=le, lt=lt)
+    metadata = {"help": help, "limits": limits, **uses}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def option_names(options: type, use: str) -> list[str]:
     """Returns the names of the options whose metadata `use` is true."""
-    return [f.name for f in dataclasses.fields(options) if f.metadata.get(use)]
+    return [
+        field.name for field in dataclasses.fields(options) if field.metadata.get(use)
+    ]
+
+
+def _limits(field: "dataclasses.Field[object]") -> Limits:
+    """Returns the limits of an option."""
+    limits: Limits = field.metadata["limits"]
+    has_maximum = limits.le is not None or limits.lt is not None
+    if field.type in (int, int | None) and not has_maximum:
+        return dataclasses.replace(limits, le=LARGEST)
+    return limits
 
 
 def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
@@ -86,16 +77,14 @@ def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, 
             checked.
     """
     for field in dataclasses.fields(options):
-        if (value := values.get(field.name)) is None:
+        value = values.get(field.name)
+        if value is None:
             continue
         if field.type is float:  # the comparison is false for NaN as well
             yield abs(value) < math.inf, f"{field.name} must be a finite number"
-        limits = {k: v for k in _LIMITS if (v := field.metadata[k]) is not None}
-        text = " and ".join(f"{_LIMITS[k][1]} {v}" for k, v in limits.items())
-        for kind, limit in limits.items():
-            yield _LIMITS[kind][0](value, limit), f"{field.name} must be {text}"
-        if field.type in (int, int | None) and not limits.keys() & {"le", "lt"}:
-            yield value <= _LARGEST, f"{field.name} must be at most {_LARGEST}"
+        limits = _limits(field)
+        for condition in limits.conditions(value):
+            yield condition, f"{field.name} must be {limits.description}"
 
 
 def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
@@ -134,30 +123,43 @@ def parse_value(
     Raises:
         UserError: there is no such option, or the value has another type.
     """
-    kinds = {field.name: field.type for field in dataclasses.fields(options)}
-    if name not in kinds:
-        raise UserError(f"{prefix}{unknown_name(context, name, kinds, str(value))}")
-    kind = kinds[name]
-    if isinstance(kind, types.UnionType) and isinstance(value, str):
-        kind = get_args(kind)[0]  # of `int | None`
+    hints = {
+        field.name: resolved_hints(options)[field.name]
+        for field in dataclasses.fields(options)
+    }
+    if name not in hints:
+        raise UserError(f"{prefix}{unknown_name(context, name, hints, str(value))}")
+    hint = hints[name]
+    if isinstance(value, str):
+        hint = alternatives(hint)[0]  # of `int | None`
+    if hint not in (bool, int, float):
+        return value
+    converted = _converted(hint, value)
     try:
-        if kind is bool:
-            values = {"true": True, "1": True, "false": False, "0": False}
-            text = value if isinstance(value, str) else short_repr(value)
-            return values[text.lower()]
-        if kind is float or kind is int:
-            if isinstance(value, bool):
-                raise ValueError
-            number = float(value)
-            if not math.isfinite(number) or (kind is int and not number.is_integer()):
-                raise ValueError
-            return int(number) if kind is int else number
-    except (KeyError, OverflowError, TypeError, ValueError):
-        expected = _KINDS[kind][1]
+        return _CHECKER.convert(hint, converted, name)
+    except TypeMismatchError as error:
         raise UserError(
-            f"{prefix}{name} must be {expected}, not {short_repr(value)}"
+            f"{prefix}{name} must be {error.expected}, not {short_repr(value)}"
         ) from None
-    return value
+
+
+def _converted(hint: type, value: object) -> object:
+    """Returns the number or truth value that a text gives; others unchanged.
+
+    A whole `float` becomes an integer where one is needed.
+    """
+    if hint is bool:
+        text = value if isinstance(value, str) else short_repr(value)
+        return _BOOLEANS.get(text.lower(), value)
+    if isinstance(value, bool):
+        return value
+    try:
+        number = float(value)  # type: ignore[arg-type]  # other types raise TypeError
+    except (OverflowError, TypeError, ValueError):
+        return value
+    if hint is float:
+        return number
+    return int(number) if number.is_integer() else value
 
 
 def parse_options(options: type, text: str, context: str = "") -> dict[str, Any]:
@@ -171,14 +173,16 @@ def parse_options(options: type, text: str, context: str = "") -> dict[str, Any]
     Raises:
         UserError: there is no such option, or a value has another type.
     """
-    parsers = {f.name: f.metadata.get("parse") for f in dataclasses.fields(options)}
-    found = {}
+    parsers = {
+        field.name: field.metadata.get("parse") for field in dataclasses.fields(options)
+    }
+    values = {}
     for name, value in split_pairs(text).items():
-        parse = parsers.get(name)
-        found[name] = (
-            parse(value) if parse else parse_value(options, name, value, "", context)
-        )
-    return found
+        if parse := parsers.get(name):
+            values[name] = parse(value)
+        else:
+            values[name] = parse_value(options, name, value, context=context)
+    return values
 
 
 def check_options(options: type, values: Mapping[str, Any], prefix: str = "") -> None:
@@ -192,28 +196,15 @@ def check_options(options: type, values: Mapping[str, Any], prefix: str = "") ->
     Raises:
         UserError: a value is impossible.
     """
+    hints = resolved_hints(options)
     for field in dataclasses.fields(options):
         if field.name not in values:
             continue
-        value, kind = values[field.name], field.type
-        if get_origin(kind) is Literal:
-            choice = get_args(kind)
-            if not isinstance(value, str) or value not in choice:
-                raise UserError(
-                    f"{prefix}{field.name} must be one of {', '.join(choice)}, not "
-                    f"{short_repr(value)}"
-                )
-        if isinstance(kind, types.UnionType):  # such as int | None
-            kind = get_args(kind)[0] if value is not None else None
-        if kind in _KINDS:
-            expected, name = _KINDS[kind]
-            is_bool = isinstance(value, bool)
-            if not isinstance(value, expected) or is_bool != (kind is bool):
-                raise UserError(
-                    f"{prefix}{field.name} must be {name}, not {short_repr(value)}"
-                )
-            if kind is float and not is_finite(value):
-                raise UserError(f"{prefix}{field.name} must be a finite number")
-    for holds, message in conditions(options, values):
-        if not holds:
-            raise UserError(f"{prefix}{message}")
+        limits = _limits(field)
+        value = values[field.name]
+        try:
+            _CHECKER.convert(hints[field.name], value, field.name)
+            if value is not None and not limits.holds(value):
+                raise TypeMismatchError(field.name, limits.description, value)
+        except TypeMismatchError as error:
+            raise UserError(f"{prefix}{error}") from None

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from t2t_keras.arguments import NonNegative, Positive, check_fields
+from t2t_keras.arguments import check_fields
 from t2t_keras.errors import UserError, short_repr
+from t2t_keras.type_hints import NonNegative, Positive
 
 if TYPE_CHECKING:
     import argparse

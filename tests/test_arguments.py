@@ -12,7 +12,7 @@ from errors import refused
 
 import t2t_keras
 from t2t_keras import HParams, Problem, TrainOptions, UserError, registry
-from t2t_keras.arguments import NonNegative, Positive, Seed, checked, require_type
+from t2t_keras.arguments import checked, require_type
 from t2t_keras.data.datagen import generate
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
@@ -20,6 +20,7 @@ from t2t_keras.export.client import ExportedTranslator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problem import Cleaning, TextProcessor
 from t2t_keras.run.averaging import average_run
+from t2t_keras.type_hints import NonNegative, Positive, Seed
 
 
 class Unprintable:
@@ -73,16 +74,16 @@ def test_what_a_hint_allows(hint, is_allowed):
         (float, NAN, "x must be a finite number, not nan"),
         (float, HUGE, "x must be a finite number, not 1000"),
         (float, True, "x must be a finite number, not True"),
-        (Positive, 0, "x must be an integer from 1 to 1000000000, not 0"),
-        (Positive, True, "x must be an integer from 1"),
-        (Seed, 2**31, f"x must be an integer from 0 to {2**31 - 1}, not {2**31}"),
+        (Positive, 0, "x must be at least 1 and at most 1000000000, not 0"),
+        (Positive, True, "x must be an integer, at least 1 and at most "),
+        (Seed, 2**31, f"x must be at least 0 and at most {2**31 - 1}, not {2**31}"),
         (str | Path | None, 5, "x must be a path or None, not 5"),
         (str | Path, b"x", "x must be a path, not b'x'"),
         (str | Path, "a\0b", r"x: 'a\\x00b' has a NUL, which no file name has"),
         (str | Path, "\ud800", "has a lone surrogate, which no file name has"),
         (str | Path, "a" * 5000, "x: 'aaa.* is too long"),
         (Sequence[str], "abc", "x must be a list, each item of which is text, not 'a"),
-        (Sequence[str], ["a", 5], "x must be a list, each item of which is text"),
+        (Sequence[str], ["a", 5], r"x\[1\] must be text, not 5"),
         (tuple[str, str], ("a",), r"x must be \(text, text\), not \('a',\)"),
         (Callable[[], None], lambda a: 1, "x must be a function without arguments"),
         (Callable[[int], None], 5, "x must be a function of one argument, not 5"),
@@ -147,11 +148,9 @@ def test_train_refuses_wrong_arguments(tmp_path, monkeypatch):
         for value in ODD:  # "x" is not a problem: nothing is trained
             changed = names | {argument: value}
             never_foreign(lambda changed=changed: t2t_keras.train(**changed))
-    for argument, value in (("simulate_devices", -1), ("simulate_devices", NAN)):
-        changed = names | {argument: value}
-        refused(
-            "simulate_devices must be an integer from 0", t2t_keras.train, **changed
-        )
+    for value, message in ((-1, "at least 0 and at most 256"), (NAN, "an integer, ")):
+        changed = names | {"simulate_devices": value}
+        refused(f"simulate_devices must be {message}", t2t_keras.train, **changed)
 
 
 @pytest.mark.parametrize("cls", [Translator, ExportedTranslator, "ctranslate2"])
@@ -203,16 +202,22 @@ def test_fields_of_records(cls):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"max_length": -1}, "problem 'p': max_length must be an integer from 1"),
-        ({"beam_size": 10**30}, "problem 'p': beam_size must be an integer from 1"),
-        ({"extra_length": True}, "problem 'p': extra_length must be an integer from 0"),
+        ({"max_length": -1}, "problem 'p': max_length must be at least 1"),
+        ({"beam_size": 10**30}, "beam_size must be at least 1 and at most 1000000000"),
+        (
+            {"extra_length": True},
+            "problem 'p': extra_length must be an integer, at least 0",
+        ),
         ({"alpha": NAN}, "problem 'p': alpha must be a finite number, not nan"),
         ({"languages": "en"}, r"problem 'p': languages must be \(text, text\) or None"),
         (
             {"text_processor": 5},
             "problem 'p': text_processor must be TextProcessor, not 5",
         ),
-        ({"sources": {"train": [("a", "b")]}}, "sources must be a mapping of one of "),
+        (
+            {"sources": {"train": [("a", "b")]}},
+            "sources.train must be a function without ",
+        ),
         ({"name": 5}, "problem 5: name must be text, not 5"),
     ],
 )
@@ -223,7 +228,8 @@ def test_a_problem_of_wrong_fields(fields, message):
 
 def test_integers_are_small_enough_for_a_graph():
     for cls, name in ((HParams, "train_steps"), (TrainOptions, "save_every")):
-        refused(f"{name} must be at most 1000000000", cls, **{name: 10**30})
+        message = f"{name} must be at least 1 and at most 1000000000"
+        refused(message, cls, **{name: 10**30})
 
 
 def test_the_text_of_a_user_is_shown_in_one_line():

@@ -358,7 +358,7 @@ def test_no_texts(translator):
         ({"batch_tokens": 0}, "batch_tokens must be at least 1"),
         ({"beam_size": "4"}, "beam_size must be an integer, not '4'"),
         ({"raw": 1}, "raw must be true or false, not 1"),
-        ({"alpha": "much"}, "alpha must be a number, not 'much'"),
+        ({"alpha": "much"}, "alpha must be a finite number, not 'much'"),
         ({"length_penalty": "x"}, "length_penalty must be one of gnmt, power, average"),
         # 2 ** 31 would be negative in the graph, which has integers of 32 bits.
         ({"extra_length": 2**31}, "extra_length must be at least 0 and at most 100000"),

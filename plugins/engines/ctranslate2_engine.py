@@ -10,15 +10,14 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import ctranslate2
 import numpy as np
 
 from t2t_keras import registry
-from t2t_keras.arguments import NonNegative, checked
+from t2t_keras.arguments import checked
 from t2t_keras.data.json_files import write_json
-from t2t_keras.data.schema import POSITIVE
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import (
     Hypothesis,
@@ -47,6 +46,7 @@ from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.token_words import words_of_tokens
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.type_hints import NonNegative, Positive
 
 from .long_texts import join_outputs, split_long_text
 
@@ -105,7 +105,7 @@ class CTranslate2Settings(ExportSettings):
     """
 
     tags: list[str] | None = None
-    positions: Annotated[int, POSITIVE]
+    positions: Positive
     compute_type: str
 
 

@@ -193,10 +193,10 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
             options[name] = [x for x in value if x not in ("", ["", ""])]
         else:
             raise UserError(f"{name} must be a list for each row, or one for all")
-    check_options(DecodingOptions, options)
     if phrases := {k: v for k, v in options.items() if _DTYPES[k] == "string"}:
         checked = DecodingOptions(**phrases)
         options |= {name: getattr(checked, name) for name in phrases}
+    check_options(DecodingOptions, options)
     return options
 
 

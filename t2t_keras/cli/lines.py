@@ -8,15 +8,16 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, TextIO
+from typing import IO, Any, Literal, TextIO
 
 from t2t_keras.data import lines as text_lines
 from t2t_keras.data.json_files import read_json, write_json
 from t2t_keras.data.locks import lock_file
 from t2t_keras.data.regular_files import is_special, open_regular
-from t2t_keras.data.schema import COUNT, from_fields
+from t2t_keras.data.schema import from_fields
 from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.errors import UserError
+from t2t_keras.type_hints import Count
 
 STDIN, STDOUT = 0, 1
 
@@ -58,10 +59,10 @@ class OutputRecord:
     """
 
     settings: dict[str, Any]
-    lines: Annotated[int, COUNT] = 0
+    lines: Count = 0
     input: str = hashlib.sha256().hexdigest()
-    bytes: Annotated[int, COUNT] = 0
-    done: dict[str, Annotated[int, COUNT]] = dataclasses.field(default_factory=dict)
+    bytes: Count = 0
+    done: dict[str, Count] = dataclasses.field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Writes it, atomically."""

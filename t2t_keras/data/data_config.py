@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from t2t_keras.data.checksums import sha256
-from t2t_keras.data.schema import (
-    FileName,
-)
+from t2t_keras.data.schema import FileName
 from t2t_keras.data.sides import SPLITS
 from t2t_keras.data.sources import checksum
 from t2t_keras.data.vocabulary_files import vocab_files

@@ -36,11 +36,11 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
-from t2t_keras.arguments import Positive, Seed, checked
+from t2t_keras.arguments import checked
 from t2t_keras.data.atomic_files import atomic
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.cleaning import reason_by_text, reasons
@@ -58,7 +58,7 @@ from t2t_keras.data.mixture import Mixture, corpora_of
 from t2t_keras.data.progress import progress
 from t2t_keras.data.raw_texts import write_texts
 from t2t_keras.data.regular_files import refuse_links
-from t2t_keras.data.schema import COUNT, from_fields, typed_value
+from t2t_keras.data.schema import from_fields, typed_value
 from t2t_keras.data.sides import SIDES, SPLITS, Side
 from t2t_keras.data.spill_files import SpillFiles, read_sorted
 from t2t_keras.data.split_files import num_train_shards, shard_name, unfinished_dir
@@ -74,6 +74,7 @@ from t2t_keras.text.tokenizers import (
     vocabulary_suffix,
 )
 from t2t_keras.text.vocabulary_file import write_vocabulary
+from t2t_keras.type_hints import Count, Positive, Seed
 
 _SAVE_EVERY = 200_000  # examples after which an interrupted encoding can continue
 
@@ -346,8 +347,8 @@ class PartState:
         single_sentences: see `Encoded`.
     """
 
-    pairs: Annotated[int, COUNT] = 0
-    sizes: list[Annotated[int, COUNT]] | None = None
+    pairs: Count = 0
+    sizes: list[Count] | None = None
     dropped: dict[str, int] = dataclasses.field(default_factory=dict)
     single_sentences: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -455,7 +456,7 @@ def _counts(path: Path) -> dict[Split, dict[str, int]]:
     Raises:
         UserError: the file is damaged.
     """
-    hint = dict[Split, dict[str, Annotated[int, COUNT]]]
+    hint = dict[Split, dict[str, Count]]
     return typed_value(hint, read_json(path) or {}, "counts", path)
 
 

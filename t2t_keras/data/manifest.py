@@ -11,21 +11,12 @@ from t2t_keras.data.checksums import sha256
 from t2t_keras.data.data_config import DataConfig, differences
 from t2t_keras.data.json_files import digest, read_json
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.schema import (
-    COUNT,
-    POSITIVE,
-    TWO,
-    FileName,
-    Rule,
-    from_fields,
-)
+from t2t_keras.data.schema import TWO, FileName, from_fields
 from t2t_keras.data.sides import SIDES
 from t2t_keras.data.split_files import find_shards, unfinished_dir
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Split
-
-Count = Annotated[int, COUNT]
-
+from t2t_keras.type_hints import Count, Limits, Rule
 
 _ON_BOTH_SIDES = Rule(
     lambda values: values.keys() == {*SIDES}, "an object with source and target"
@@ -43,7 +34,7 @@ class CorpusRecord(TypedDict):
 
     pairs: Count
     examples: Count
-    share: Annotated[float, POSITIVE]
+    share: Annotated[float, Limits(gt=0)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.arguments import NonNegative, checked
+from t2t_keras.arguments import checked
 from t2t_keras.decoding.beam_search import (
     NOTHING,
     Hypotheses,
@@ -59,6 +59,7 @@ from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.token_words import words_of_tokens
 from t2t_keras.text.tokenizer import PAD, Tokenizer
+from t2t_keras.type_hints import NonNegative
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
-from t2t_keras.arguments import NonNegative, checked
+from t2t_keras.arguments import checked
 from t2t_keras.captured_stderr import diverted_stderr
 from t2t_keras.data.plain_path import PlainPath
 from t2t_keras.decoding.options import PHRASES, DecodingOptions
@@ -28,6 +28,7 @@ from t2t_keras.errors import UserError, first_line
 from t2t_keras.export.formats import ExportSettings, require_export, require_intact
 from t2t_keras.problem import is_blank
 from t2t_keras.text.sentence_ends import split_sentences
+from t2t_keras.type_hints import NonNegative
 
 _log = logging.getLogger(__name__)
 

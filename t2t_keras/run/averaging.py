@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.arguments import Positive, checked
+from t2t_keras.arguments import checked
 from t2t_keras.errors import UserError
 from t2t_keras.run.checkpoint import (
     Checkpoint,
@@ -16,6 +16,7 @@ from t2t_keras.run.checkpoint import (
 )
 from t2t_keras.run.config import is_run
 from t2t_keras.run.directory import RunDirectory
+from t2t_keras.type_hints import Positive
 
 
 @checked

@@ -9,7 +9,7 @@ import t2t_keras.model  # noqa: F401  registers the core's model
 from t2t_keras import registry
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.json_files import read_json, write_json
-from t2t_keras.data.schema import POSITIVE, TWO, FileName, from_fields
+from t2t_keras.data.schema import TWO, FileName, from_fields
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens
@@ -17,6 +17,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.type_hints import Positive
 
 _PATHS = ("data_dir", "usr_dir", "init_from")  # fields of `RunConfig`
 # If at least this share of its training sources are single sentences, a model is given
@@ -53,7 +54,7 @@ class RunConfig:
     init_from: str | None = None  # source of the initial weights, see `fine_tune`
     # Number of parts into which a batch is divided, each with its own dropout seed:
     # replicas times micro-batches. None: training has not begun yet.
-    batch_parts: Annotated[int, POSITIVE] | None = None
+    batch_parts: Positive | None = None
     hparams_sha256: str | None = None  # of hparams.json; None: not verified
 
     @classmethod

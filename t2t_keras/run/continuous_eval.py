@@ -15,7 +15,7 @@ from t2t_keras.data.console import say
 from t2t_keras.data.json_files import read_json, write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.progress import progress
-from t2t_keras.data.schema import Rule, from_fields
+from t2t_keras.data.schema import from_fields
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
@@ -25,6 +25,7 @@ from t2t_keras.problem import Problem, Split
 from t2t_keras.run.config import is_run
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.run.evaluation import open_split
+from t2t_keras.type_hints import Rule
 
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter

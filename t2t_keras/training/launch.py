@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import registry
-from t2t_keras.arguments import Limits, Positive, Seed, checked
+from t2t_keras.arguments import checked
 from t2t_keras.data.console import say
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.entry_points import hparams_remarks
@@ -29,6 +29,7 @@ from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
+from t2t_keras.type_hints import Limits, Positive, Seed
 
 _MOST_SIMULATED = 256  # replicas on a CPU
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -91,7 +92,7 @@ def train(
     seed: Seed = 0,
     init_from: str | Path | None = None,
     accumulate: Positive = 1,
-    simulate_devices: Annotated[int, Limits(0, _MOST_SIMULATED)] = 0,
+    simulate_devices: Annotated[int, Limits(ge=0, le=_MOST_SIMULATED)] = 0,
     usr_dir: str | Path | None = None,
     change_settings: bool = False,
     options: TrainOptions | None = None,

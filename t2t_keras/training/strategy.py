@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
-from t2t_keras.arguments import NonNegative, checked
+from t2t_keras.arguments import checked
 from t2t_keras.data.pipeline import untuned
 from t2t_keras.errors import UserError
 from t2t_keras.training.process_group import ProcessGroup
+from t2t_keras.type_hints import NonNegative
 
 # Lets XLA use its own matmul kernels. It chooses among them by timing, which is not
 # deterministic. Without timing it chooses some that are ten times as slow as cuBLAS.

@@ -1,0 +1,353 @@
+"""Type hints as run-time checks, for arguments, options and the fields of JSON files.
+
+A hint may have limits: `Annotated[int, Limits(ge=1)]`, or another `Rule`.
+"""
+
+import collections.abc
+import dataclasses
+import functools
+import inspect
+import math
+import numbers
+import operator
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Union
+
+from t2t_keras.errors import short_repr
+
+# The largest integer for a graph, whose integers have 32 bits; some are doubled there.
+LARGEST = 10**9
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A condition on values beyond their type, as metadata of a type hint.
+
+    Attributes:
+        holds: returns whether a value satisfies it.
+        description: completes "x must be ...".
+    """
+
+    holds: Callable[[Any], bool]
+    description: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The limits of a number, as metadata of a type hint.
+
+    Attributes:
+        ge: the smallest possible value.
+        gt: a number below all possible values.
+        le: the largest possible value.
+        lt: a number above all possible values.
+    """
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def conditions(self, value: Any) -> list[Any]:
+        """Returns the comparisons of a number, or of a tensor, with each limit."""
+        comparisons = (
+            (operator.ge, self.ge),
+            (operator.gt, self.gt),
+            (operator.le, self.le),
+            (operator.lt, self.lt),
+        )
+        return [
+            compare(value, limit) for compare, limit in comparisons if limit is not None
+        ]
+
+    def holds(self, value: Any) -> bool:
+        """Returns whether a number is within the limits."""
+        return all(self.conditions(value))
+
+    @property
+    def description(self) -> str:
+        """Completes "x must be ..."."""
+        limits = {
+            "at least": self.ge,
+            "above": self.gt,
+            "at most": self.le,
+            "below": self.lt,
+        }
+        return " and ".join(
+            f"{relation} {limit}"
+            for relation, limit in limits.items()
+            if limit is not None
+        )
+
+
+NonNegative = Annotated[int, Limits(ge=0, le=LARGEST)]
+Positive = Annotated[int, Limits(ge=1, le=LARGEST)]
+Seed = Annotated[int, Limits(ge=0, le=2**31 - 1)]
+Count = Annotated[int, Limits(ge=0)]  # no graph has it, so it may be large
+
+
+class TypeMismatchError(Exception):
+    """A value does not have the type of its hint.
+
+    Attributes:
+        name: the name of the value, such as `x` or `x.key[2]`.
+        expected: completes "it must be ...".
+        value: the value.
+    """
+
+    def __init__(self, name: str, expected: str, value: object) -> None:
+        super().__init__(f"{name} must be {expected}, not {short_repr(value)}")
+        self.name = name
+        self.expected = expected
+        self.value = value
+
+
+def is_finite(number: Any) -> bool:
+    """Returns whether a number is finite as a `float`."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
+
+
+@functools.cache
+def resolved_hints(owner: Callable[..., object]) -> dict[str, Any]:
+    """Returns the type hints of a function's parameters, or of a class's fields.
+
+    `*args` and `**kwargs` are left out. A hint that is unknown at run time is `Any`.
+    """
+    if isinstance(owner, type):
+        return {
+            name: hint
+            for cls in reversed(owner.__mro__)
+            for name, hint in _own_hints(cls).items()
+        }
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    parameters = inspect.signature(owner).parameters
+    return {
+        name: hint
+        for name, hint in _own_hints(owner).items()
+        if name in parameters and parameters[name].kind not in variadic
+    }
+
+
+def _own_hints(owner: Callable[..., object]) -> dict[str, Any]:
+    """Returns the hints of a function or class without those of its bases."""
+    module_names = vars(sys.modules.get(owner.__module__, typing))
+    hints = inspect.get_annotations(owner)
+    return {name: _resolved(hint, module_names) for name, hint in hints.items()}
+
+
+def _resolved(annotation: object, module_names: dict[str, Any]) -> Any:
+    """Returns a hint without names in quotes."""
+    stub = types.SimpleNamespace(__annotations__={"hint": annotation})
+    try:
+        return typing.get_type_hints(stub, module_names, include_extras=True)["hint"]
+    except NameError:  # it is imported for type checkers only
+        return Any
+
+
+def alternatives(hint: object) -> tuple[Any, ...]:
+    """Returns the hints of a union, or the hint itself."""
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        return typing.get_args(hint)
+    return (hint,)
+
+
+class TypeChecker:
+    """Checks values against type hints. It accepts any value for an unknown hint.
+
+    Iterables are not checked, because that would consume them.
+    """
+
+    names: ClassVar[dict[object, str]] = {
+        bool: "true or false",
+        int: "an integer",
+        float: "a finite number",
+        str: "text",
+        Path: "a path",
+        types.NoneType: "None",
+    }
+
+    def convert(self, hint: Any, value: Any, name: str) -> Any:
+        """Returns a value that has the type of a hint, with lists for tuples converted.
+
+        Args:
+            hint: the type hint.
+            value: the value.
+            name: its name, for the message.
+
+        Raises:
+            TypeMismatchError: it has another type, or violates a rule of the hint.
+        """
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin is Annotated:
+            return self._convert_annotated(arguments, value, name)
+        if origin in (Union, types.UnionType):
+            return self._convert_union(hint, value, name)
+        if origin is Literal:
+            equal = [x for x in arguments if type(x) is type(value) and x == value]
+            is_valid = bool(equal)
+        elif origin is collections.abc.Callable:
+            is_valid = callable(value) and _takes(value, *arguments[:1])
+        elif isinstance(origin, type):
+            return self._convert_generic(hint, value, name)
+        elif typing.is_typeddict(hint):
+            return self._convert_typed_dict(hint, value, name)
+        else:
+            is_valid = self.is_instance(hint, value)
+        if not is_valid:
+            raise TypeMismatchError(name, self.describe(hint), value)
+        return value
+
+    def is_instance(self, hint: Any, value: object) -> bool:
+        """Returns whether a value is an instance of a class; True for other hints."""
+        if hint is None or hint is types.NoneType:
+            return value is None
+        if hint is int:
+            return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        if hint is float:
+            is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+            return is_number and is_finite(value)
+        if not isinstance(hint, type) or hint in (Any, object):
+            return True
+        return getattr(hint, "_is_protocol", False) or isinstance(value, hint)
+
+    def _convert_annotated(
+        self, arguments: tuple[Any, ...], value: Any, name: str
+    ) -> Any:
+        rules = [rule for rule in arguments[1:] if isinstance(rule, Rule | Limits)]
+        try:
+            converted = self.convert(arguments[0], value, name)
+        except TypeMismatchError as error:
+            if error.name != name:  # only an item of it is wrong
+                raise
+            descriptions = [rule.description for rule in rules]
+            expected = ", ".join([error.expected, *descriptions])
+            raise TypeMismatchError(name, expected, value) from None
+        for rule in rules:
+            if converted is not None and not rule.holds(converted):
+                raise TypeMismatchError(name, rule.description, value)
+        return converted
+
+    def _convert_union(self, hint: Any, value: Any, name: str) -> Any:
+        mismatches = []
+        for alternative in typing.get_args(hint):
+            try:
+                return self.convert(alternative, value, name)
+            except TypeMismatchError as error:
+                mismatches.append(error)
+        for mismatch in mismatches:
+            if mismatch.name != name:  # only an item of it is wrong
+                raise mismatch
+        described = [mismatch.expected for mismatch in mismatches]
+        if Path in typing.get_args(hint):  # text is also given for a path
+            described = [text for text in described if text != self.names[str]]
+        raise TypeMismatchError(name, _either(described), value)
+
+    def _convert_generic(self, hint: Any, value: Any, name: str) -> Any:
+        origin = typing.get_origin(hint)
+        arguments = typing.get_args(hint)
+        if origin is collections.abc.Iterable:
+            return value
+        if issubclass(origin, Mapping):
+            return self._convert_mapping(hint, value, name)
+        if not issubclass(origin, collections.abc.Sequence | collections.abc.Set):
+            if not isinstance(value, origin):
+                raise TypeMismatchError(name, self.describe(hint), value)
+            return value
+        cls = collections.abc.Sequence if origin is tuple else origin
+        if isinstance(value, str | bytes) or not isinstance(value, cls):
+            raise TypeMismatchError(name, self.describe(hint), value)
+        hints = arguments
+        if origin is not tuple or arguments[-1] is Ellipsis:
+            hints = (arguments[0],) * len(value)
+        if len(hints) != len(value):
+            raise TypeMismatchError(name, self.describe(hint), value)
+        items = [
+            self.convert(item_hint, item, f"{name}[{index}]")
+            for index, (item_hint, item) in enumerate(zip(hints, value, strict=True))
+        ]
+        return tuple(items) if origin is tuple else value
+
+    def _convert_mapping(self, hint: Any, value: Any, name: str) -> Any:
+        key_hint, item_hint = typing.get_args(hint)
+        if not isinstance(value, typing.get_origin(hint)):
+            raise TypeMismatchError(name, self.describe(hint), value)
+        converted = {}
+        for key, item in value.items():
+            try:
+                key = self.convert(key_hint, key, name)
+            except TypeMismatchError:
+                raise TypeMismatchError(name, self.describe(hint), value) from None
+            converted[key] = self.convert(item_hint, item, f"{name}.{key}")
+        return converted
+
+    def _convert_typed_dict(self, hint: Any, value: Any, name: str) -> Any:
+        hints = typing.get_type_hints(hint, include_extras=True)
+        if not isinstance(value, dict) or value.keys() != hints.keys():
+            raise TypeMismatchError(name, f"an object with {', '.join(hints)}", value)
+        return {
+            key: self.convert(item_hint, value[key], f"{name}.{key}")
+            for key, item_hint in hints.items()
+        }
+
+    def describe(self, hint: Any) -> str:
+        """Returns what a hint allows, in words."""
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if hint in self.names:
+            return self.names[hint]
+        if origin in (Union, types.UnionType):
+            return _either(list(map(self.describe, arguments)))
+        if origin is Annotated:
+            rules = [rule for rule in arguments[1:] if isinstance(rule, Rule | Limits)]
+            rule_texts = [rule.description for rule in rules]
+            return ", ".join([self.describe(arguments[0]), *rule_texts])
+        if origin is Literal:
+            return f"one of {', '.join(map(str, arguments))}"
+        if origin is collections.abc.Callable:
+            return _describe_function(arguments)
+        if isinstance(origin, type):
+            return self._describe_generic(origin, arguments)
+        return "anything" if hint is Any else getattr(hint, "__name__", str(hint))
+
+    def _describe_generic(self, origin: type, arguments: tuple[Any, ...]) -> str:
+        described = list(map(self.describe, arguments))
+        if issubclass(origin, Mapping):
+            return f"a mapping of {' to '.join(described)}"
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            return f"({', '.join(described)})"
+        if issubclass(origin, collections.abc.Sequence | collections.abc.Set):
+            return f"a list, each item of which is {described[0]}"
+        return origin.__name__
+
+
+def _either(described: list[str]) -> str:
+    """Returns "a, b or c" without repetitions."""
+    *head, tail = dict.fromkeys(described)
+    return f"{', '.join(head)} or {tail}" if head else tail
+
+
+def _takes(function: Callable[..., object], arguments: object = ...) -> bool:
+    """Returns whether a function can be called with as many arguments as a list has."""
+    if not isinstance(arguments, list):  # `...`
+        return True
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a function in C may have no signature
+        return True
+    return True
+
+
+def _describe_function(arguments: tuple[Any, ...]) -> str:
+    if not arguments or not isinstance(arguments[0], list):
+        return "a function"
+    counts = {0: "without arguments", 1: "of one argument"}
+    count = len(arguments[0])
+    return f"a function {counts.get(count, f'of {count} arguments')}"

@@ -19,27 +19,16 @@ from t2t_keras.options import (
 from t2t_keras.pointer_files import require_fetched_file
 
 # Other names of hyper-parameters that `HParams.parse` accepts, and hints for errors
-# about names that only another model has. Plugins that register models fill both.
-OTHER_NAMES: dict[str, str] = {}
-OTHER_HINTS: dict[str, str] = {}
-
-# Options of the paper's model in earlier versions, with its own values. With others, a
-# model of an earlier version is now an `extended_transformer`.
-_EARLIER: dict[str, Any] = {
-    "activation": "relu",
-    "attention_bias": False,
-    "norm_epsilon": 1e-6,
-    "num_decoder_layers": 0,
-    "output_bias": False,
-    "target_space": False,
-}
+# about names that only some models have. Plugins that register models fill both.
+FIELD_ALIASES: dict[str, str] = {}
+FIELD_HINTS: dict[str, str] = {}
 
 # The factors whose product is the learning rate, under tensor2tensor's names.
 SCHEDULE_FACTORS = (
     *("constant", "linear_warmup", "rsqrt_decay", "rsqrt_normalized_decay"),
     "rsqrt_hidden_size",
 )
-OPTIMIZERS: tuple[str, ...] = ("adam", "adamw")  # those of plugins come to them
+OPTIMIZERS: tuple[str, ...] = ("adam", "adamw")  # plugins add others
 PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 
 GUIDED_HEAD = 1  # the head that guided alignment trains, from 1
@@ -98,24 +87,24 @@ class HParams:
         "dropout on sub-layer outputs and on the sums of embeddings",
         ge=0,
         lt=1,
-        may_change=True,
+        changeable=True,
     )
     attention_dropout: float = option(
         0.0,
         "dropout on attention weights (tensor2tensor: 0.1)",
         ge=0,
         lt=1,
-        may_change=True,
+        changeable=True,
     )
     ffn_dropout: float = option(
         0.0,
         "dropout on the inner activations (tensor2tensor: 0.1)",
         ge=0,
         lt=1,
-        may_change=True,
+        changeable=True,
     )
     label_smoothing: float = option(
-        0.1, "probability of all other tokens", ge=0, lt=1, may_change=True
+        0.1, "probability of all other tokens", ge=0, lt=1, changeable=True
     )
 
     # Word alignment (Chen et al., 2016; Garg et al., EMNLP 2019).
@@ -127,31 +116,31 @@ class HParams:
     )
 
     # Optimizer and schedule (5.3).
-    learning_rate: float = option(1.0, "factor of the schedule", ge=0, may_change=True)
-    schedule: str = option(PAPER_SCHEDULE, "product of factors (a*b)", may_change=True)
+    learning_rate: float = option(1.0, "factor of the schedule", ge=0, changeable=True)
+    schedule: str = option(PAPER_SCHEDULE, "product of factors (a*b)", changeable=True)
     warmup_steps: int = option(
-        4000, "steps until the learning rate reaches its peak", ge=1, may_change=True
+        4000, "steps until the learning rate reaches its peak", ge=1, changeable=True
     )
     optimizer: str = option(
         "adam", "kind of optimizer: adam, adamw, or one of a plugin, such as adafactor"
     )
     adam_beta1: float = option(
-        0.9, "decay of Adam's mean of the gradients", ge=0, lt=1, may_change=True
+        0.9, "decay of Adam's mean of the gradients", ge=0, lt=1, changeable=True
     )
     adam_beta2: float = option(
-        0.98, "decay of Adam's mean of their squares", ge=0, lt=1, may_change=True
+        0.98, "decay of Adam's mean of their squares", ge=0, lt=1, changeable=True
     )
     adam_epsilon: float = option(
-        1e-9, "added to Adam's denominator", gt=0, may_change=True
+        1e-9, "added to Adam's denominator", gt=0, changeable=True
     )
     weight_decay: float = option(
         0.0,
         "AdamW's weight decay of matrices, times the learning rate",
         ge=0,
-        may_change=True,
+        changeable=True,
     )
     clip_norm: float = option(
-        0.0, "largest norm of the gradient; 0: no clipping", ge=0, may_change=True
+        0.0, "largest norm of the gradient; 0: no clipping", ge=0, changeable=True
     )
     ema_decay: float = option(
         0.0, "decay of the weights' moving average; 0: none", ge=0, lt=1
@@ -186,7 +175,7 @@ class HParams:
     jit_compile: bool = option(
         False,
         "compile forward and backward pass with XLA (needs bucketing 'static')",
-        may_change=True,
+        changeable=True,
     )
 
     def __post_init__(self) -> None:
@@ -201,24 +190,35 @@ class HParams:
                 f"hparams: attention_window needs attention 'scaled', not "
                 f"'{self.attention}'; change one of them"
             )
+        if self.jit_compile and self.bucketing != "static":
+            raise UserError(
+                f"hparams: jit_compile needs bucketing 'static', not "
+                f"'{self.bucketing}': XLA compiles the model for every shape of a batch"
+            )
+        self._check_optimizer()
+        if not (self.d_k and self.d_v) and self.d_model % self.num_heads:
+            raise UserError(
+                f"hparams: d_model {self.d_model} is not divisible by num_heads "
+                f"{self.num_heads}; change one of them or set d_k and d_v"
+            )
+        if self.d_model % 2 and self.position != "learned":
+            raise UserError(
+                f"hparams: d_model {self.d_model} must be even for sinusoids"
+            )
+
+    def _check_optimizer(self) -> None:
         for factor in self.schedule.split("*"):
             if factor not in SCHEDULE_FACTORS:
                 raise UserError(
                     f"hparams: schedule has no factor '{factor}'; it is a product "
                     f"(a*b) of {', '.join(SCHEDULE_FACTORS)}"
                 )
-        if self.jit_compile and self.bucketing != "static":
+        optimizers = OPTIMIZERS
+        if self.optimizer not in optimizers:  # plugins are looked up only if needed
+            optimizers = (*OPTIMIZERS, *plugin_names("optimizers"))
+        if self.optimizer not in optimizers:
             raise UserError(
-                f"hparams: jit_compile needs bucketing 'static', not "
-                f"'{self.bucketing}': XLA compiles the model for every shape of a batch"
-            )
-        # The plugins are looked up only if they are asked for.
-        known = OPTIMIZERS
-        if self.optimizer not in known:
-            known = (*OPTIMIZERS, *plugin_names("optimizers"))
-        if self.optimizer not in known:
-            raise UserError(
-                f"hparams: optimizer must be one of {', '.join(known)}, not "
+                f"hparams: optimizer must be one of {', '.join(optimizers)}, not "
                 f"'{self.optimizer}'"
             )
         if self.weight_decay and self.optimizer != "adamw":
@@ -230,15 +230,6 @@ class HParams:
             raise UserError(
                 "hparams: optimizer 'adamw' needs weight_decay above 0, such as 0.01; "
                 "without it take 'adam'"
-            )
-        if not (self.d_k and self.d_v) and self.d_model % self.num_heads:
-            raise UserError(
-                f"hparams: d_model {self.d_model} is not divisible by num_heads "
-                f"{self.num_heads}; change one of them or set d_k and d_v"
-            )
-        if self.d_model % 2 and self.position != "learned":
-            raise UserError(
-                f"hparams: d_model {self.d_model} must be even for sinusoids"
             )
 
     @property
@@ -270,49 +261,49 @@ class HParams:
         """
         return max(self.decoder_layers - 1, 1)
 
-    def override(self, **changes: Any) -> "HParams":
+    def override(self, **changes: object) -> "HParams":
         """Returns a copy with some fields changed.
 
-        Fields may also have tensor2tensor's names (`OTHER_NAMES`), as `hidden_size`.
-        Another `model` may have other hyper-parameters: those of the new one alone have
-        their defaults, and those of the old one alone are left out.
+        Fields may also have tensor2tensor's names (`FIELD_ALIASES`), as `hidden_size`.
+        If `model` changes to one with other hyper-parameters, new ones have their
+        defaults, and those that it does not have are left out.
 
         Raises:
             UserError: for an unknown field, a value of the wrong type, or an
                 impossible combination.
         """
-        kind = type(self)
+        cls = type(self)
         model = changes.get("model", self.model)
         if not isinstance(model, str) or model != self.model:
-            kind = _class_of(model)
-        names = {field.name for field in dataclasses.fields(kind)}
-        kept = {name: value for name, value in vars(self).items() if name in names}
+            cls = _hparams_class(model)
+        names = {field.name for field in dataclasses.fields(cls)}
+        values = {name: value for name, value in vars(self).items() if name in names}
         if not changes.keys() <= names:
-            load_plugins("models")  # fill `OTHER_NAMES`
-        changed: dict[str, Any] = {}
-        for given, value in changes.items():
-            name = given if given in names else OTHER_NAMES.get(given, given)
-            if name in changed:
-                raise UserError(f"hparams: '{name}' is given twice, also as '{given}'")
-            changed[name] = _typed(kind, name, value)
-        return kind(**kept | changed)
+            load_plugins("models")  # fill `FIELD_ALIASES`
+        converted: dict[str, Any] = {}
+        for key, value in changes.items():
+            name = key if key in names else FIELD_ALIASES.get(key, key)
+            if name in converted:
+                raise UserError(f"hparams: '{name}' is given twice, also as '{key}'")
+            converted[name] = _convert(cls, name, value)
+        return cls(**values | converted)
 
     @checked
     def parse(self, overrides: str) -> "HParams":
         """Returns a copy changed by `"dropout=0.2,num_layers=4"`.
 
-        Fields may also have tensor2tensor's names (`OTHER_NAMES`), as `hidden_size`.
+        Fields may also have tensor2tensor's names (`FIELD_ALIASES`), as `hidden_size`.
 
         Raises:
             UserError: as `override`, and for text that is not `key=value` pairs.
         """
         changes: dict[str, str] = {}
         pairs = split_pairs(overrides, "--hparams: ")
-        known = _class_of(pairs.get("model", self.model)).meanings()
-        if not pairs.keys() <= known.keys():
+        names = _hparams_class(pairs.get("model", self.model)).descriptions()
+        if not pairs.keys() <= names.keys():
             load_plugins("models")
-        for name, value in pairs.items():
-            name = name if name in known else OTHER_NAMES.get(name, name)
+        for key, value in pairs.items():
+            name = key if key in names else FIELD_ALIASES.get(key, key)
             if name in changes:
                 raise UserError(f"--hparams: '{name}' is given twice")
             changes[name] = value
@@ -321,20 +312,11 @@ class HParams:
     @classmethod
     @checked
     def from_dict(cls, values: Mapping[str, Any]) -> "HParams":
-        """Builds hparams from the result of `dataclasses.asdict`.
-
-        They are of the subclass that belongs to `values["model"]`. Those that an
-        earlier version has written are converted.
+        """Builds hparams, of the class for `values["model"]`, from their fields.
 
         Raises:
             UserError: for an unknown field or a value of the wrong type.
         """
-        values = dict(values)
-        if values.get("model", "transformer") == "transformer":
-            same = {name for name in _EARLIER if values.get(name) == _EARLIER[name]}
-            values = {name: v for name, v in values.items() if name not in same}
-            if values.keys() & _EARLIER or values.get("position") in ("halves", "t2t"):
-                values["model"] = "extended_transformer"
         return cls().override(**values)
 
     @classmethod
@@ -361,24 +343,29 @@ class HParams:
             raise UserError(f"{path}: {error}") from None
 
     @classmethod
-    def meanings(cls) -> dict[str, str]:
+    def descriptions(cls) -> dict[str, str]:
         """Returns the description of each field by name."""
-        return {it.name: it.metadata["help"] for it in dataclasses.fields(cls)}
+        return {field.name: field.metadata["help"] for field in dataclasses.fields(cls)}
 
     def difference(self, other: "HParams") -> dict[str, tuple[object, object]]:
-        """Returns the fields that differ: name -> (own value, other's value)."""
-        mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
-        pairs = {k: (mine.get(k), theirs.get(k)) for k in mine | theirs}
-        return {k: (own, others) for k, (own, others) in pairs.items() if own != others}
+        """Returns the fields that differ: name -> (value here, value in `other`)."""
+        values = dataclasses.asdict(self)
+        other_values = dataclasses.asdict(other)
+        changes = {}
+        for name in values | other_values:
+            pair = (values.get(name), other_values.get(name))
+            if pair[0] != pair[1]:
+                changes[name] = pair
+        return changes
 
 
 # The class of hyper-parameters of each registered model.
 MODEL_HPARAMS: dict[str, type[HParams]] = {"transformer": HParams}
-# Models that are registered and cannot be built: name -> why.
+# Registered models that cannot be built: name -> reason.
 UNUSABLE_MODELS: dict[str, str] = {}
 
 
-def _class_of(model: str) -> type[HParams]:
+def _hparams_class(model: object) -> type[HParams]:
     """Returns the class of a model's hyper-parameters.
 
     Raises:
@@ -398,15 +385,15 @@ def _class_of(model: str) -> type[HParams]:
     return MODEL_HPARAMS[model]
 
 
-# Neither the model nor its batches nor the optimizer's state depend on them: a training
-# can go on with other values, see `train(change_settings=True)`.
-MAY_CHANGE = frozenset(option_names(HParams, "may_change"))
+# Neither the model nor its batches nor the optimizer's state depend on these fields, so
+# a training can resume with other values, see `train(change_settings=True)`.
+CHANGEABLE_FIELDS = frozenset(option_names(HParams, "changeable"))
 
 
-def _typed(kind: type[HParams], name: str, value: Any) -> Any:
+def _convert(cls: type[HParams], name: str, value: object) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
-    if name not in kind.meanings():
+    if name not in cls.descriptions():
         load_plugins("models")
-        if name in OTHER_HINTS:
-            raise UserError(f"hparams: '{name}' {OTHER_HINTS[name]}")
-    return parse_value(kind, name, value, "hparams: ", "hparams")
+        if name in FIELD_HINTS:
+            raise UserError(f"hparams: '{name}' {FIELD_HINTS[name]}")
+    return parse_value(cls, name, value, "hparams: ", "hparams")

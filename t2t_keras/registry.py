@@ -1,21 +1,15 @@
 """The registry: finds problems, models and hparam sets by name.
 
-A definition is registered when its module is imported. There are three ways to import
-it: by the entry points `t2t_keras.problems`, `.models` and `.hparams` of an installed
-package, by `--usr_dir`, and by a plain import. A plugin may have a `Registry` as well.
-
-Plugins are found by entry points only, see `option.plugins`.
+A definition is registered when its module is imported: by the entry points
+`t2t_keras.problems`, `.models` and `.hparams` of an installed package, by `--usr_dir`
+(see `usr_dir`), or by a plain import. A plugin may also have a `Registry`.
 """
 
 import contextlib
 import dataclasses
 import functools
-import importlib
-import importlib.util
 import inspect
 import re
-import sys
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints, overload
@@ -25,12 +19,9 @@ from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import MODEL_HPARAMS, UNUSABLE_MODELS, HParams
 from t2t_keras.problem import Problem
+from t2t_keras.user_code import definition_location, error_in_file
 
 T = TypeVar("T")
-
-# What to write in place of packages of other programs that a user's file imports, by
-# the name of the package. Plugins that register models fill it.
-OTHER_PACKAGES: dict[str, str] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +29,10 @@ class Definition(Generic[T]):
     """A registered definition: how to make its object, and where it is written."""
 
     make: Callable[[], T]
-    place: str  # file:line
+    location: str  # file:line
     doc: str
 
-    def made(self, name: str) -> T:
+    def create(self, name: str) -> T:
         """Returns the object.
 
         Raises:
@@ -50,37 +41,29 @@ class Definition(Generic[T]):
         try:
             return self.make()
         except Exception as error:
-            raise error_in_file(error, self.place, name) from error
-
-
-def error_in_file(error: Exception, place: str, name: str) -> UserError:
-    """Returns the `UserError` for an error that a user's definition raised.
-
-    Args:
-        error: the error.
-        place: file:line of the definition.
-        name: its name.
-    """
-    file, _, _ = place.rpartition(":")
-    return UserError(f"{_place_of(error, file) or place}: '{name}': {_reason(error)}")
+            raise error_in_file(error, self.location, name) from error
 
 
 class Registry(Generic[T]):
-    """All definitions of one kind, by name."""
+    """Definitions by name.
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    Args:
+        group: the group of the entry points that register them, such as "problems".
+    """
+
+    def __init__(self, group: str) -> None:
+        self.group = group
         self._loaded = False
         self._definitions: dict[str, Definition[T]] = {}
         self._aliases: dict[str, Definition[T]] = {}
 
     def add(self, name: str, definition: Definition[T]) -> None:
         """Registers a definition; a file may be imported twice."""
-        earlier = self._definitions.get(name)
-        if earlier is not None and earlier.place != definition.place:
+        existing = self._definitions.get(name)
+        if existing is not None and existing.location != definition.location:
             raise UserError(
-                f"{self.kind}: '{name}' at {definition.place} is already registered "
-                f"at {earlier.place}; rename one of them"
+                f"{self.group}: '{name}' at {definition.location} is already "
+                f"registered at {existing.location}; rename one of them"
             )
         self._definitions[name] = definition
 
@@ -88,44 +71,52 @@ class Registry(Generic[T]):
         """Registers another name, which is not listed; a definition's name wins."""
         self._aliases.setdefault(name, definition)
 
-    def add_unusable(self, name: str, place: str, error: UserError) -> None:
+    def add_unusable(self, name: str, location: str, error: UserError) -> None:
         """Registers a name whose object cannot be made: to get it raises the error."""
-        self._definitions[name] = Definition(_raising(error), place, _unusable(error))
+        self._definitions[name] = Definition(
+            _raising(error), location, _unusable(error)
+        )
 
-    def register(self, function: Callable[[], T], kind: type[T]) -> None:
+    def register(self, function: Callable[[], T], cls: type[T]) -> None:
         """Registers a function that returns an object of a class, under its name.
 
         Raises:
             UserError: the name is taken.
         """
+
+        def make() -> T:
+            return _require_instance(function(), cls)
+
         doc = inspect.getdoc(function) or ""
-        make = lambda: _checked(function(), kind)  # noqa: E731
-        place = place_of_definition(function)
-        with _deferred(self, function.__name__, place):
-            self.add(function.__name__, Definition(make, place, doc))
+        location = definition_location(function)
+        with _deferred(self, function.__name__, location):
+            self.add(function.__name__, Definition(make, location, doc))
 
     def get(self, name: str) -> T:
         """Returns the object of a name; an error suggests the nearest name."""
-        definitions = self._aliases | self.all()
+        definitions = self._aliases | self.definitions()
         if name not in definitions:
             hint = did_you_mean(name, definitions)
-            files = "".join(f"; {error}" for error in _errors_of_files.values())
+            files = "".join(f"; {error}" for error in FAILED_FILES.values())
             raise UserError(
-                f"{self.kind}: there is no '{name}'{hint} (`t2t list` prints them all)"
+                f"{self.group}: there is no '{name}'{hint} (`t2t list` prints them all)"
                 f"{files}"
             )
-        return definitions[name].made(name)
+        return definitions[name].create(name)
 
-    def all(self) -> dict[str, Definition[T]]:
+    def definitions(self) -> dict[str, Definition[T]]:
         """Returns every definition by name, in the order of the names."""
         if not self._loaded:
-            load_plugins(self.kind)
+            load_plugins(self.group)
             self._loaded = True
         return dict(sorted(self._definitions.items()))
 
     def summaries(self) -> dict[str, str]:
         """Returns every name with the first line of the docstring."""
-        return {name: it.doc.partition("\n")[0] for name, it in self.all().items()}
+        return {
+            name: definition.doc.partition("\n")[0]
+            for name, definition in self.definitions().items()
+        }
 
 
 class Model(NamedTuple):
@@ -145,23 +136,35 @@ _problems: Registry[Problem] = Registry("problems")
 _hparams: Registry[HParams] = Registry("hparams")
 _models: Registry[Model] = Registry("models")
 
-# Whether `load_usr_dir` imports files: a definition that cannot be registered is then
-# listed with its error, so that the other definitions of its file can be used.
-_is_loading = False
 # The error of each file of a `--usr_dir` that could not be imported.
-_errors_of_files: dict[str, UserError] = {}
-_warned: dict[str, UserError] = {}  # those that were printed
+FAILED_FILES: dict[str, UserError] = {}
+
+_defers_errors = False
 
 
 @contextlib.contextmanager
-def _deferred(registry: Registry[Any], name: str, place: str) -> Iterator[None]:
-    """Registers a definition of a `--usr_dir` as unusable if the block refuses it."""
+def deferred_errors() -> Iterator[None]:
+    """Lists a definition that cannot be registered with its error.
+
+    The other definitions of its file can then be used.
+    """
+    global _defers_errors
+    _defers_errors = True
+    try:
+        yield
+    finally:
+        _defers_errors = False
+
+
+@contextlib.contextmanager
+def _deferred(registry: Registry[T], name: str, location: str) -> Iterator[None]:
+    """Registers a definition as unusable if the block refuses it."""
     try:
         yield
     except UserError as error:
-        if not (_is_loading and name):
+        if not (_defers_errors and name):
             raise
-        registry.add_unusable(name, place, error)
+        registry.add_unusable(name, location, error)
 
 
 def _raising(error: UserError) -> Callable[[], NoReturn]:
@@ -201,38 +204,38 @@ def register_problem(
     if isinstance(definition, Problem):
         name = definition.name
         caller = inspect.stack()[1]
-        place = f"{Path(caller.filename).resolve()}:{caller.lineno}"
+        location = f"{Path(caller.filename).resolve()}:{caller.lineno}"
     else:
-        name, place = definition.__name__, place_of_definition(definition)
+        name, location = definition.__name__, definition_location(definition)
         if inspect.isclass(definition):
             name = snake_case(name)
-    with _deferred(_problems, name, place):
+    with _deferred(_problems, name, location):
         if not name or name.endswith("_rev"):
             raise UserError(
-                f"the problem at {place} cannot be named '{name}': a name is needed, "
-                "and '_rev' is the suffix of the other direction, which the registry "
-                "makes"
+                f"the problem at {location} cannot be named '{name}': a name is "
+                "needed, and '_rev' is the suffix of the other direction, which the "
+                "registry makes"
             )
-        _problems.add(name, _problem_definition(definition, name, place))
+        _problems.add(name, _problem_definition(definition, name, location))
         if inspect.isclass(definition):
             alias = alias or earlier_snake_case(definition.__name__)
         if alias not in ("", name):
-            _problems.add_alias(alias, _problem_definition(definition, alias, place))
+            _problems.add_alias(alias, _problem_definition(definition, alias, location))
     return definition
 
 
 def _problem_definition(
-    definition: Problem | Callable[..., Problem], name: str, place: str
+    definition: Problem | Callable[..., Problem], name: str, location: str
 ) -> Definition[Problem]:
     """Returns the entry of a problem under a name; raises `UserError` for a class."""
     if isinstance(definition, Problem):
-        return Definition(lambda: definition, place, "")
+        return Definition(lambda: definition, location, "")
     fields = _class_fields(definition) if inspect.isclass(definition) else {}
 
     def make() -> Problem:
-        return _checked(definition(**fields), Problem).replace(name=name)
+        return _require_instance(definition(**fields), Problem).replace(name=name)
 
-    return Definition(make, place, "")
+    return Definition(make, location, "")
 
 
 ModelDefinition = TypeVar("ModelDefinition", bound=Callable[..., Any])
@@ -272,9 +275,9 @@ def register_model(definition: Any = None, *, hparams: type[HParams] = HParams) 
         if isinstance(field.type, str):  # after `from __future__ import annotations`
             field.type = get_type_hints(hparams)[field.name]
     model = Model(definition, hparams)
-    place = place_of_definition(definition)
-    entry = Definition(lambda: model, place, doc)
-    with _deferred(_models, name, place):
+    location = definition_location(definition)
+    entry = Definition(lambda: model, location, doc)
+    with _deferred(_models, name, location):
         _models.add(name, entry)
         MODEL_HPARAMS[name] = hparams
         if alias != name:
@@ -293,9 +296,9 @@ def register_unusable_model(
         name: its name.
         reason: why it cannot be built, and what to do.
     """
-    place = place_of_definition(definition)
-    error = UserError(f"{place}: '{name}': {reason}")
-    _models.add_unusable(name, place, error)
+    location = definition_location(definition)
+    error = UserError(f"{location}: '{name}': {reason}")
+    _models.add_unusable(name, location, error)
     UNUSABLE_MODELS[name] = str(error)
 
 
@@ -318,7 +321,7 @@ def problem(name: str) -> Problem:
     Raises:
         UserError: there is none; the message suggests the nearest name.
     """
-    if name.endswith("_rev") and name not in _problems.all():
+    if name.endswith("_rev") and name not in _problems.definitions():
         return _problems.get(name.removesuffix("_rev")).reversed()
     return _problems.get(name)
 
@@ -348,13 +351,16 @@ def list_problems() -> dict[str, str]:
 
     The summary of a problem that cannot be made is its error.
     """
-    return {name: _summary(name, it) for name, it in _problems.all().items()}
+    return {
+        name: _summary(name, definition)
+        for name, definition in _problems.definitions().items()
+    }
 
 
 def _summary(name: str, definition: Definition[Problem]) -> str:
     """Returns the summary of a problem, or why it cannot be used."""
     try:
-        return definition.made(name).summary
+        return definition.create(name).summary
     except UserError as error:
         return _unusable(error)
 
@@ -369,124 +375,11 @@ def list_hparams() -> dict[str, str]:
     return _hparams.summaries()
 
 
-@checked
-def load_usr_dir(directory: str | Path) -> None:
-    """Imports a user's directory, whose modules register what they define.
-
-    If the directory is a package (it has an `__init__.py`), the package is imported;
-    otherwise all modules in it are. A definition that cannot be registered is listed
-    with its error. A module that cannot be imported is left out with a warning, as long
-    as there are others.
-
-    Raises:
-        UserError: there is no such directory, it has no Python file, or none of its
-            files can be imported.
-    """
-    global _is_loading
-    path = Path(directory).resolve()
-    if not path.is_dir():
-        raise UserError(f"--usr_dir: there is no directory {directory}")
-    init = path / "__init__.py"
-    files = [init] if init.exists() else sorted(path.glob("*.py"))
-    if not files:
-        raise UserError(f"--usr_dir: {directory} has no Python file")
-    # So that its files can import each other, and child processes all of them. It comes
-    # last: a file called `queue.py` must not hide the standard library's.
-    root = str(path.parent if files == [init] else path)
-    if root not in sys.path:
-        sys.path.append(root)
-    importlib.invalidate_caches()
-    errors: dict[str, UserError] = {}
-    for file in files:
-        _is_loading = True
-        try:
-            _import_file(path.name if file == init else file.stem, file)
-        except UserError as error:
-            errors[str(file)] = error
-        finally:
-            _is_loading = False
-        _errors_of_files.pop(str(file), None)
-    if len(errors) == len(files):
-        raise next(iter(errors.values()))
-    for name, failure in errors.items():
-        if str(_warned.get(name)) != str(failure):
-            print(f"t2t: {failure}; this file is left out", file=sys.stderr)
-    _errors_of_files.update(errors)
-    _warned.update(errors)
-
-
-def _import_file(name: str, file: Path) -> None:
-    """Imports a user's file; the message of an error names its line."""
-    spec = None if "." in name else importlib.util.find_spec(name)
-    if spec is None or not spec.origin or Path(spec.origin).resolve() != file.resolve():
-        raise UserError(
-            f"--usr_dir: {file} cannot be imported as '{name}': another module has "
-            "that name, or it has a dot; rename it"
-        )
-    try:
-        importlib.import_module(name)
-    except UserError as error:
-        place = _place_of(error, str(file))
-        if place is None or str(file.parent) in str(error):
-            raise
-        raise UserError(f"--usr_dir: {place}: {error}") from error
-    except ModuleNotFoundError as error:
-        place = _place_of(error, str(file)) or str(file)
-        load_plugins("models")  # fill `OTHER_PACKAGES`
-        package = (error.name or "").partition(".")[0]
-        hint = OTHER_PACKAGES.get(package)
-        reason = f"{_reason(error)}{f'; {hint}' if hint else ''}"
-        raise UserError(f"--usr_dir: {place}: {reason}") from error
-    except SyntaxError as error:
-        place = f"{error.filename}:{error.lineno}"
-        raise UserError(f"--usr_dir: {place}: {error.msg}") from error
-    except (Exception, SystemExit) as error:  # such as a setup.py
-        place = _place_of(error, str(file)) or str(file)
-        raise UserError(f"--usr_dir: {place}: {_reason(error)}") from error
-
-
-def _place_of(error: BaseException, file: str) -> str | None:
-    """Returns file:line of the innermost call in the user's code; None if it has none.
-
-    The user's code is that file and the others in its folder, without libraries.
-    """
-    folder = Path(file).parent
-    own = [
-        call
-        for call in traceback.extract_tb(error.__traceback__)
-        if Path(call.filename).is_relative_to(folder)
-        and "site-packages" not in call.filename.removeprefix(str(folder))
-    ]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else None
-
-
-def _reason(error: BaseException) -> str:
-    """Returns an error's message, with its type unless it is a `UserError`."""
-    if isinstance(error, UserError):
-        return str(error)
-    reason = f"{type(error).__name__}: {error}"
-    if isinstance(error, dataclasses.FrozenInstanceError):
-        field = re.sub(r".*'(.*)'.*", r"\1", str(error))
-        return f"{reason}; return a changed copy instead: `.override({field}=...)`"
-    if isinstance(error, AttributeError) and (name := _name_of_tensorflow_1(error)):
-        return f"{reason}; write `import tensorflow.compat.v1 as tf` to have {name}"
-    return reason
-
-
-def _name_of_tensorflow_1(error: AttributeError) -> str | None:
-    """Returns the missing name if it is one of TensorFlow 1."""
-    if getattr(error.obj, "__name__", "") != "tensorflow":
-        return None
-    from tensorflow.compat import v1
-
-    return f"tf.{error.name}" if hasattr(v1, error.name or "") else None
-
-
-def _checked(made: T, kind: type[T]) -> T:
-    """Returns what a definition made; refuses an object of another type."""
-    if not isinstance(made, kind):
-        raise UserError(f"it must return {kind.__name__}, not {type(made).__name__}")
-    return made
+def _require_instance(result: T, cls: type[T]) -> T:
+    """Returns what a definition returned; refuses an object of another type."""
+    if not isinstance(result, cls):
+        raise UserError(f"it must return {cls.__name__}, not {type(result).__name__}")
+    return result
 
 
 def snake_case(name: str) -> str:
@@ -504,18 +397,12 @@ def _class_fields(cls: type) -> dict[str, Any]:
     """Returns the fields of `Problem` that a class derived from it sets."""
     if not issubclass(cls, Problem):
         raise UserError(
-            f"the class at {place_of_definition(cls)} must derive from Problem"
+            f"the class at {definition_location(cls)} must derive from Problem"
         )
     names = (field.name for field in dataclasses.fields(Problem))
     values = {name: getattr(cls, name, None) for name in names}
-    return {k: v for k, v in values.items() if v is not getattr(Problem, k, None)}
-
-
-def place_of_definition(definition: Callable[..., object]) -> str:
-    """Returns file:line of a function or class, or its name if it was typed in."""
-    definition = inspect.unwrap(definition)
-    try:
-        file = Path(inspect.getsourcefile(definition) or "?").resolve()
-        return f"{file}:{inspect.getsourcelines(definition)[1]}"
-    except (OSError, TypeError):  # an interactive session has no file
-        return f"{definition.__module__}.{definition.__qualname__}"
+    return {
+        name: value
+        for name, value in values.items()
+        if value is not getattr(Problem, name, None)
+    }

@@ -21,6 +21,7 @@ from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problem import Cleaning, TextProcessor
 from t2t_keras.run.averaging import average_run
 from t2t_keras.type_hints import NonNegative, Positive, Seed
+from t2t_keras.usr_dir import load_usr_dir
 
 
 class Unprintable:
@@ -175,7 +176,7 @@ def test_other_public_functions(tmp_path, monkeypatch):
         for call in (
             lambda value=value: registry.problem(value),
             lambda value=value: registry.hparams(value),
-            lambda value=value: registry.load_usr_dir(value),
+            lambda value=value: load_usr_dir(value),
             lambda value=value: generate(value, tmp_path),
             lambda value=value: generate(problem, tmp_path, value),
             lambda value=value: average_run(value, 1),

@@ -6,10 +6,11 @@ import pytest
 from model_checks import small_model
 from numpy_transformer import randomise
 
-from t2t_keras import HParams, registry
+from t2t_keras import HParams
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.testing import _check_independence, _check_steps, check_model
+from t2t_keras.usr_dir import load_usr_dir
 
 SIZES = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 4, "d_k": 4, "d_v": 4}
 MODELS = ("transformer", "modern_transformer", "average_attention")
@@ -18,7 +19,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 def check(name: str, train: bool) -> None:
     if name != "transformer":
-        registry.load_usr_dir(EXAMPLES / name)
+        load_usr_dir(EXAMPLES / name)
     hparams = HParams(norm="pre").override(model=name, **SIZES)
     check_model(randomise(build_model(hparams, 31)), train)
 

@@ -12,7 +12,7 @@ from errors import refused
 from t2t_keras import registry
 from t2t_keras.cli import program
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.hparam import OTHER_NAMES, HParams
+from t2t_keras.hparam import FIELD_ALIASES, HParams
 from t2t_keras.options import parse_options, split_pairs
 from t2t_keras.plugins.interop.counterparts.documents import PAGES, generated
 from t2t_keras.plugins.interop.counterparts.lookup import TABLES, explain, in_message
@@ -48,7 +48,9 @@ def names(location):
         return frozenset(COMMANDS)
     if location in OPTIONS:
         fields = {field.name for field in dataclasses.fields(OPTIONS[location])}
-        return frozenset(fields | ({*OTHER_NAMES} if location == "hparams" else set()))
+        return frozenset(
+            fields | ({*FIELD_ALIASES} if location == "hparams" else set())
+        )
     return flags(location)
 
 
@@ -178,7 +180,7 @@ def check_values(group, keys):
     examples = {"X": "0.1", "N": "16", "M": "2"}
     text = ",".join(f"{name}={examples.get(v, v)}" for name, v in values.items())
     if group == "hparams":
-        is_extended = values.keys() - HParams.meanings().keys()
+        is_extended = values.keys() - HParams.descriptions().keys()
         (ExtendedHParams() if is_extended else HParams()).parse(text)
     else:
         OPTIONS[group](**parse_options(OPTIONS[group], text))
@@ -206,7 +208,7 @@ def test_names_that_both_have_are_taken():
             s for t, n, _, s in entries() if n == name and t.places == ("hparams",)
         }
         assert f"`{ours}`" in row
-        if ours in HParams.meanings():
+        if ours in HParams.descriptions():
             value = getattr(HParams(), ours)
             assert HParams().parse(f"{name}={value}") == HParams()
 

@@ -240,7 +240,7 @@ def replace(registered, name, value) -> None:
     """Registers a stand-in under a name that has a definition."""
     definitions = registered._definitions
     old = definitions[name]
-    definitions[name] = registry.Definition(lambda: value, old.place, old.doc)
+    definitions[name] = registry.Definition(lambda: value, old.location, old.doc)
 
 
 def run_command(command: str) -> None:

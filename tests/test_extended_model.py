@@ -1,8 +1,6 @@
-"""The model of imported runs: its equations, and runs of earlier versions."""
+"""The model of imported runs: its equations."""
 
-import dataclasses
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -22,11 +20,6 @@ POSITIONS = ("halves", "t2t")
 MARIAN = {
     **{"attention_bias": True, "output_bias": True, "activation": "swish"},
     **{"norm_epsilon": 0.01, "position": "halves"},
-}
-# What an earlier version wrote for the paper's model, beside what there still is.
-EARLIER = {
-    **{"activation": "relu", "attention_bias": False, "norm_epsilon": 1e-06},
-    **{"num_decoder_layers": 0, "output_bias": False, "target_space": False},
 }
 
 
@@ -70,36 +63,6 @@ def test_timing_signal_is_what_tensor2tensor_computed(length, d_model, start):
     expected = oracle[f"len{length}_ch{d_model}_start{start}"][0]
     actual = t2t_timing_signal(np.arange(start, start + length), d_model).numpy()
     np.testing.assert_allclose(actual, expected, atol=1e-4 * length / 40)
-
-
-# Hyper-parameters that an earlier version wrote
-
-
-@pytest.mark.parametrize("named", [{}, {"model": "transformer"}], ids=str)
-def test_a_paper_model_of_an_earlier_version_stays_one(named, tmp_path):
-    path = tmp_path / "hparams.json"
-    path.write_text(json.dumps({"dropout": 0.3, "norm": "pre"} | EARLIER | named))
-    assert HParams.load(path) == HParams(dropout=0.3, norm="pre")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        MARIAN,
-        {"position": "t2t", "target_space": True},
-        {"position": "t2t"},
-        {"num_decoder_layers": 2},
-        {"norm_epsilon": 1e-5},
-    ],
-    ids=str,
-)
-def test_another_model_of_an_earlier_version_becomes_an_extended_one(options, tmp_path):
-    path = tmp_path / "hparams.json"
-    path.write_text(json.dumps({"dropout": 0.3} | EARLIER | options))
-    hparams = HParams.load(path)
-    assert hparams == ExtendedHParams(dropout=0.3, **options)
-    path.write_text(json.dumps(dataclasses.asdict(hparams)))
-    assert HParams.load(path) == hparams
 
 
 def test_its_options_are_refused_without_it():

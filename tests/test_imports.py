@@ -32,7 +32,9 @@ FOUNDATION = (
     "arguments",
     "hparam",
     "problem",
+    "user_code",
     "registry",
+    "usr_dir",
 )
 CORE = {
     **{name: {*FOUNDATION[:i]} for i, name in enumerate(FOUNDATION)},
@@ -67,7 +69,9 @@ LIGHT = (
         "arguments.py",
         "hparam.py",
         "problem.py",
+        "user_code.py",
         "registry.py",
+        "usr_dir.py",
         "__init__.py",
         "cli",
     ),

@@ -13,6 +13,7 @@ from errors import refused
 from t2t_keras import HParams, UserError, load, registry
 from t2t_keras.hparam import MODEL_HPARAMS
 from t2t_keras.model import build_model
+from t2t_keras.usr_dir import load_usr_dir
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -23,7 +24,7 @@ def usr_dir(tmp_path_factory):
     example = EXAMPLES / "modern_transformer" / "modern_transformer.py"
     shutil.copy(example, folder / "my_model.py")
     forget()
-    registry.load_usr_dir(folder)
+    load_usr_dir(folder)
     yield folder
     forget()
     sys.path.remove(str(folder))
@@ -41,7 +42,7 @@ def forget():
 
 def test_its_hyper_parameters_are_like_any_others(usr_dir):
     hparams = registry.hparams("modern_tiny")
-    assert hparams.num_kv_heads == 2 and "num_kv_heads" in hparams.meanings()
+    assert hparams.num_kv_heads == 2 and "num_kv_heads" in hparams.descriptions()
     assert hparams.parse("num_kv_heads=4,dropout=0.2").num_kv_heads == 4
     refused("num_kv_heads must be at least 1", hparams.parse, "num_kv_heads=0")
     refused("leave out position and", hparams.parse, "attention_window=2")

@@ -8,6 +8,7 @@ import pytest
 from command_line import run
 
 from t2t_keras import registry
+from t2t_keras.usr_dir import load_usr_dir
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "pronunciation"
 WORDS = ["cachorro", "Gelate", "", "ñajilla"]
@@ -31,7 +32,7 @@ def folder(tmp_path_factory):
 
 
 def test_metric_is_the_edit_distance():
-    registry.load_usr_dir(EXAMPLE)
+    load_usr_dir(EXAMPLE)
     metrics = registry.problem("pronounce_es").metrics
     scores = metrics.score([""] * 2, ["/katʃo/", "/θa/"], ["/kato/", "/θaro/"])
     assert scores == {"phoneme_error_rate": 100 * (1 + 2) / 8}
@@ -45,7 +46,7 @@ def test_evaluate_reports_the_metric(folder, capsys):
     flags = ("--output_dir", str(folder / "run"), "--eval_sentences", "10")
     assert run("evaluate", *flags, "--output", str(folder / "test"), "--json") == 0
     result = json.loads(capsys.readouterr().out)
-    registry.load_usr_dir(EXAMPLE)
+    load_usr_dir(EXAMPLE)
     metrics = registry.problem("pronounce_es").metrics
     paths = [folder / f"test.{name}" for name in ("source", "hypothesis", "reference")]
     texts = [path.read_text().splitlines() for path in paths]
@@ -64,7 +65,7 @@ def test_translation_and_export_agree_and_have_phonemes_only(folder, capsys):
         assert run(*argv, "--output", folder / "out") == 0
         outputs.append((folder / "out").read_text().splitlines())
     assert outputs[0] == outputs[1]
-    registry.load_usr_dir(EXAMPLE)
+    load_usr_dir(EXAMPLE)
     sounds = "|".join(registry.problem("pronounce_es").symbols)
     assert outputs[0][2] == ""
     assert any(outputs[0])

@@ -7,6 +7,7 @@ import pytest
 from errors import refused
 
 from t2t_keras import HParams, Problem, register_hparams, register_problem, registry
+from t2t_keras.usr_dir import load_usr_dir
 
 
 @pytest.fixture(autouse=True)
@@ -111,8 +112,8 @@ def test_unknown_name_suggests_the_nearest():
 def test_duplicate_says_where_both_are(tmp_path):
     first_file = write(tmp_path / "a" / "first.py", problem_file("captions"))
     second = write(tmp_path / "b" / "second.py", problem_file("captions"))
-    registry.load_usr_dir(first_file.parent)
-    registry.load_usr_dir(second.parent)
+    load_usr_dir(first_file.parent)
+    load_usr_dir(second.parent)
     message = refused("", registry.problem, "captions")
     assert f"{first_file}:4" in message and f"{second}:4" in message
     assert registry.list_problems() == {"captions": f"cannot be used: {message}"}
@@ -132,7 +133,7 @@ def test_usr_dir_of_modules(tmp_path):
     text = problem_file("captions").replace('"x"', "SUMMARY")
     write(tmp_path / "captions_problem.py", "from words import SUMMARY\n" + text)
     for path in (tmp_path, str(tmp_path)):  # twice is as good as once
-        registry.load_usr_dir(path)
+        load_usr_dir(path)
     assert registry.list_problems() == {"captions": "from a neighbour"}
 
 
@@ -141,14 +142,14 @@ def test_usr_dir_that_is_a_package(tmp_path):
     write(package / "__init__.py", "from . import captions")
     write(package / "captions.py", problem_file("captions"))
     write(package / "unused.py", "raise SystemExit('is not imported')")
-    registry.load_usr_dir(package)
+    load_usr_dir(package)
     assert list(registry.list_problems()) == ["captions"]
     assert "my_package.captions" in sys.modules
 
 
 def test_usr_dir_hides_no_other_module(tmp_path):
     write(tmp_path / "json.py", "")
-    refused(r"json\.py.*another module", registry.load_usr_dir, tmp_path)
+    refused(r"json\.py.*another module", load_usr_dir, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +162,10 @@ def test_usr_dir_hides_no_other_module(tmp_path):
 )
 def test_faulty_user_file_is_told_with_its_line(tmp_path, text, message):
     file = write(tmp_path / "faulty.py", text)
-    refused(message, registry.load_usr_dir, tmp_path)
+    refused(message, load_usr_dir, tmp_path)
     # Corrected, it can be loaded by the same process.
     write(file, problem_file("captions") + "# longer than before\n" * 9)
-    registry.load_usr_dir(tmp_path)
+    load_usr_dir(tmp_path)
     assert list(registry.list_problems()) == ["captions"]
 
 
@@ -181,7 +182,7 @@ def test_definition_that_raises_is_told_with_its_line(tmp_path, body, line, mess
     text = problem_file("captions")
     head, _, _ = text.partition("    return")
     file = write(tmp_path / "faulty.py", f"{head}    {body}\n")
-    registry.load_usr_dir(tmp_path)
+    load_usr_dir(tmp_path)
     told = refused(message, registry.problem, "captions_rev")
     assert told.startswith(f"{file}:{line}: 'captions': ")
     assert registry.list_problems() == {"captions": f"cannot be used: {told}"}
@@ -210,7 +211,7 @@ def test_unusable_definitions_of_a_usr_dir_are_listed_with_their_errors(tmp_path
         return HParams()
 
     write(tmp_path / "many.py", UNUSABLE + problem_file("captions"))
-    registry.load_usr_dir(tmp_path)
+    load_usr_dir(tmp_path)
     listed = registry.list_problems()
     assert listed["captions"] == "x" and "captions_rev" in listed
     assert "cannot be used" in listed["no_problem"]
@@ -225,7 +226,7 @@ def test_a_file_that_cannot_be_imported_is_left_out(tmp_path, capsys):
     write(tmp_path / "captions_problem.py", problem_file("captions"))
     faulty = write(tmp_path / "faulty.py", "import no_such_module\n")
     for _ in range(2):  # said once
-        registry.load_usr_dir(tmp_path)
+        load_usr_dir(tmp_path)
     assert list(registry.list_problems()) == ["captions"]
     warning = capsys.readouterr().err
     assert warning.count("this file is left out") == 1 and f"{faulty}:1" in warning
@@ -276,7 +277,7 @@ def reads_a_file():
         return HParams()
 
     write(tmp_path / "sets.py", text)
-    registry.load_usr_dir(tmp_path)
+    load_usr_dir(tmp_path)
     refused(r"`\.override\(num_layers=\.\.\.\)`", registry.hparams, "assigned")
     refused("import tensorflow.compat.v1 as tf", registry.hparams, "reads_a_file")
 

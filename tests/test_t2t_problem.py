@@ -29,6 +29,7 @@ from t2t_keras.plugins.interop.tensor2tensor import notes
 from t2t_keras.plugins.interop.tensor2tensor.models import transformer
 from t2t_keras.plugins.interop.token_vocabulary import ByteTokenizer, TokenTokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.usr_dir import load_usr_dir
 
 WORDS = [("red dog", "roter hund"), ("big cat", "grosse katze"), ("dog", "hund")]
 PACKAGE = "t2t_keras.plugins.interop.tensor2tensor"
@@ -40,7 +41,7 @@ def own_registry(monkeypatch):
     for registry_name in ("problems", "hparams", "models"):
         original = getattr(registry, f"_{registry_name}")
         new_registry = registry.Registry(registry_name)
-        new_registry._definitions.update(original.all())
+        new_registry._definitions.update(original.definitions())
         new_registry._loaded = True
         monkeypatch.setattr(registry, f"_{registry_name}", new_registry)
     monkeypatch.setattr(hparam, "UNUSABLE_MODELS", {})
@@ -199,9 +200,7 @@ def test_a_file_of_tensor2tensors(tmp_path, capfd, how):
 
 def test_without_a_change_it_is_told_what_to_write(tmp_path):
     directory = usr_dir(tmp_path, "unchanged")
-    message = refused(
-        "No module named 'tensor2tensor'", registry.load_usr_dir, directory
-    )
+    message = refused("No module named 'tensor2tensor'", load_usr_dir, directory)
     assert "import t2t_keras.plugins.interop.as_tensor2tensor" in message
 
 
@@ -239,7 +238,7 @@ class TRANSLATION32k(text_problems.Text2TextProblem):
         yield {{"inputs": "a", "targets": "b"}}
 """
     (tmp_path / "problems_of_mine.py").write_text(text)
-    registry.load_usr_dir(tmp_path)
+    load_usr_dir(tmp_path)
     listed = registry.list_problems()
     for name, message in {
         "no_samples": "derive it from translate.TranslateProblem",
@@ -353,7 +352,7 @@ def test_a_set_that_returns_nothing(tmp_path):
     text = "from t2t_keras.plugins.interop import t2t_problem as registry\n"
     text += "@registry.register_hparams\ndef mine():\n    pass\n"
     (tmp_path / "my_set.py").write_text(text)
-    registry.load_usr_dir(tmp_path)
+    load_usr_dir(tmp_path)
     refused(r"my_set\.py:2: 'mine': it must return", registry.hparams, "mine")
 
 

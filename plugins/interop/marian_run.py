@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from t2t_keras import registry
+from t2t_keras.usr_dir import load_usr_dir
 
 from .hf_marian_model import load_hf_marian
 from .imported_run import (
@@ -47,7 +48,7 @@ def import_marian_run(
     output_dir = Path(output_dir)
     require_empty(output_dir)
     if usr_dir is not None:
-        registry.load_usr_dir(usr_dir)
+        load_usr_dir(usr_dir)
     task = registry.problem(problem or DEFAULT_PROBLEM)
     model = _LOADERS[program](source)
     run = write_run(

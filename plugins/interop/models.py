@@ -5,23 +5,25 @@ This module does not import Keras, so that `t2t list` is fast.
 
 from typing import TYPE_CHECKING
 
-from t2t_keras.hparam import OTHER_HINTS, OTHER_NAMES, HParams
-from t2t_keras.registry import OTHER_PACKAGES, register_model
+from t2t_keras.hparam import FIELD_ALIASES, FIELD_HINTS, HParams
+from t2t_keras.registry import register_model
+from t2t_keras.usr_dir import PACKAGE_HINTS
 
 from .extended_hparams import T2T_NAMES, ExtendedHParams
 
 if TYPE_CHECKING:
     from .extended_model import ExtendedTransformer
 
-OTHER_NAMES.update(T2T_NAMES)
-OTHER_PACKAGES["tensor2tensor"] = (
+FIELD_ALIASES.update(T2T_NAMES)
+PACKAGE_HINTS["tensor2tensor"] = (
     "write `import t2t_keras.plugins.interop.as_tensor2tensor` above this line, which "
     'provides what a usr_dir needs of it (docs/from-tensor2tensor.md, "Problems")'
 )
-OTHER_HINTS.update(
+FIELD_HINTS.update(
     {
         name: "needs model=extended_transformer"
-        for name in ExtendedHParams.meanings().keys() - HParams.meanings().keys()
+        for name in ExtendedHParams.descriptions().keys()
+        - HParams.descriptions().keys()
     }
 )
 

@@ -14,6 +14,7 @@ from t2t_keras.data.text_files import read_text
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.usr_dir import load_usr_dir
 
 from .imported_run import (
     DEFAULT_PROBLEM,
@@ -82,7 +83,7 @@ def import_t2t_run(
     if last > 1 and not source.is_dir():
         raise UserError("--last is for a directory, and SOURCE is a checkpoint")
     if usr_dir is not None:
-        registry.load_usr_dir(usr_dir)
+        load_usr_dir(usr_dir)
     directory = source if source.is_dir() else source.parent
     flags = _flags(directory)
     check: list[str] = []

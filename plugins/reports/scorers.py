@@ -93,4 +93,4 @@ def scorer(name: str) -> Scorer:
 
 def scorer_names() -> list[str]:
     """Returns the names of all scorers."""
-    return list(_scorers.all())
+    return list(_scorers.definitions())

@@ -43,9 +43,13 @@ def _list(args: argparse.Namespace) -> dict[str, Any]:
         hparams = registry.hparams(args.hparams)
         values = dataclasses.asdict(hparams)
         base = dataclasses.asdict(registry.hparams("base"))
-        meanings = hparams.meanings()
+        descriptions = hparams.descriptions()
         return {
-            name: {"value": value, "base": base.get(name), "meaning": meanings[name]}
+            name: {
+                "value": value,
+                "base": base.get(name),
+                "meaning": descriptions[name],
+            }
             for name, value in values.items()
         }
     return {

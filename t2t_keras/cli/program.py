@@ -19,6 +19,7 @@ from t2t_keras.cli.command import Command, listing, utf8
 from t2t_keras.decoding.texts import MOST_BATCHES_AT_ONCE
 from t2t_keras.entry_points import counterpart, load_plugins
 from t2t_keras.errors import UserError, did_you_mean, require_local
+from t2t_keras.usr_dir import load_usr_dir
 
 # Files that exist if there is a driver for NVIDIA GPUs.
 _NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
@@ -129,7 +130,7 @@ def _run(args: argparse.Namespace) -> None:
         if is_early:
             _import_tensorflow(command.decodes_files(args))
         if usr_dir:
-            registry.load_usr_dir(usr_dir)
+            load_usr_dir(usr_dir)
         command.check(args)
         if needs_tensorflow and not is_early:
             _import_tensorflow(command.decodes_files(args))
@@ -253,7 +254,7 @@ def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> UserError | None
         with contextlib.redirect_stdout(sys.stderr):
             if given.problem:
                 if given.usr_dir:
-                    registry.load_usr_dir(given.usr_dir)
+                    load_usr_dir(given.usr_dir)
                 problem = registry.problem(given.problem)
                 group = parser.add_argument_group(f"problem {given.problem}")
                 problem.add_flags(group)
@@ -302,7 +303,7 @@ def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:
             prefix: str, parsed_args: argparse.Namespace, **_: object
         ) -> list[str]:
             if getattr(parsed_args, "usr_dir", None):
-                registry.load_usr_dir(parsed_args.usr_dir)
+                load_usr_dir(parsed_args.usr_dir)
             names = list(known())
             return names + [
                 f"{n}{suffix}" for n in names if suffix and prefix.startswith(n)

@@ -25,7 +25,7 @@ from t2t_keras.cli.command import (
     table,
 )
 from t2t_keras.errors import UserError, first_line
-from t2t_keras.hparam import MAY_CHANGE
+from t2t_keras.hparam import CHANGEABLE_FIELDS
 from t2t_keras.run.config import first_hparams
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.stopping import LAUNCHED, LOST
@@ -77,7 +77,7 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         "--change_settings",
         action="store_true",
         help="resume the run with other values of some hyper-parameters: "
-        f"{', '.join(sorted(MAY_CHANGE))}",
+        f"{', '.join(sorted(CHANGEABLE_FIELDS))}",
     )
     _watching_flags(parser)
     parser.add_argument(

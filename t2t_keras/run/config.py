@@ -18,6 +18,7 @@ from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
 from t2t_keras.type_hints import Positive
+from t2t_keras.usr_dir import load_usr_dir
 
 _PATHS = ("data_dir", "usr_dir", "init_from")  # fields of `RunConfig`
 # If at least this share of its training sources are single sentences, a model is given
@@ -110,7 +111,7 @@ class RunConfig:
         except UserError:
             if self.usr_dir is None or not Path(self.usr_dir).is_dir():
                 raise
-            registry.load_usr_dir(self.usr_dir)
+            load_usr_dir(self.usr_dir)
             return HParams.load(path)
 
     def sizes_of(self, tokenizers: Tokenizers) -> tuple[int, int | None]:
@@ -136,7 +137,7 @@ class RunConfig:
         except UserError:
             if self.usr_dir is None:
                 raise
-            registry.load_usr_dir(self.usr_dir)
+            load_usr_dir(self.usr_dir)
             problem = registry.problem(self.problem)
         if self.languages:
             source, target = self.languages

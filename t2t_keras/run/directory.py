@@ -35,7 +35,7 @@ from t2t_keras.data.locks import lock
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.hparam import MAY_CHANGE, HParams
+from t2t_keras.hparam import CHANGEABLE_FIELDS, HParams
 from t2t_keras.model import build_model
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.model.transformer import Transformer
@@ -149,12 +149,12 @@ class RunDirectory:
         changes |= run.hparams.difference(hparams)
         changes.pop("train_steps", None)
         if change_settings:
-            changes = {k: v for k, v in changes.items() if k not in MAY_CHANGE}
+            changes = {k: v for k, v in changes.items() if k not in CHANGEABLE_FIELDS}
         if changes:
             lines = (f"{k} was {a}, is now {b}" for k, (a, b) in changes.items())
             note = " (replicas x --accumulate)" if "batch_parts" in changes else ""
             advice = "give the same settings or another --output_dir"
-            if changes.keys() <= MAY_CHANGE:
+            if changes.keys() <= CHANGEABLE_FIELDS:
                 advice += ", or --change_settings to resume with these"
             raise UserError(
                 f"{run.path} holds a run with other settings: {'; '.join(lines)}"

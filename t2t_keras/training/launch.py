@@ -30,6 +30,7 @@ from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 from t2t_keras.type_hints import Limits, Positive, Seed
+from t2t_keras.usr_dir import load_usr_dir
 
 _MOST_SIMULATED = 256  # replicas on a CPU
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -126,7 +127,7 @@ def train(
         usr_dir: a folder with problems, models and hparam sets, imported first.
         change_settings: whether a run is resumed with other values of hyper-parameters
             such as `learning_rate`, `clip_norm` or `dropout`: those in
-            `hparam.MAY_CHANGE`.
+            `hparam.CHANGEABLE_FIELDS`.
         options: how the run is watched, saved and ended; None: `TrainOptions()`.
         callbacks: Keras callbacks, called as `fit(steps_per_epoch=eval_every)` does,
             but for batches at each report only. The logs are the records of
@@ -145,7 +146,7 @@ def train(
     for name, path in ("data_dir", data_dir), ("output_dir", output_dir):
         require_local(name, path)
     if usr_dir is not None:
-        registry.load_usr_dir(usr_dir)
+        load_usr_dir(usr_dir)
     task = registry.problem(problem)
     start = None if init_from is None else find_weights(init_from)[0]
     chosen = first_hparams(hparams_set, init_from)

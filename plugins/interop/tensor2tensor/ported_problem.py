@@ -18,8 +18,8 @@ from t2t_keras.data.sides import SIDES
 from t2t_keras.data.vocabulary_files import vocab_files
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.problem import Pair, Problem, Split, TextProcessor
-from t2t_keras.registry import error_in_file, place_of_definition
 from t2t_keras.text.vocabulary_file import write_vocabulary
+from t2t_keras.user_code import definition_location, error_in_file
 
 from .data_generators.problem import DatasetSplit
 from .data_generators.text_encoder import EOS_ID, EncodedText, TextEncoder
@@ -297,7 +297,7 @@ class Samples:
         except UserError as error:
             raise UserError(f"problem '{original.name}': {error}") from error
         except Exception as error:
-            place = place_of_definition(type(original))
+            place = definition_location(type(original))
             told = error_in_file(error, place, original.name)
             raise UserError(
                 f"{told} (data_dir is {data_dir}, tmp_dir is {tmp_dir})"
@@ -531,7 +531,7 @@ class PortedProblem(Problem):
                 raise
             raise UserError(f"problem '{self.data_name}': {error}") from error
         except Exception as error:
-            place = place_of_definition(type(original))
+            place = definition_location(type(original))
             raise error_in_file(error, place, self.data_name) from error
         for encoder in encoders.values():
             if encoder.tokenizer is None or _is_overridden(encoder, "encode"):

@@ -88,6 +88,8 @@ LIGHT = (
     *(f"problems/parsing/{name}.py" for name in ("task", "commands", "tree", "wsj")),
     *(f"problems/parsing/{name}.py" for name in ("treebank", "linearise", "words")),
     *(f"problems/parsing/{name}.py" for name in ("punctuation", "evalb")),
+    *(f"problems/parsing/evalb_{name}.py" for name in ("lines", "parameters")),
+    *(f"problems/parsing/evalb_{name}.py" for name in ("scores", "report")),
     *(f"problems/parsing/{name}.py" for name in ("conventions", "labels", "survey")),
     *(f"plugins/reports/{name}.py" for name in ("describe", "compare", "doctor")),
     *("plugins/corpus", "plugins/engines/__init__.py", "plugins/interop/exports.py"),

@@ -193,7 +193,8 @@ def _f1_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _f1(args: argparse.Namespace) -> dict[str, Any]:
-    from .evalb import COLLINS, evaluate_files, read_parameters
+    from .evalb import evaluate_files
+    from .evalb_parameters import COLLINS, read_parameters
 
     parameters = read_parameters(args.prm) if args.prm else COLLINS
     return evaluate_files(args.gold, args.test, parameters).to_dict()
@@ -201,7 +202,7 @@ def _f1(args: argparse.Namespace) -> dict[str, Any]:
 
 def _show_f1(result: dict[str, Any]) -> str:
     """Formats EVALB's report, followed by a score that EVALB lacks."""
-    from .evalb import evalb_report, summaries
+    from .evalb_report import evalb_report, summaries
 
     beyond = (
         f"FMeasure, errors as zero  = {summary['f1_errors_as_zero']:6.2f}  ({title})"

@@ -1,8 +1,8 @@
-"""Text form, constraint and metrics of parsing problems."""
+"""Text processor, constraint and metrics of parsing problems."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from t2t_keras.errors import UserError
 from t2t_keras.problem import CorpusMetric, Metrics, Problem, TextProcessor
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from t2t_keras.decoding.constraint import BatchConstraint
     from t2t_keras.text.tokenizer import Tokenizer
 
+    from .evalb_scores import ReportDict
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trees(TextProcessor):
-    """The text form of parsing: sentences in, bracketed trees out.
+    """The texts of parsing: sentences in, bracketed trees out.
 
     The user sees bracketed trees, one per line; the model reads words separated by
     spaces and writes tensor2tensor's symbols (see `linearise`). Every output is a tree
@@ -29,7 +31,7 @@ class Trees(TextProcessor):
 
     Attributes:
         symbols: brackets and tags, each a single token in the target's vocabulary.
-        pos_tags: whether the symbols have the words' tags; otherwise XX replaces them.
+        pos_tags: whether the symbols have the words' tags; otherwise they have XX.
         silver_per_gold: number of automatically parsed trees that `t2t datagen` mixes
             with each tree of the treebank (`--silver_trees`); 0: none.
     """
@@ -89,7 +91,7 @@ class Trees(TextProcessor):
 
 
 def brackets(problem: Problem, tokenizer: "Tokenizer") -> "BatchConstraint":
-    """The constraint that an output is a tree over the words of its source.
+    """Returns the constraint that outputs are trees over the words of their sources.
 
     Raises:
         UserError: the problem's symbols are not brackets, or not single tokens.
@@ -128,22 +130,22 @@ class BracketF1(Metrics):
 
     def report(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
-    ) -> dict[str, Mapping[str, Any]]:
+    ) -> "dict[str, ReportDict]":
         """Returns what `t2t f1 --json` prints, under "f1"."""
         from .evalb import evaluate_trees
 
         return {"f1": evaluate_trees(references, outputs).to_dict()}
 
-    def corpus_metrics(self) -> "tuple[F1OfBrackets, ...]":
+    def corpus_metrics(self) -> "tuple[BracketF1Statistics, ...]":
         """Returns EVALB's F1, and F1 with sentences in error as zero."""
         return (
-            F1OfBrackets("f1", errors_as_zero=False),
-            F1OfBrackets("f1_errors_as_zero", errors_as_zero=True),
+            BracketF1Statistics("f1", errors_as_zero=False),
+            BracketF1Statistics("f1_errors_as_zero", errors_as_zero=True),
         )
 
 
 @dataclasses.dataclass(frozen=True)
-class F1OfBrackets(CorpusMetric):
+class BracketF1Statistics(CorpusMetric):
     """F1 from the numbers of brackets of sentences, see `F1Report.summary`.
 
     Attributes:
@@ -160,20 +162,22 @@ class F1OfBrackets(CorpusMetric):
         """Returns the numbers of matched, gold and test brackets, [N, 3]."""
         import numpy as np
 
-        from .evalb import ERROR, VALID, evaluate_trees
+        from .evalb import evaluate_trees
+        from .evalb_scores import ERROR, VALID
 
-        counted = (VALID, ERROR) if self.errors_as_zero else (VALID,)
-        counts = [
-            (s.matched if s.status == VALID else 0, s.gold, s.test)
-            if s.status in counted
-            else (0, 0, 0)
-            for s in evaluate_trees(references, outputs).sentences
-        ]
+        counts = []
+        for sentence in evaluate_trees(references, outputs).sentences:
+            if sentence.status == VALID:
+                counts.append((sentence.matched, sentence.gold, sentence.test))
+            elif sentence.status == ERROR and self.errors_as_zero:
+                counts.append((0, sentence.gold, sentence.test))
+            else:
+                counts.append((0, 0, 0))
         return np.array(counts)
 
     def score(self, statistics: "np.ndarray") -> float:
         """Returns F1 in percent; 0 if nothing matches."""
-        from .evalb import bracket_f1
+        from .evalb_scores import bracket_f1
 
         return bracket_f1(*map(float, statistics))
 

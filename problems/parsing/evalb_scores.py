@@ -1,0 +1,137 @@
+"""The counts of EVALB for each sentence, and their summaries."""
+
+import dataclasses
+
+# EVALB's codes for the status of a sentence.
+VALID = 0
+ERROR = 1
+SKIP = 2
+
+# Counts and percentages by name.
+Row = dict[str, float]
+ReportDict = dict[str, Row | list[Row]]  # the result of `F1Report.to_dict`
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceScore:
+    """The counts for one sentence.
+
+    Attributes:
+        length: number of words in the gold tree, as the parameters count them.
+        status: VALID; ERROR if a tree cannot be read or the words differ; SKIP if the
+            test tree has no words.
+        matched: number of brackets in the test tree that the gold tree also has.
+        gold: number of brackets in the gold tree.
+        test: number of brackets in the test tree.
+        crossing: number of brackets in the test tree that cross one in the gold tree.
+        words: number of words that are not left out.
+        tags: number of these words with the right tag.
+        compared: whether both trees have the same words, so that their brackets were
+            compared. EVALB does this even if one tree is unbalanced; it prints the
+            counts and reports an ERROR.
+    """
+
+    length: int
+    status: int
+    gold: int
+    test: int
+    matched: int = 0
+    crossing: int = 0
+    words: int = 0
+    tags: int = 0
+    compared: bool = False
+
+    def to_dict(self) -> Row:
+        """Returns EVALB's line; all counts are 0 if the trees are not compared."""
+        gold = self.gold if self.compared else 0
+        test = self.test if self.compared else 0
+        return {
+            "length": self.length,
+            "status": self.status,
+            "recall": percent(self.matched, gold),
+            "precision": percent(self.matched, test),
+            "matched_brackets": self.matched,
+            "gold_brackets": gold,
+            "test_brackets": test,
+            "cross_brackets": self.crossing,
+            "words": self.words,
+            "correct_tags": self.tags,
+            "tagging_accuracy": percent(self.tags, self.words),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class F1Report:
+    """The scores of a test file, with one entry for every sentence, in order."""
+
+    sentences: tuple[SentenceScore, ...]
+    cutoff_length: int
+
+    def summary(self, max_length: int | None = None) -> Row:
+        """Returns EVALB's summary; rates are percentages.
+
+        EVALB leaves out sentences in error and skipped sentences in all rates. If
+        nothing matches, EVALB's F1 is NaN; here it is 0.
+
+        `f1_errors_as_zero` is F1 over valid sentences and sentences in error, where the
+        brackets of a sentence in error count, and none of them matches. (Of a damaged
+        tree, the readable brackets count.) Skipped sentences are left out.
+
+        Args:
+            max_length: maximum number of words in the sentences; None: no limit.
+        """
+        sentences = [
+            sentence
+            for sentence in self.sentences
+            if max_length is None or sentence.length <= max_length
+        ]
+        valid = [sentence for sentence in sentences if sentence.status == VALID]
+        errors = [sentence for sentence in sentences if sentence.status == ERROR]
+        matched = sum(sentence.matched for sentence in valid)
+        gold = sum(sentence.gold for sentence in valid)
+        test = sum(sentence.test for sentence in valid)
+        error_brackets = sum(sentence.gold + sentence.test for sentence in errors)
+        complete = sum(
+            sentence.matched == sentence.gold == sentence.test for sentence in valid
+        )
+        crossing = [sentence.crossing for sentence in valid]
+        correct_tags = sum(sentence.tags for sentence in valid)
+        words = sum(sentence.words for sentence in valid)
+        return {
+            "sentences": len(sentences),
+            "error": len(errors),
+            "skip": len(sentences) - len(valid) - len(errors),
+            "valid": len(valid),
+            "recall": percent(matched, gold),
+            "precision": percent(matched, test),
+            "f1": bracket_f1(matched, gold, test),
+            "f1_errors_as_zero": percent(2 * matched, gold + test + error_brackets),
+            "complete_match": percent(complete, len(valid)),
+            "average_crossing": sum(crossing) / len(valid) if valid else 0.0,
+            "no_crossing": percent(crossing.count(0), len(valid)),
+            "two_or_less_crossing": percent(
+                sum(count <= 2 for count in crossing), len(valid)
+            ),
+            "tagging_accuracy": percent(correct_tags, words),
+        }
+
+    def to_dict(self) -> ReportDict:
+        """Returns both summaries (`all`, `len_le_40`) and `per_sentence`."""
+        return {
+            "all": self.summary(),
+            f"len_le_{self.cutoff_length}": self.summary(self.cutoff_length),
+            "per_sentence": [sentence.to_dict() for sentence in self.sentences],
+        }
+
+
+def bracket_f1(matched: float, gold: float, test: float) -> float:
+    """Returns F1 from the numbers of brackets, in percent; 0 if nothing matches."""
+    recall = percent(matched, gold)
+    precision = percent(matched, test)
+    total = precision + recall
+    return 2 * precision * recall / total if total else 0.0
+
+
+def percent(part: float, total: float) -> float:
+    """Returns 100 part / total, or 0 if the total is 0."""
+    return 100.0 * part / total if total else 0.0

@@ -25,7 +25,7 @@ from t2t_keras.training.options import TrainOptions
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator
     from t2t_keras.export.client import ExportedTranslator
-    from t2t_keras.training.launch import train
+    from t2t_keras.training.trainer import train
 
 __all__ = [
     "HParams",
@@ -82,7 +82,7 @@ def load(
 def __getattr__(name: str) -> Any:
     """Imports `train`, and TensorFlow with it, at its first use."""
     if name == "train":
-        from t2t_keras.training.launch import train
+        from t2t_keras.training.trainer import train
 
         return train
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

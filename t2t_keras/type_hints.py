@@ -313,7 +313,9 @@ class TypeChecker:
             return _describe_function(arguments)
         if isinstance(origin, type):
             return self._describe_generic(origin, arguments)
-        return "anything" if hint is Any else getattr(hint, "__name__", str(hint))
+        if hint in (Any, object):
+            return "anything"
+        return getattr(hint, "__name__", str(hint))
 
     def _describe_generic(self, origin: type, arguments: tuple[Any, ...]) -> str:
         described = list(map(self.describe, arguments))

@@ -52,11 +52,11 @@ class Setup:
                 noise = rng.normal(scale=0.2, size=weight.shape)
                 weight.assign(noise + weight.path.endswith("gamma"))
             self.weights = model_variables(self.model)
-            optimizer = PlainSgd(list(self.weights.values()))
+            self.optimizer = PlainSgd(list(self.weights.values()))
             if has_adam:
-                optimizer = make_optimizer(self.weights, hparams)
+                self.optimizer = make_optimizer(self.weights, hparams)
             self.step = TrainStep(
-                self.model, optimizer, self.strategy, 5, micro_batches
+                self.model, self.optimizer, self.strategy, 5, micro_batches
             )
 
     def batches(self, *batches: tuple[np.ndarray, ...]):

@@ -95,7 +95,7 @@ def test_epochs_end_without_dev():
     recorder = Recorder()
     calls = Callbacks([recorder], keras.Model(), HParams(), 3, has_dev=False)
     for step in range(2, 10, 2):
-        calls.record(step, "train", {"learning_rate": 0.0})
+        calls.on_report(step, {"learning_rate": 0.0})
     epochs = [(name, epoch) for name, epoch, *_ in recorder.calls if "epoch" in name]
     begun = [("epoch_begin", 0), ("epoch_end", 0), ("epoch_begin", 1), ("epoch_end", 1)]
     assert epochs == [*begun, ("epoch_begin", 2)]

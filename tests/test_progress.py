@@ -15,10 +15,12 @@ from rich.console import Console
 from small_run import trainer
 
 from t2t_keras.cli import program
-from t2t_keras.training import reporting as module
+from t2t_keras.training import screen as module
 from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.reporting import Reporter, TimeLeft
+from t2t_keras.training.reporting import Reporter
+from t2t_keras.training.screen import Screen
 from t2t_keras.training.step import StepResult
+from t2t_keras.training.time_left import TimeLeft
 
 RESULT = {"loss_sum": 60, "nll_sum": 40, "source_tokens": 30, "target_tokens": 20}
 RESULT |= {"positions": 64, "gradient_norm": 1, "skipped": 0}
@@ -29,9 +31,14 @@ RESULT = StepResult(**{name: np.float32(value) for name, value in RESULT.items()
 def clock(monkeypatch):
     """Time as the progress sees it; a test moves it."""
     clock = types.SimpleNamespace(now=1000.0)
-    fake = types.SimpleNamespace(monotonic=lambda: clock.now)
-    monkeypatch.setattr(module, "time", fake)
+    monkeypatch.setattr("time.monotonic", lambda: clock.now)
     return clock
+
+
+def reporter(steps):
+    """A reporter that shows the progress of so many steps."""
+    time_left = TimeLeft(range(steps), TrainOptions())
+    return Reporter(time_left, screen=Screen(time_left))
 
 
 def test_the_first_step_is_reported_at_once(data_dir, tmp_path, capfd):
@@ -57,10 +64,8 @@ def test_the_likelihood_of_training_is_the_loss_of_dev(data_dir, tmp_path):
     assert abs(figures["loss"] / figures["nll"] - 1) > 1e-3
 
 
-def test_outside_a_terminal_a_line_comes_at_least_every_half_minute(
-    clock, tmp_path, capfd
-):
-    progress = Reporter(tmp_path, range(100))
+def test_outside_a_terminal_a_line_comes_at_least_every_half_minute(clock, capfd):
+    progress = reporter(100)
     for step in range(1, 14):
         clock.now += 10
         progress.count(step, RESULT)
@@ -69,21 +74,19 @@ def test_outside_a_terminal_a_line_comes_at_least_every_half_minute(
     progress.close()
 
 
-def test_in_a_terminal_there_is_a_bar_and_lines_are_above_it(
-    clock, tmp_path, monkeypatch
-):
+def test_in_a_terminal_there_is_a_bar_and_lines_are_above_it(clock, monkeypatch):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100, legacy_windows=False)
     monkeypatch.setattr(module, "screen", lambda: console)
     monkeypatch.setenv("TERM", "xterm")
-    with contextlib.closing(Reporter(tmp_path, range(40))) as progress:
+    with contextlib.closing(reporter(40)) as progress:
         for step in range(1, 4):
             clock.now += 10
             progress.count(step, RESULT)
-        progress._bar.refresh()
+        progress._screen._bar.refresh()
         with progress.task("decoding dev", "sentences", 500) as advance:
             advance(120)
-            progress._bar.refresh()
+            progress._screen._bar.refresh()
         progress.say("a line [1] of text")
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     assert "step 1/40 | smoothed loss 3, nll 2 | first step after 10 s" in text

@@ -15,8 +15,9 @@ from t2t_keras import UserError
 from t2t_keras.run.averaging import average_run
 from t2t_keras.run.checkpoint import CheckpointDirectory
 from t2t_keras.run.directory import RunDirectory, training_lock
-from t2t_keras.training.launch import _disk_errors, _run_directory
+from t2t_keras.training.disk_space import disk_errors
 from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.trainer import open_run
 
 FAST = TrainOptions(eval_sentences=0)
 NO_STEP = TrainOptions(eval_sentences=0, max_minutes=1e-9)
@@ -73,7 +74,7 @@ def test_settings_bind_once_there_is_a_checkpoint(data_dir, copy, tmp_path):
     worker = SimpleNamespace(is_chief=False, barrier=lambda: None)
     changed = moved.hparams.override(dropout=0.3)
     message = r"dropout was 0\.1, is now 0\.3"
-    refused(message, _run_directory, new, moved.config, changed, worker, False)
+    refused(message, open_run, new, moved.config, changed, worker, False)
     files = {name: (copy / name).read_bytes() for name in names(copy)}
     message = r"dropout was 0\.1, is now 0\.3; give the .* or another --output_dir, or "
     refused(message, train, data_dir, copy, hparams=f"{SMALL},dropout=0.3")
@@ -109,7 +110,7 @@ def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(
     assert names(tmp_path / "new") == {"train.lock"}
 
 
-def test_the_data_directory_is_no_run_directory(data_dir, tmp_path):
+def test_the_data_directory_is_noopen_run(data_dir, tmp_path):
     (tmp_path / "link").symlink_to(data_dir)
     initial_names = names(data_dir)
     refused(r"--output_dir: .* is the --data_dir", train, data_dir, tmp_path / "link")
@@ -187,13 +188,13 @@ def test_no_space_for_events(tmp_path):
     with (
         pytest.raises(UserError, match="File too large; free disk") as raised,
         largest_file(1000),
-        _disk_errors(tmp_path),
+        disk_errors(tmp_path),
         writer.as_default(step=1),
     ):
         tf.summary.text("long", "x" * 2000)
         writer.flush()
     assert "{{" not in str(raised.value)
-    with pytest.raises(tf.errors.InvalidArgumentError), _disk_errors(tmp_path):
+    with pytest.raises(tf.errors.InvalidArgumentError), disk_errors(tmp_path):
         tf.constant([1.0, 2.0]) + tf.constant([1.0, 2.0, 3.0])
 
 

@@ -12,9 +12,12 @@ from t2t_keras.problem import Metrics, Problem
 from t2t_keras.run.averaging import average_run
 from t2t_keras.run.checkpoint import Checkpoint, CheckpointDirectory
 from t2t_keras.run.directory import RunDirectory
+from t2t_keras.training.features import dev_hooks
+from t2t_keras.training.metrics_file import MetricsFile
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.reporting import Reporter
-from t2t_keras.training.validation import Validation
+from t2t_keras.training.screen import Screen
+from t2t_keras.training.time_left import TimeLeft
 
 
 @dataclasses.dataclass
@@ -29,18 +32,50 @@ class Dev:
         return {"loss": loss, "perplexity": 2.0, "accuracy": 0.5, "bleu": bleu}
 
 
+class DevEvaluations:
+    """The hooks that evaluate on a dev split, as a training calls them."""
+
+    def __init__(self, directory, dev, weights, **options):
+        options = TrainOptions(**options)
+        checkpoints = CheckpointDirectory(directory)
+        self.hooks = dev_hooks(dev, weights, {}, checkpoints, options)
+        self.hooks.append(MetricsFile(directory))
+        time_left = TimeLeft(range(10), options)
+        self.reporter = Reporter(time_left, self.hooks, Screen(time_left))
+        self.evaluations = self.hooks[0].evaluations
+
+    def resume(self, step):
+        for hook in self.hooks:
+            hook.on_restore(step)
+
+    def evaluate(self, step):
+        for hook in self.hooks:
+            hook.evaluate(step, self.reporter)
+
+    def evaluate_at_end(self, step):
+        results = {}
+        for hook in self.hooks:
+            results |= hook.evaluate_at_end(step, self.reporter)
+        return results
+
+    @property
+    def best_step(self):
+        return self.evaluations.best_step
+
+    @property
+    def lost_patience(self):
+        return any(hook.stop_reason() == "patience" for hook in self.hooks)
+
+
 def evaluated(directory, values, steps, **options):
-    """Returns a validation that has made some evaluations."""
+    """Returns hooks that have made some evaluations."""
     weight = tf.Variable([0.0])
-    checkpoints = CheckpointDirectory(directory)
-    options = TrainOptions(**options)
-    validation = Validation(Dev(values), {"model/a": weight}, {}, checkpoints, options)
+    validation = DevEvaluations(directory, Dev(values), {"model/a": weight}, **options)
     validation.resume(steps[0] - 1)
-    progress = Reporter(directory, range(10))
     for step in steps:
         weight.assign([float(step)])
-        validation.evaluate(step, progress)
-    progress.close()
+        validation.evaluate(step)
+    validation.reporter.close()
     return validation
 
 
@@ -80,8 +115,7 @@ def test_evaluations_of_a_killed_process_are_recalled_up_to_its_checkpoint(tmp_p
     assert recalled.best_step == 2
     records = [line for line in (tmp_path / "metrics.jsonl").open() if '"dev"' in line]
     assert len(records) == 4
-    options = TrainOptions(patience=1)
-    resumed = Validation(Dev([]), {}, {}, CheckpointDirectory(tmp_path), options)
+    resumed = DevEvaluations(tmp_path, Dev([]), {}, patience=1)
     resumed.resume(2)
     assert not resumed.lost_patience
     assert resumed.best_step == 2
@@ -96,8 +130,7 @@ def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
 
     def resumed(**options):
         weights = {"model/a": tf.Variable([0.0])}
-        options = TrainOptions(**options)
-        validation = Validation(Dev([]), weights, {}, checkpoints, options)
+        validation = DevEvaluations(tmp_path, Dev([]), weights, **options)
         validation.resume(4)
         return validation.best_step, checkpoints.steps("best.ckpt")
 
@@ -118,14 +151,14 @@ class ErrorRate(Metrics):
 def test_evaluations_without_the_metric_are_not_compared(tmp_path):
     """As when a run resumes with `best_by=metric`, and lower values are better."""
     dev = Dev([], Problem(summary="", metrics=ErrorRate()))
-    options = TrainOptions(best_by="metric", patience=2)
-    validation = Validation(dev, {}, {}, CheckpointDirectory(tmp_path), options)
-    validation._history = {4: {"loss": 5.0}, 8: {"loss": 3.0}}
+    validation = DevEvaluations(tmp_path, dev, {}, best_by="metric", patience=2)
+    evaluations = validation.evaluations
+    evaluations.by_step = {4: {"loss": 5.0}, 8: {"loss": 3.0}}
     assert validation.best_step == 8
-    validation._history[12] = {"loss": 2.0, "per": 40.0}
-    validation._history[16] = {"loss": 9.0, "per": 20.0}
+    evaluations.by_step[12] = {"loss": 2.0, "per": 40.0}
+    evaluations.by_step[16] = {"loss": 9.0, "per": 20.0}
     assert validation.best_step == 16 and not validation.lost_patience
-    losses = [validation._selection_score({"loss": x}) for x in (2.0, 9.0)]
+    losses = [evaluations.selection_score({"loss": x}) for x in (2.0, 9.0)]
     assert losses == [-2.0, -9.0]  # an average is compared with the last step
 
 
@@ -153,7 +186,7 @@ def test_the_average_is_compared_and_the_weights_stay(data_dir, tmp_path):
     # The same as averaging on disk and evaluating that.
     average_run(tmp_path / "run", last=3)
     RunDirectory(tmp_path / "run").restore(training.model, "average")
-    expected = training._validation.evaluator.loss()["loss"]
+    expected = training._hooks[0].evaluator.loss()["loss"]
     assert values["dev_average"]["checkpoints"] == 3
     assert values["dev_average"]["loss"] == pytest.approx(expected, rel=1e-6)
     kinds = [r["kind"] for r in records]
@@ -175,9 +208,8 @@ def test_an_average_is_kept_if_it_is_better(loss, is_kept, message, tmp_path, ca
         checkpoints.save(step, tensors, keep=9)
     values = [(3.0, 0.0), (loss, 0.0)]
     validation = evaluated(tmp_path, values, [2], eval_sentences=1)
-    progress = Reporter(tmp_path, range(2))
-    assert validation.compare(2, progress)["dev_average"]["loss"] == loss
-    progress.close()
+    assert validation.evaluate_at_end(2)["dev_average"]["loss"] == loss
+    validation.reporter.close()
     assert message.format(tmp_path) in capfd.readouterr().err
     assert checkpoints.find() == tmp_path / is_kept
     value = Checkpoint(checkpoints.find()).tensor("model/a")

@@ -130,8 +130,8 @@ def _callbacks(place: str | None) -> list[Any]:
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.training.launch import train
     from t2t_keras.training.process_group import LostProcess
+    from t2t_keras.training.trainer import train
 
     # Every other parameter of `train` has a flag of its name.
     names = inspect.signature(train).parameters.keys() - {"options", "callbacks"}

@@ -1,13 +1,18 @@
-"""Training: `launch` starts it, `trainer` runs the loop, `step` is one update.
+"""Training: `trainer` has the function `train` and its loop; `step` is one update.
 
-- Sections 5.2 to 5.4 of the paper: `step` sums the loss and its gradients over
-  micro-batches and replicas; `optimizer` has the learning rate and the update of the
-  weights. `loss_scale` is for float16, and `moving_average` averages the weights.
-- `strategy` places the replicas, `process_group` connects the processes of a
+- The update (5.2 to 5.4): `step` sums the loss and its gradients over micro-batches and
+  replicas; `optimizer` has the learning rate and updates the weights, on top of
+  `optimizer_api`; `loss_scale` is for float16.
+- Devices: `strategy` places the replicas, `process_group` connects the processes of a
   distributed training, and `largest_batch` runs the largest batch once.
-- `options` says when to log, save, evaluate and stop; `stopping` handles signals and
-  the time limit.
-- `reporting` shows the progress and writes `metrics.jsonl` and TensorBoard's events.
-- `validation` evaluates on dev and keeps the best checkpoint; `callbacks` calls Keras
-  callbacks; `fine_tune` takes the initial weights from another run.
+- The loop: `options` says when to log, save, evaluate and stop; `stopping` handles
+  signals and the time limit; `divergence` and `disk_space` end a training with a
+  sentence; `result` is what it returns.
+- Reporting: `reporting` measures an `interval` of steps and calls the `hooks`;
+  `time_left` estimates the remaining time. `screen`, `metrics_file` and `tensorboard`
+  are hooks.
+- `features` lists the hooks of a training: `validation` evaluates on dev and keeps the
+  `evaluations`, which `best_checkpoint`, `patience` and `final_averages` use;
+  `callbacks` calls Keras callbacks, and `fine_tune` takes the initial weights from
+  another run. `moving_average` is an optimizer around another one.
 """

@@ -1,23 +1,23 @@
-"""Keras callbacks in a training: they get the records of `metrics.jsonl` as logs."""
+"""Keras callbacks in a training: their logs are the records of `metrics.jsonl`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
+from t2t_keras.training.hooks import Hook
 from t2t_keras.training.optimizer import learning_rate
 
 
-class Callbacks:
+class Callbacks(Hook):
     """Calls Keras callbacks as `fit(steps_per_epoch=eval_every)` does.
 
     An epoch has `eval_every` steps and ends with the evaluation on dev. A batch "ends"
     at each report, with the means since the last one.
 
     Args:
-        callbacks: the callbacks, as `keras.Model.fit` takes them.
+        callbacks: the callbacks, as `keras.Model.fit` takes them; at least one.
         model: the model that is trained. While it trains, `model.optimizer` has the
             step and the learning rate for callbacks that log them; `TrainStep` makes
             the updates.
@@ -38,10 +38,10 @@ class Callbacks:
         self._model = model
         self._eval_every = eval_every
         self._has_dev = has_dev
-        self._epoch, self._has_begun = -1, False
-        self._logs: dict[str, float] = {}  # of the last report and evaluation
-        if not callbacks:
-            return
+        self._epoch = -1
+        self._is_in_epoch = False
+        # The logs of the last report and evaluation.
+        self._logs: dict[str, float] = {}
         model.optimizer = keras.optimizers.Adam(
             learning_rate(hparams, 1),
             hparams.adam_beta1,
@@ -53,52 +53,63 @@ class Callbacks:
         self._call("set_params", params)
         self._call("set_model", model)
 
-    @property
-    def stop_training(self) -> bool:
-        """Whether a callback has set `model.stop_training`."""
-        return bool(self._callbacks) and self._model.stop_training
-
-    def begin(self) -> None:
+    def on_train_begin(self) -> None:
         """Begins a training, or resumes it."""
         self._model.stop_training = False
         self._call("on_train_begin", {})
 
-    def record(self, step: int, kind: str, metrics: dict[str, float]) -> None:
-        """Passes on a record of `metrics.jsonl`; the arguments are its fields."""
-        if not self._callbacks:
-            return
-        self._model.optimizer.iterations.assign(step)
-        epoch = (step - 1) // self._eval_every
-        # That of the data; callbacks have their own "epoch".
-        metrics = {name: x for name, x in metrics.items() if name != "epoch"}
-        if kind in ("train", "dev") and epoch != self._epoch:
-            self._end_epoch()  # without dev, there may be no report at its last step
-            self._epoch, self._has_begun = epoch, True
-            self._call("on_epoch_begin", epoch, {})
-        if kind == "train":
-            self._logs = dict(metrics)
-            self._model.optimizer.learning_rate = metrics["learning_rate"]
-            self._call("on_train_batch_begin", step - 1, {})
-            self._call("on_train_batch_end", step - 1, metrics)
-        elif kind == "dev":
-            self._call("on_test_begin", {})
-            self._call("on_test_end", metrics)
-            self._logs |= {f"val_{name}": value for name, value in metrics.items()}
-        else:  # after the last step: of the averages
-            self._logs |= {f"{kind}_{name}": x for name, x in metrics.items()}
-        if kind == "dev" or not (self._has_dev or step % self._eval_every):
+    def on_report(self, step: int, metrics: dict[str, float]) -> None:
+        """Ends a batch of Keras."""
+        self._set_step(step)
+        # The metric "epoch" is that of the data; callbacks have an epoch of their own.
+        logs = {name: value for name, value in metrics.items() if name != "epoch"}
+        self._begin_epoch(step)
+        self._logs = dict(logs)
+        self._model.optimizer.learning_rate = metrics["learning_rate"]
+        self._call("on_train_batch_begin", step - 1, {})
+        self._call("on_train_batch_end", step - 1, logs)
+        if not self._has_dev and step % self._eval_every == 0:
             self._end_epoch()
 
-    def end(self) -> None:
+    def on_eval(self, step: int, label: str, metrics: dict[str, float]) -> None:
+        """Ends an epoch with the evaluation on dev; keeps those of averages."""
+        self._set_step(step)
+        if label != "dev":
+            self._logs |= _with_prefix(label, metrics)
+            return
+        self._begin_epoch(step)
+        self._call("on_test_begin", {})
+        self._call("on_test_end", metrics)
+        self._logs |= _with_prefix("val", metrics)
+        self._end_epoch()
+
+    def stop_reason(self) -> str | None:
+        """Returns "callback" if a callback has set `model.stop_training`."""
+        return "callback" if self._model.stop_training else None
+
+    def on_train_end(self) -> None:
         """Ends the training; the logs are the last ones, with those of averages."""
         self._call("on_train_end", self._logs)
 
+    def _set_step(self, step: int) -> None:
+        self._model.optimizer.iterations.assign(step)
+
+    def _begin_epoch(self, step: int) -> None:
+        epoch = (step - 1) // self._eval_every
+        if epoch == self._epoch:
+            return
+        # Without dev, there may have been no report at the last step of an epoch.
+        self._end_epoch()
+        self._epoch = epoch
+        self._is_in_epoch = True
+        self._call("on_epoch_begin", epoch, {})
+
     def _end_epoch(self) -> None:
-        if self._has_begun:
-            self._has_begun = False
+        if self._is_in_epoch:
+            self._is_in_epoch = False
             self._call("on_epoch_end", self._epoch, self._logs)
 
-    def _call(self, method: str, *args: Any) -> None:
+    def _call(self, method: str, *args: object) -> None:
         """Calls a method of every callback.
 
         Raises:
@@ -107,9 +118,9 @@ class Callbacks:
         for callback in self._callbacks:
             name = f"callback {type(callback).__name__}"
             rate = float(self._model.optimizer.learning_rate)
-            copied = (dict(x) if isinstance(x, dict) else x for x in args)
+            copies = (dict(x) if isinstance(x, dict) else x for x in args)
             try:
-                getattr(callback, method)(*copied)
+                getattr(callback, method)(*copies)
             except Exception as error:
                 raise UserError(
                     f"{name}: {method}: {type(error).__name__}: {error}"
@@ -119,3 +130,7 @@ class Callbacks:
                     f"{name}: it sets the learning rate, which the hyper-parameters "
                     "learning_rate and schedule decide; leave it out"
                 )
+
+
+def _with_prefix(prefix: str, metrics: dict[str, float]) -> dict[str, float]:
+    return {f"{prefix}_{name}": value for name, value in metrics.items()}

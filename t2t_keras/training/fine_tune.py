@@ -13,13 +13,29 @@ import tensorflow as tf
 from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, weight_name
-from t2t_keras.run.config import run_of
+from t2t_keras.run.config import Tokenizers, run_of
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+from t2t_keras.training.hooks import Hook
+
+
+class FineTuning(Hook):
+    """Gives a fresh model the weights of another run; see `initialise_from`."""
+
+    def __init__(
+        self, init_from: str | Path, model: Transformer, tokenizers: Tokenizers
+    ) -> None:
+        self._init_from = init_from
+        self._model = model
+        self._tokenizers = tokenizers
+
+    def on_fresh_weights(self) -> str:
+        """Replaces the weights."""
+        return initialise_from(self._init_from, self._model, self._tokenizers)
 
 
 def initialise_from(
-    init_from: str | Path, model: Transformer, tokenizers: tuple[Tokenizer, Tokenizer]
+    init_from: str | Path, model: Transformer, tokenizers: Tokenizers
 ) -> str:
     """Gives a fresh model the weights of another run.
 
@@ -43,29 +59,35 @@ def initialise_from(
     weights = model_variables(model)
     matrices = _vocabularies(model, tokenizers)
     _refuse_difference(checkpoint, weights, matrices)
-    theirs = _vocabularies(model, run.tokenizers)
+    old_matrices = _vocabularies(model, run.tokenizers)
     shares = []
     for name, weight in weights.items():
         value = checkpoint.tensor(name)
         if name in matrices:
-            old, new = matching_rows(theirs[name].pieces, matrices[name].pieces)
+            old_ids, new_ids = matching_rows(
+                old_matrices[name].pieces, matrices[name].pieces
+            )
             rows = weight.read_value().numpy()
-            rows[new] = value[old]
-            shares.append(f"{len(new):,} of {len(rows):,} rows of {name}")
+            rows[new_ids] = value[old_ids]
+            shares.append(f"{len(new_ids):,} of {len(rows):,} rows of {name}")
             value = rows
         weight.assign(value)
     return f"initialised from {path}: {', '.join(shares)}, and all other weights"
 
 
-def matching_rows(old: list[str], new: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def matching_rows(
+    old_pieces: list[str], new_pieces: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns the ids, old and new, of the tokens that both vocabularies have.
 
     PAD and EOS match in any two vocabularies, however they are spelled.
     """
     special = (PAD, EOS)
-    ids = {token: i for i, token in enumerate(old) if i not in special}
+    old_ids = {piece: i for i, piece in enumerate(old_pieces) if i not in special}
     pairs = [(i, i) for i in special]
-    pairs += [(ids[p], i) for i, p in enumerate(new) if i not in special and p in ids]
+    for i, piece in enumerate(new_pieces):
+        if i not in special and piece in old_ids:
+            pairs.append((old_ids[piece], i))
     return tuple(np.array(pairs).T)
 
 
@@ -76,13 +98,11 @@ def find_weights(init_from: str | Path) -> tuple[RunDirectory, Path]:
         UserError: there is no such run or checkpoint.
     """
     run = RunDirectory(run_of(init_from))
-    is_whole = run.path == Path(init_from)
-    return run, run.checkpoints.find() if is_whole else Path(init_from)
+    is_run_path = run.path == Path(init_from)
+    return run, run.checkpoints.find() if is_run_path else Path(init_from)
 
 
-def _vocabularies(
-    model: Transformer, tokenizers: tuple[Tokenizer, Tokenizer]
-) -> dict[str, Tokenizer]:
+def _vocabularies(model: Transformer, tokenizers: Tokenizers) -> dict[str, Tokenizer]:
     """Returns the tokenizer of each weight with a row for each token, by its name."""
     source, *targets = (weight_name(model, e.table) for e in model.embeddings)
     if model.output_bias is not None:
@@ -96,20 +116,21 @@ def _refuse_difference(
     matrices: Mapping[str, Tokenizer],
 ) -> None:
     """Raises where names or shapes differ; a vocabulary's number of rows may."""
-    theirs = {name for name in checkpoint.shapes if name.startswith("model/")}
-    for name in sorted(theirs ^ weights.keys()):
-        has, lacks = "the checkpoint", "the model"
+    names = {name for name in checkpoint.shapes if name.startswith("model/")}
+    for name in sorted(names ^ weights.keys()):
         if name in weights:
-            has, lacks = lacks, has
+            difference = f"the model has a weight '{name}' and the checkpoint has not"
+        else:
+            difference = f"the checkpoint has a weight '{name}' and the model has not"
         raise UserError(
-            f"--init_from {checkpoint.path}: {has} has a weight '{name}' and {lacks} "
-            "has not; take the hparams of that run"
+            f"--init_from {checkpoint.path}: {difference}; take the hparams of that run"
         )
     for name, weight in weights.items():
-        mine, other = list(weight.shape), checkpoint.shapes[name]
-        start = 1 if name in matrices else 0  # rows are matched, whatever their number
-        if mine[start:] != other[start:]:
+        shape = list(weight.shape)
+        old_shape = checkpoint.shapes[name]
+        axis = 1 if name in matrices else 0  # rows are matched, whatever their number
+        if shape[axis:] != old_shape[axis:]:
             raise UserError(
-                f"--init_from {checkpoint.path}: '{name}' has shape {other}, the "
-                f"model's is {mine}; take the hparams of that run"
+                f"--init_from {checkpoint.path}: '{name}' has shape {old_shape}, the "
+                f"model's is {shape}; take the hparams of that run"
             )

@@ -1,9 +1,11 @@
 """One step of training: loss and gradients, summed, all-reduced and applied.
 
 Gradients, loss and token counts are summed over micro-batches and replicas, and only
-then divided: a mean for each part, averaged afterwards, would weigh the tokens of short
-sentences more. So eight replicas, one with eight micro-batches and one big batch are
-the same thing.
+then divided: a mean for each part, averaged afterwards, would give the tokens of short
+sentences more weight. So eight replicas, one replica with eight micro-batches, and one
+big batch make the same update.
+
+Shapes: B rows of a replica or micro-batch, S source length, T target length.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +19,7 @@ from t2t_keras.model.loss import count_tokens, training_losses
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import model_variables, weight_name
 from t2t_keras.training.loss_scale import LossScale
-from t2t_keras.training.moving_average import MovingAverage
-from t2t_keras.training.optimizer import Optimizer
+from t2t_keras.training.optimizer_api import Optimizer
 from t2t_keras.training.strategy import batch_spec
 
 
@@ -51,20 +52,18 @@ class TrainStep:
     Create it in the scope of the strategy.
 
     Args:
-        model: its `hparams` say how to clip, what to compute in, and whether to keep a
-            moving average of the weights.
+        model: its `hparams` say how to clip, and which dtype to compute in.
         optimizer: updates the model's weights.
         strategy: has the replicas.
         seed: of dropout.
-        micro_batches: into which each replica's rows are divided, to take the memory of
-            one of them.
+        micro_batches: the number of parts into which each replica divides its rows, so
+            that it needs the memory of one part.
 
     Attributes:
         function: the `tf.function` that `update` calls.
         skipped: the number of updates that were skipped; see `apply`.
-        skipped_in_a_row: how many of them since the last update.
-        loss_scale: the dynamic loss scale, or None where float16 is not computed in.
-        ema: the moving average of the weights, or None.
+        skipped_in_a_row: the number of skipped updates since the last one that was not.
+        loss_scale: the dynamic loss scale, or None unless the dtype is float16.
     """
 
     def __init__(
@@ -75,7 +74,8 @@ class TrainStep:
         seed: int,
         micro_batches: int = 1,
     ) -> None:
-        weights, hparams = model_variables(model, trainable=True), model.hparams
+        hparams = model.hparams
+        weights = model_variables(model, trainable=True)
         self._model = model
         self._weights = list(weights.values())
         softmax = weight_name(model, model.softmax_embedding.table)
@@ -90,19 +90,18 @@ class TrainStep:
         self._micro_batches = micro_batches
         self._clip_norm = hparams.clip_norm
         self.loss_scale = LossScale() if hparams.compute_dtype == "float16" else None
-        self.ema = None
-        if hparams.ema_decay:
-            self.ema = MovingAverage(weights, hparams.ema_decay)
         self.skipped = tf.Variable(0, trainable=False, dtype=tf.int64)
         self.skipped_in_a_row = tf.Variable(0, trainable=False, dtype=tf.int64)
-        batch = batch_spec(strategy, aligned=hparams.guided_alignment > 0)
-        step = tf.TensorSpec([], tf.int64)
-        rate, dry_run = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool)
-        signature = [batch, step, rate, dry_run]
+        signature = [
+            batch_spec(strategy, aligned=hparams.guided_alignment > 0),
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([], tf.float32),
+            tf.TensorSpec([], tf.bool),
+        ]
         self.function = tf.function(
-            self._update, input_signature=signature, autograph=False
+            self._run_on_replicas, input_signature=signature, autograph=False
         )
-        self._loop = tf.function(self._updates, autograph=False)
+        self._loop = tf.function(self._run_loop, autograph=False)
         self._forward_backward = self.forward_backward
         if hparams.jit_compile:
             self._forward_backward = tf.function(
@@ -112,12 +111,14 @@ class TrainStep:
     @property
     def variables(self) -> dict[str, tf.Variable]:
         """The state other than the weights, by the names in a checkpoint."""
-        parts = (self._optimizer, self.ema, self.loss_scale)
-        return {k: v for part in parts if part for k, v in part.variables.items()}
+        variables = dict(self._optimizer.variables)
+        if self.loss_scale:
+            variables |= self.loss_scale.variables
+        return variables
 
     @property
     def counters(self) -> dict[str, tf.Variable]:
-        """The numbers of skipped updates; earlier checkpoints do not have them."""
+        """The numbers of skipped updates; checkpoints of early versions lack them."""
         return {
             "skipped/total": self.skipped,
             "skipped/in_a_row": self.skipped_in_a_row,
@@ -160,28 +161,30 @@ class TrainStep:
 
         Args:
             batches: an iterator of a distributed dataset; its next batches are used.
-            step: the first one, counted from 0.
+            step: the first step, counted from 0.
             learning_rates: of each step.
             dry_run: see `update`.
         """
-        first, trial = tf.constant(step, tf.int64), tf.constant(dry_run)
-        # With any number of learning rates it is one trace.
-        rates = tf.TensorSpec([None], tf.float32)
-        loop = self._loop.get_concrete_function(batches, first, rates, trial)
-        return loop(batches, first, tf.constant(learning_rates, tf.float32), trial)
+        arguments = (batches, tf.constant(step, tf.int64))
+        is_dry_run = tf.constant(dry_run)
+        # One trace serves any number of learning rates.
+        any_rates = tf.TensorSpec([None], tf.float32)
+        loop = self._loop.get_concrete_function(*arguments, any_rates, is_dry_run)
+        return loop(*arguments, tf.constant(learning_rates, tf.float32), is_dry_run)
 
-    def _updates(
+    def _run_loop(
         self,
         batches: Iterator[tuple[tf.Tensor, ...]],
-        step: tf.Tensor,
+        start_step: tf.Tensor,
         learning_rates: tf.Tensor,
         dry_run: tf.Tensor,
     ) -> StepResult:
         """The graph of `update_from`."""
 
         def add(i: tf.Tensor, sums: StepResult) -> tuple[tf.Tensor, StepResult]:
-            number = step + tf.cast(i, tf.int64)
-            result = self._update(next(batches), number, learning_rates[i], dry_run)
+            step = start_step + tf.cast(i, tf.int64)
+            batch = next(batches)
+            result = self._run_on_replicas(batch, step, learning_rates[i], dry_run)
             return i + 1, tf.nest.map_structure(tf.add, sums, result)
 
         zeros = StepResult(*(tf.zeros([]) for _ in StepResult._fields))
@@ -193,14 +196,14 @@ class TrainStep:
         )
         return sums
 
-    def _update(
+    def _run_on_replicas(
         self,
         batch: tuple[tf.Tensor, ...],
         step: tf.Tensor,
         learning_rate: tf.Tensor,
         dry_run: tf.Tensor,
     ) -> StepResult:
-        """The graph of `update`."""
+        """The graph of `update`: the step, from top to bottom."""
 
         def on_replica(*batch: tf.Tensor) -> StepResult:
             sums = self.accumulate(batch, step)
@@ -213,6 +216,38 @@ class TrainStep:
         local = self._strategy.experimental_local_results
         return StepResult(*(local(value)[0] for value in results))
 
+    def accumulate(self, batch: tuple[tf.Tensor, ...], step: tf.Tensor) -> GradientSums:
+        """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
+
+        Args:
+            batch: see `update`; k micro-batches are B / k consecutive rows each.
+            step: int64 scalar, which dropout depends on.
+        """
+        count = self._micro_batches
+        scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
+        if count == 1:
+            return self.loss_and_grads(batch, self._dropout_seed(step), scale)
+        stacks = []
+        for side in batch:
+            shape = [count, -1, *tf.unstack(tf.shape(side)[1:])]
+            stacks.append(tf.reshape(side, shape))  # [k, B/k, S], [k, B/k, T]
+
+        def add(i: tf.Tensor, sums: GradientSums) -> tuple[tf.Tensor, GradientSums]:
+            seed = self._dropout_seed(step, i)
+            micro_batch = tuple(stack[i] for stack in stacks)  # [B/k, S], [B/k, T]
+            addend = self.loss_and_grads(micro_batch, seed, scale)
+            return i + 1, tf.nest.map_structure(tf.add, sums, addend)
+
+        zero = tf.zeros([])
+        gradients = [tf.zeros(weight.shape) for weight in self._weights]
+        _, sums = tf.while_loop(
+            lambda i, sums: i < count,
+            add,
+            (tf.constant(0), GradientSums(gradients, zero, zero, zero, zero, zero)),
+            parallel_iterations=1,  # or the next forward pass would take memory as well
+        )
+        return sums
+
     def loss_and_grads(
         self, batch: tuple[tf.Tensor, ...], seed: tf.Tensor, scale: tf.Tensor
     ) -> GradientSums:
@@ -224,23 +259,23 @@ class TrainStep:
             scale: the loss scale, float32 scalar.
         """
         weights = [weight.read_value() for weight in self._weights]
-        (loss, nll), gradients, d_softmax = self._forward_backward(
+        (loss, nll), sparse_or_dense, d_softmax = self._forward_backward(
             weights, batch, seed, scale
         )
-        # Look-ups have sparse gradients, which are scattered here: XLA would add up
-        # their rows one after the other. Dense, because another replica has looked up
-        # other rows.
+        # The gradients of embedding look-ups are sparse. They are made dense, because
+        # another replica has looked up other rows; and here, because XLA would add
+        # up their rows one after the other.
         gradients = [
             tf.math.unsorted_segment_sum(g.values, g.indices, weight.shape[0])
             if isinstance(g, tf.IndexedSlices)
             else g
-            for g, weight in zip(gradients, self._weights, strict=True)
+            for g, weight in zip(sparse_or_dense, self._weights, strict=True)
         ]
-        gradients[self._softmax] += d_softmax
+        gradients[self._softmax] += d_softmax  # [V, D]
         # A barrier: TensorFlow's graph optimizer would add up the terms of all replicas
         # in one sum, in another order than several processes do.
         gradients = [tf.ensure_shape(g, g.shape) for g in gradients]
-        source, target = batch[:2]
+        source, target = batch[:2]  # [B, S], [B, T]
         positions = tf.cast(tf.size(source) + tf.size(target), tf.float32)
         return GradientSums(
             gradients, loss, count_tokens(source), count_tokens(target), positions, nll
@@ -257,19 +292,19 @@ class TrainStep:
     ]:
         """Computes the losses and their gradients: what XLA compiles.
 
-        The arguments are those of `loss_and_grads`, and the weights.
+        The arguments are the weights, and those of `loss_and_grads`.
 
         Returns:
             The results of `training_losses`; the gradients of the label-smoothed loss,
-            sparse for look-ups in embeddings; and, apart from that, the
-            gradient of the softmax matrix as the output layer's kernel.
+            sparse for look-ups in embeddings; and, apart from that, the gradient of the
+            softmax matrix as the output layer's kernel.
         """
-        softmax = tf.identity(weights[self._softmax])
+        softmax = tf.identity(weights[self._softmax])  # [V, D]
         with tf.GradientTape() as tape:
             tape.watch((weights, softmax))
             variables = zip(self._model.trainable_variables, weights, strict=True)
             with keras.StatelessScope(variables):
-                source, target, *alignment = batch
+                source, target, *alignment = batch  # [B, S], [B, T], [B, T, S]
                 losses = training_losses(
                     self._model, source, target, seed, softmax, *alignment
                 )
@@ -277,37 +312,6 @@ class TrainStep:
             losses[0], (weights, softmax), output_gradients=scale
         )
         return losses, gradients, d_softmax
-
-    def accumulate(self, batch: tuple[tf.Tensor, ...], step: tf.Tensor) -> GradientSums:
-        """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
-
-        Args:
-            batch: see `update`; k micro-batches are B / k consecutive rows each.
-            step: int64 scalar, which dropout depends on.
-        """
-        count = self._micro_batches
-        scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
-        if count == 1:
-            return self.loss_and_grads(batch, self._dropout_seed(step), scale)
-        parts = [
-            tf.reshape(x, [count, -1, *tf.unstack(tf.shape(x)[1:])]) for x in batch
-        ]
-
-        def add(i: tf.Tensor, sums: GradientSums) -> tuple[tf.Tensor, GradientSums]:
-            seed = self._dropout_seed(step, i)
-            micro_batch = tuple(part[i] for part in parts)
-            more = self.loss_and_grads(micro_batch, seed, scale)
-            return i + 1, tf.nest.map_structure(tf.add, sums, more)
-
-        zero = tf.zeros([])
-        gradients = [tf.zeros(weight.shape) for weight in self._weights]
-        _, sums = tf.while_loop(
-            lambda i, sums: i < count,
-            add,
-            (tf.constant(0), GradientSums(gradients, zero, zero, zero, zero, zero)),
-            parallel_iterations=1,  # or the next forward pass would take memory as well
-        )
-        return sums
 
     def reduce(self, sums: GradientSums) -> tuple[list[tf.Tensor], StepResult]:
         """All-reduces the sums; returns the mean gradients over all target tokens.
@@ -330,7 +334,8 @@ class TrainStep:
         factor = 1 / divisor
         if self._clip_norm:
             factor *= self._clip_norm / tf.maximum(norm, self._clip_norm)
-        # One pass over the gradients does it all; 0 times infinity is 0 here.
+        # One pass over the gradients divides, clips and drops what is not finite: 0
+        # times infinity is 0 here.
         factor = tf.where(is_finite, factor, 0.0)
         means = tf.split(
             tf.math.multiply_no_nan(joined, factor), [*(v.shape[0] for v in vectors), 0]
@@ -357,41 +362,40 @@ class TrainStep:
         learning_rate: tf.Tensor,
         dry_run: tf.Tensor,
     ) -> None:
-        """Updates the weights and their moving average.
+        """Updates the weights and the counters.
 
         An update whose loss or gradient is not finite is skipped: it leaves weights and
-        optimizer as they are, is not counted by them, and lowers the loss scale. That
-        is decided here, on the device: the host would have to wait for it.
+        optimizer as they are, is not counted by them, and lowers the loss scale. The
+        device decides that, because the host would have to wait for it.
         """
         is_finite = result.skipped == 0  # the same on every replica
         is_applied = tf.logical_and(is_finite, tf.logical_not(dry_run))
-        # From 1, as in the paper; a trial may have any step.
+        # Updates count from 1, as in the paper; a dry run may have any step.
         count = tf.cast(tf.maximum(step + 1 - self.skipped, 1), tf.float32)
         self._optimizer.apply(gradients, learning_rate, count, is_applied)
-        if self.ema:
-            self.ema.update(count, is_applied)
         skipped = tf.cast(result.skipped, tf.int64)  # 0 or 1
-        after = [
+        updates = [
             (self.skipped, self.skipped + skipped),
             (self.skipped_in_a_row, (self.skipped_in_a_row + skipped) * skipped),
         ]
         if self.loss_scale:
-            after += self.loss_scale.updates(is_finite)
-        for variable, value in after:
-            value = tf.where(dry_run, variable.read_value(), value)
+            updates += self.loss_scale.updates(is_finite)
+        for variable, value in updates:
+            new_value = tf.where(dry_run, variable.read_value(), value)
             # A replica may not call `assign` on a mirrored variable.
-            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=new_value)
 
     def _dropout_seed(
         self, step: tf.Tensor, micro_batch: tf.Tensor | int = 0
     ) -> tf.Tensor:
-        """Returns another seed [2] for every step and part of the batch, see `Dropout`.
+        """Returns a different seed [2] for every step and micro-batch; see `Dropout`.
 
-        Parts are numbered through: it makes no difference to which replica they belong.
+        Micro-batches are numbered over all replicas: it makes no difference which
+        replica runs them.
         """
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        part = replica * self._micro_batches + micro_batch
+        index = replica * self._micro_batches + micro_batch
         seed = tf.constant([self._seed, 0], tf.int32)
         fold_in = tf.random.experimental.stateless_fold_in
-        seed = fold_in(fold_in(seed, tf.cast(step, tf.int32)), part)
+        seed = fold_in(fold_in(seed, tf.cast(step, tf.int32)), index)
         return tf.bitcast(seed, tf.uint32) if self._model.hparams.jit_compile else seed

@@ -1,41 +1,233 @@
-"""The trainer: problem and hparams in, a run directory out."""
+"""A training from top to bottom: settings, run directory, restore, loop, result.
+
+`train` is what `t2t train` calls, and Python may; a `Trainer` has the loop. Features
+plug into the loop as the hooks that `features` lists.
+"""
 
 import contextlib
-import math
+import dataclasses
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
 
 import keras
 import tensorflow as tf
 
+from t2t_keras import registry
+from t2t_keras.arguments import checked
+from t2t_keras.data.console import say
 from t2t_keras.data.pipeline import damage_named
 from t2t_keras.data.training_data import TrainingData
-from t2t_keras.errors import UserError
-from t2t_keras.run.averaging import average_run
-from t2t_keras.run.checkpoint import model_variables, snapshot
-from t2t_keras.run.directory import RunDirectory
+from t2t_keras.entry_points import hparams_remarks
+from t2t_keras.errors import UserError, require_local
+from t2t_keras.evaluation.tokenization import BleuTokens
+from t2t_keras.hparam import HParams
+from t2t_keras.model.backend import require_tensorflow
+from t2t_keras.options import split_pairs
+from t2t_keras.run.checkpoint import model_variables, remove_incomplete, snapshot
+from t2t_keras.run.config import RunConfig, config_for, first_hparams, is_run
+from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.signals import SIGNALS
-from t2t_keras.training.callbacks import Callbacks
-from t2t_keras.training.fine_tune import initialise_from
+from t2t_keras.training.disk_space import disk_errors
+from t2t_keras.training.divergence import (
+    MAX_SKIPPED_IN_A_ROW,
+    refuse_divergence,
+    refuse_skipped_updates,
+)
+from t2t_keras.training.features import chief_hooks, initial_hooks
+from t2t_keras.training.fine_tune import find_weights
+from t2t_keras.training.hooks import STOP_REASONS, Hook
 from t2t_keras.training.largest_batch import try_largest_batch
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.process_group import ProcessGroup
-from t2t_keras.training.reporting import Reporter, TimeLeft
+from t2t_keras.training.reporting import Reporter
+from t2t_keras.training.result import TrainResult
+from t2t_keras.training.screen import Screen
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.stopping import Stopping
-from t2t_keras.training.strategy import devices_text, distribute, own_replicas
-from t2t_keras.training.validation import Validation
+from t2t_keras.training.strategy import (
+    devices_text,
+    distribute,
+    make_strategy,
+    own_replicas,
+)
+from t2t_keras.training.time_left import TimeLeft
+from t2t_keras.type_hints import Limits, Positive, Seed
+from t2t_keras.usr_dir import load_usr_dir
 
-_SIGNALS = tuple(signal.name for signal in SIGNALS)
-_REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience", "callback")
-
-_DIVERGED = 10.0  # times the loss of the uniform distribution
+_MAX_SIMULATED = 256  # replicas on a CPU
+_SIGNAL_NAMES = tuple(signal.name for signal in SIGNALS)
 _STEPS_BETWEEN_STOP_CHECKS = 10
-_MOST_SKIPPED = 50  # updates in a row, each of which halves float16's loss scale
-_REMEDY = "a lower learning_rate, a longer warmup_steps or clip_norm=1"
+
+
+@checked
+def train(
+    problem: str,
+    hparams_set: str | None = None,
+    *,
+    data_dir: str | Path,
+    output_dir: str | Path,
+    hparams: str | Mapping[str, object] = "",
+    train_steps: Positive | None = None,
+    seed: Seed = 0,
+    init_from: str | Path | None = None,
+    accumulate: Positive = 1,
+    simulate_devices: Annotated[int, Limits(ge=0, le=_MAX_SIMULATED)] = 0,
+    usr_dir: str | Path | None = None,
+    change_settings: bool = False,
+    options: TrainOptions | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+) -> TrainResult:
+    """Trains a model, or resumes its training, on all GPUs (or on the CPU).
+
+        t2t_keras.train(
+            "translate_ende_toy", "tiny", data_dir="data", output_dir="runs/toy"
+        )
+
+    Progress is on standard error and in the run directory. SIGTERM, SIGHUP and Ctrl-C
+    save and end the training: the function returns, and the same call resumes it.
+    Keras' random seed is set, and operations on GPUs become deterministic, for the
+    whole process.
+
+    Args:
+        problem: a registered name.
+        hparams_set: a registered name; None: with `init_from` the hyper-parameters of
+            that run.
+        data_dir: with data of the problem, which `t2t datagen` wrote.
+        output_dir: the run directory: a new one, or one whose training is resumed.
+        hparams: changes to the set, as "dropout=0.2,num_layers=4" or by name.
+        train_steps: total number of steps; None: the hparam set's.
+        seed: the seed of the initial weights, the order of the data, and dropout.
+        init_from: fine-tuning: a run directory, or a checkpoint in one, to take the
+            initial weights from.
+        accumulate: number of micro-batches into which each replica divides its part
+            of a batch.
+        simulate_devices: number of replicas on the CPU, for tests; 0: one on every GPU.
+        usr_dir: a folder with problems, models and hparam sets, imported first.
+        change_settings: whether a run is resumed with other values of hyper-parameters
+            such as `learning_rate`, `clip_norm` or `dropout`: those in
+            `hparam.CHANGEABLE_FIELDS`.
+        options: how the run is watched, saved and ended; None: `TrainOptions()`.
+        callbacks: Keras callbacks, called as `fit(steps_per_epoch=eval_every)` does,
+            but for batches at each report only. The logs are the records of
+            `metrics.jsonl`, those of dev with the prefix "val_" at the end of an epoch.
+
+    Returns:
+        The last metrics, and what ended the training.
+
+    Raises:
+        UserError: a name, a value or the data are not there or do not go together; the
+            run directory holds a run with other settings, or another process trains
+            in it; the memory or the disk is too small; the training has diverged; a
+            callback raised an error.
+    """
+    require_tensorflow()
+    _check_directories(data_dir, output_dir)
+    if usr_dir is not None:
+        load_usr_dir(usr_dir)
+    task = registry.problem(problem)
+    init_run = None if init_from is None else find_weights(init_from)[0]
+    resolved = first_hparams(hparams_set, init_from)
+    if hparams_set is None:
+        assert init_run is not None  # otherwise `first_hparams` has raised
+        hparams_set = init_run.config.hparams_set
+        usr_dir = usr_dir or init_run.config.usr_dir
+    resolved, changed_names = _with_changes(resolved, hparams, train_steps)
+    options = options or TrainOptions()
+    bleu_tokens = _bleu_tokens(options, output_dir)
+    config = config_for(
+        task, hparams_set, data_dir, seed, usr_dir, init_from, bleu_tokens
+    )
+    with disk_errors(output_dir), _exclusive(output_dir):
+        strategy = make_strategy(simulate_devices)
+        parts = strategy.num_replicas_in_sync * accumulate
+        config = dataclasses.replace(config, batch_parts=parts)
+        # Everything is validated before the directory becomes a run.
+        RunDirectory.refuse_other_settings(
+            output_dir, config, resolved, change_settings
+        )
+        tokenizers = config.tokenizers(Path(data_dir))
+        data = TrainingData.open(task, data_dir, resolved, tokenizers, seed)
+        group = ProcessGroup.from_strategy(strategy)
+        if group.is_chief:
+            for remark in hparams_remarks(hparams_set, changed_names):
+                say(remark)
+        with group.watched():
+            run = open_run(output_dir, config, resolved, group, change_settings)
+            trainer = Trainer(run, strategy, options, data, callbacks)
+            metrics = trainer.train()
+    return TrainResult.from_metrics(metrics, group)
+
+
+def _check_directories(data_dir: str | Path, output_dir: str | Path) -> None:
+    require_local("data_dir", data_dir)
+    require_local("output_dir", output_dir)
+    if Path(output_dir).resolve() == Path(data_dir).resolve():
+        raise UserError(
+            f"--output_dir: {output_dir} is the --data_dir; give a directory for the "
+            "run"
+        )
+
+
+def _with_changes(
+    hparams: HParams, changes: str | Mapping[str, object], train_steps: int | None
+) -> tuple[HParams, list[str]]:
+    """Returns the changed hyper-parameters, and the names that `changes` has."""
+    if isinstance(changes, str):
+        names = list(split_pairs(changes, "--hparams: "))
+        hparams = hparams.parse(changes)
+    else:
+        names = list(changes)
+        hparams = hparams.override(**changes)
+    if train_steps is not None:
+        hparams = hparams.override(train_steps=train_steps)
+    return hparams, names
+
+
+def _bleu_tokens(options: TrainOptions, output_dir: str | Path) -> BleuTokens | None:
+    """Returns the tokenization of BLEU; None: by the target language.
+
+    With "auto", a resumed run keeps its tokenization.
+    """
+    if options.bleu_tokenize != "auto":
+        return options.bleu_tokenize
+    if not is_run(output_dir):
+        return None
+    return RunConfig.read(Path(output_dir)).bleu_tokenize
+
+
+def _exclusive(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:
+    """Keeps other trainings out of the directory; only the chief holds the lock."""
+    if ProcessGroup.from_environment().is_chief:
+        return training_lock(output_dir)
+    return contextlib.nullcontext()
+
+
+def open_run(
+    path: str | Path,
+    config: RunConfig,
+    hparams: HParams,
+    group: ProcessGroup,
+    change_settings: bool,
+) -> RunDirectory:
+    """Makes or opens the run directory; of several processes only the chief writes.
+
+    Raises:
+        UserError: it holds a run with other settings.
+    """
+    if group.is_chief:
+        run = RunDirectory.create(path, config, hparams, change_settings)
+        remove_incomplete(run.path, ["model.ckpt-", "best.ckpt-"])
+        group.barrier()
+        return run
+    group.barrier()
+    RunDirectory.refuse_other_settings(
+        path, config, hparams, change_settings, is_new=True
+    )
+    return RunDirectory(path)
 
 
 class Trainer:
@@ -70,7 +262,7 @@ class Trainer:
         self._options = options
         self._data = data
         self._group = ProcessGroup.from_strategy(strategy)
-        self._asked = -1  # the last interval of steps in which processes asked
+        self._checked_interval = -1  # of steps, in which processes asked each other
         self._micro_batches = run.config.micro_batches(strategy.num_replicas_in_sync)
         seed = run.config.seed
         keras.utils.set_random_seed(seed)
@@ -87,290 +279,256 @@ class Trainer:
             )
         self._variables = self._weights | self._step.variables
         self._save_interval = options.save_interval(self._hparams.train_steps)
-        self._validation: Validation | None = None
+        self._hooks: list[Hook] = initial_hooks(run, self.model)
         if self._group.is_chief:
-            averages = self._step.ema.averages if self._step.ema else {}
-            self._validation = Validation.open(run, self.model, averages, options)
-        self._callbacks = Callbacks(
-            callbacks if self._group.is_chief else (),
-            self.model,
-            self._hparams,
-            options.eval_every,
-            has_dev=self._validation is not None,
-        )
+            self._hooks += chief_hooks(run, self.model, optimizer, options, callbacks)
 
-    def train(self) -> dict[str, Any]:
+    def train(self) -> dict[str, object]:
         """Trains up to `train_steps`, or until something else ends it.
 
         Returns:
-            The last metrics: step, stopped_by (train_steps, patience, max_minutes,
-            callback, SIGTERM, SIGINT or SIGHUP), loss, target_tokens_per_s, dev_loss,
-            dev_metrics and those of `Validation.compare`.
+            The last metrics: the fields of `TrainResult`, and what
+            `Reporter.report_training` returns.
 
         Raises:
             UserError: the training has diverged.
         """
-        stopping = Stopping(self._options.max_minutes)
-        done = self._restore()
-        steps = range(done, self._hparams.train_steps)
-        path = self._run.path if self._group.is_chief else None
-        # Of the last weights, the average and the moving average.
-        evaluations = 1 + bool(self._options.average_last) + bool(self._step.ema)
-        time_left = TimeLeft(
-            steps,
-            self._options,
-            evaluations if self._validation else 0,
-            lambda: stopping.seconds_left,
-        )
-        start = self._saved_time  # when it was restored
-        reporter = Reporter(path, steps, time_left, self._callbacks.record)
-        with contextlib.closing(reporter):
-            metrics = self._train(steps, reporter, stopping)
-        if self._group.is_chief and metrics["step"] > done:
+        self._stopping = Stopping(self._options.max_minutes)
+        start_step = self._restore()
+        start_time = self._saved_time  # when it was restored
+        steps = range(start_step, self._hparams.train_steps)
+        self._reporter = self._make_reporter(steps)
+        with contextlib.closing(self._reporter):
+            metrics, step, reason = self._train(steps)
+        if self._group.is_chief and step > start_step:
             self._run.record(
                 "training",
-                first_step=done,
-                last_step=metrics["step"],
-                minutes=(time.monotonic() - start) / 60,
+                first_step=start_step,
+                last_step=step,
+                minutes=(time.monotonic() - start_time) / 60,
                 devices=devices_text(self._strategy),
-                stopped_by=metrics["stopped_by"],
+                stopped_by=reason,
                 eval_sentences=self._options.eval_sentences,
             )
         self._group.last_barrier()  # the chief evaluates
-        if stopping.signal:  # perhaps while it evaluated for the last time
-            metrics["stopped_by"] = stopping.signal.name
-        return metrics
+        if self._stopping.signal:  # perhaps while it evaluated for the last time
+            reason = self._stopping.signal.name
+        return metrics | {"step": step, "stopped_by": reason}
 
-    def _train(
-        self, steps: range, reporter: Reporter, stopping: Stopping
-    ) -> dict[str, Any]:
-        options, done = self._options, steps.start
-        metrics: dict[str, Any] = {}
-        if steps:
-            self._begin(reporter)
-            self._callbacks.begin()
-        with stopping, self._run.checkpoints.awaited():
-            if done and done % options.eval_every == 0:
-                metrics |= self._evaluate(done, reporter, stopping)
-            batches = self._batches(steps)
-            while not (reason := self._reason_to_stop(done, stopping)):
-                done = self._run_steps(done, batches, reporter)
-                if done % options.log_every == 0:
-                    metrics |= self._report(done, reporter)
-                if self._saving_is_due(done):
-                    with reporter.saving():
-                        self._save(done)
-                if done % options.eval_every == 0:
-                    metrics |= self._evaluate(done, reporter, stopping)
-            if reporter.pending:
-                metrics |= self._report(done, reporter)
-            # A loss scale may still be falling.
-            if done > steps.start and not self._step.loss_scale:
-                self._stop_if_skipped(min(_MOST_SKIPPED, done - steps.start), done)
-            if done != self._saved_step:
-                self._save(done)
-            if done and reason not in _SIGNALS:
-                metrics |= self._evaluate(done, reporter, stopping, at_end=True)
-                if reason == "train_steps" and not self._validation:
-                    self._keep_average(reporter)
-        if steps:
-            self._callbacks.end()
-        return metrics | {"step": done, "stopped_by": reason}
+    def _restore(self) -> int:
+        """Restores the newest checkpoint, if any; returns the number of steps done."""
 
-    def _run_steps(
-        self, first: int, batches: Iterator[tuple[tf.Tensor, ...]], reporter: Reporter
-    ) -> int:
-        """Runs one call's steps from `first` on; returns the number of updates so far.
+        def say_in_chief(message: str) -> None:
+            if self._group.is_chief:
+                print(message, file=sys.stderr)
 
-        A call ends where something else is due.
-        """
-        options = self._options
-        due = (options.log_every, options.eval_every, self._save_interval)
-        done = min(
-            first + options.steps_per_call,
-            self._hparams.train_steps,
-            *(first + every - first % every for every in due),
+        step = self._run.checkpoints.restore_newest(
+            self._variables, self._step.counters, say_in_chief
         )
-        rates = [learning_rate(self._hparams, n) for n in range(first + 1, done + 1)]
-        with damage_named(self._data.index):
-            result = self._update(batches, first, rates, reporter)
-        reporter.count(done, result, steps=done - first)
-        return done
+        if not self._run.checkpoints.steps():
+            for hook in self._hooks:
+                if message := hook.on_fresh_weights():
+                    say_in_chief(message)
+        if step != self._group.broadcast(step):
+            raise UserError(
+                f"--output_dir: {self._run.path} is another directory here than where "
+                "the chief runs; all processes need one that they share"
+            )
+        if self._group.is_chief:
+            self._run.checkpoints.set_aside(step)
+        for hook in self._hooks:
+            hook.on_restore(step)
+        self._set_saved(step)
+        return step
 
-    def _update(
-        self,
-        batches: Iterator[tuple[tf.Tensor, ...]],
-        step: int,
-        rates: Sequence[float],
-        reporter: Reporter,
-        dry_run: bool = False,
-    ) -> StepResult:
-        """Runs a step for each learning rate."""
-        if self._options.steps_per_call > 1:
-            return self._step.update_from(batches, step, rates, dry_run)
-        with reporter.waiting():
-            batch = next(batches)
-        (rate,) = rates
-        return self._step.update(batch, step, rate, dry_run)
+    def _make_reporter(self, steps: range) -> Reporter:
+        evaluations = sum(hook.evaluations_at_end for hook in self._hooks)
+        time_left = TimeLeft(
+            steps, self._options, evaluations, lambda: self._stopping.seconds_left
+        )
+        screen = Screen(time_left) if self._group.is_chief else None
+        return Reporter(time_left, self._hooks, screen)
 
-    def _keep_average(self, reporter: Reporter) -> None:
-        """Keeps the average of the last checkpoints where there is no dev split."""
-        self._run.checkpoints.wait()
-        count = min(len(self._run.checkpoints.steps()), self._options.average_last)
-        if self._group.is_chief and count > 1:
-            average = average_run(self._run.path, last=count)
-            reporter.say(f"the average of {count} checkpoints is kept: {average}")
+    def _train(self, steps: range) -> tuple[dict[str, object], int, str]:
+        """Runs the steps; returns the last metrics, the last step and its reason."""
+        options = self._options
+        step = steps.start
+        metrics: dict[str, object] = {}
+        if steps:
+            self._begin()
+        with self._stopping, self._run.checkpoints.awaited():
+            if step and step % options.eval_every == 0:
+                metrics |= self._evaluate(step)
+            batches = self._batches(steps)
+            while not (reason := self._reason_to_stop(step)):
+                step = self._run_steps(step, batches)
+                if step % options.log_every == 0:
+                    metrics |= self._report(step)
+                if self._is_saving_due(step):
+                    with self._reporter.saving():
+                        self._save(step)
+                if step % options.eval_every == 0:
+                    metrics |= self._evaluate(step)
+            if self._reporter.has_unreported:
+                metrics |= self._report(step)
+            # A loss scale may still be falling.
+            if step > steps.start and not self._step.loss_scale:
+                limit = min(MAX_SKIPPED_IN_A_ROW, step - steps.start)
+                self._refuse_skipped_updates(step, limit)
+            if step != self._saved_step:
+                self._save(step)
+            if step and reason not in _SIGNAL_NAMES:
+                metrics |= self._evaluate(step, at_end=True)
+                if reason == "train_steps":
+                    for hook in self._hooks:
+                        hook.on_last_step(step, self._reporter)
+        if steps:
+            for hook in self._hooks:
+                hook.on_train_end()
+        return metrics, step, reason
 
-    def _reason_to_stop(self, done: int, stopping: Stopping) -> str | None:
-        """Returns what ends training here, if anything: the same in all processes.
-
-        Several processes ask each other every few steps only, because their hosts wait
-        for it.
-        """
-        interval = done // _STEPS_BETWEEN_STOP_CHECKS
-        is_due = interval != self._asked or done % self._options.eval_every == 0
-        is_last = done >= self._hparams.train_steps
-        if self._group.size > 1 and not (is_due or is_last):
-            return None
-        self._asked = interval
-        reason = stopping.reason
-        if is_last and not stopping.signal:
-            reason = "train_steps"
-        elif self._validation and self._validation.lost_patience:
-            reason = reason or "patience"
-        elif self._callbacks.stop_training:
-            reason = reason or "callback"
-        return self._group.all_reduce_first(reason, _REASONS)
-
-    def _batches(self, steps: range) -> Iterator[tuple[tf.Tensor, ...]]:
-        """Yields the distributed batch of every step."""
-        strategy = self._strategy
-        replicas, own = strategy.num_replicas_in_sync, own_replicas(strategy)
-        parts = self._data.batches(steps, replicas, self._micro_batches, own)
-        return iter(distribute(strategy, parts))
-
-    def _begin(self, reporter: Reporter) -> None:
+    def _begin(self) -> None:
         """Says what will be trained, and tries what may fail: disk and memory."""
-        plan, options = self._data.plan, self._options
-        reporter.say(
+        plan = self._data.plan
+        self._reporter.say(
             f"{self.model.count_params():,} parameters, "
             f"{devices_text(self._strategy)}, {len(plan):,} batches an epoch "
             f"with {plan.padding_share:.1%} padding"
         )
-        left = self._hparams.train_steps - self._saved_step
-        saves = -(-left // self._save_interval)
-        if options.save_minutes:
-            saves = options.keep
-        self._run.checkpoints.require_space(
-            self._variables, self._weights, saves, options.keep
-        )
-        held = snapshot(self._variables, 0)  # as while a checkpoint is written
-        said = try_largest_batch(
-            lambda batches: self._update(batches, 0, [0.0], reporter, dry_run=True),
+        keep = self._options.keep
+        steps_left = self._hparams.train_steps - self._saved_step
+        saves = -(-steps_left // self._save_interval)
+        if self._options.save_minutes:
+            saves = keep
+        self._run.checkpoints.require_space(self._variables, self._weights, saves, keep)
+        # A second copy of the variables, as while a checkpoint is written.
+        copies = snapshot(self._variables, 0)
+        message = try_largest_batch(
+            lambda batches: self._update(batches, 0, [0.0], dry_run=True),
             self._strategy,
             self._data.largest_shape,
             self._hparams.batch_tokens,
             self._micro_batches,
             self._data.aligned,
         )
-        del held
-        if said:
-            reporter.say(said)
+        del copies
+        if message:
+            self._reporter.say(message)
+        for hook in self._hooks:
+            hook.on_train_begin()
 
-    def _restore(self) -> int:
-        """Restores the newest checkpoint, if any; returns the number of steps done.
-
-        Without one, the weights may come from another run.
-        """
-
-        def say(message: str) -> None:
-            if self._group.is_chief:
-                print(message, file=sys.stderr)
-
-        done = self._run.checkpoints.restore_newest(
-            self._variables, self._step.counters, say
+    def _batches(self, steps: range) -> Iterator[tuple[tf.Tensor, ...]]:
+        """Yields the distributed batch of every step."""
+        parts = self._data.batches(
+            steps,
+            self._strategy.num_replicas_in_sync,
+            self._micro_batches,
+            own_replicas(self._strategy),
         )
-        origin = self._run.config.init_from
-        if origin and not self._run.checkpoints.steps():
-            say(initialise_from(origin, self.model, self._run.tokenizers))
-        if done != self._group.broadcast(done):
-            raise UserError(
-                f"--output_dir: {self._run.path} is another directory here than where "
-                "the chief runs; all processes need one that they share"
-            )
-        if self._group.is_chief:
-            self._run.checkpoints.set_aside(done)
-        if self._validation:
-            self._validation.resume(done)
-        self._saved_step, self._saved_time = done, time.monotonic()
-        return done
+        return iter(distribute(self._strategy, parts))
 
-    def _saving_is_due(self, done: int) -> bool:
-        if self._options.save_minutes:
-            minutes = (time.monotonic() - self._saved_time) / 60
-            return minutes >= self._options.save_minutes
-        return done % self._save_interval == 0
+    def _run_steps(
+        self, start_step: int, batches: Iterator[tuple[tf.Tensor, ...]]
+    ) -> int:
+        """Runs the steps of one call; returns the number of updates so far.
 
-    def _save(self, step: int) -> None:
-        if not self._group.is_chief:
-            return
-        self._stop_if_skipped(_MOST_SKIPPED, step)
-        variables = self._variables | self._step.counters
-        self._run.checkpoints.start_saving(step, variables, keep=self._options.keep)
-        self._saved_step, self._saved_time = step, time.monotonic()
+        A call ends where something else is due.
+        """
+        options = self._options
+        step = min(start_step + options.steps_per_call, self._hparams.train_steps)
+        for interval in (options.log_every, options.eval_every, self._save_interval):
+            step = min(step, start_step + interval - start_step % interval)
+        rates = [
+            learning_rate(self._hparams, n) for n in range(start_step + 1, step + 1)
+        ]
+        with damage_named(self._data.index):
+            result = self._update(batches, start_step, rates)
+        self._reporter.count(step, result, steps=step - start_step)
+        return step
 
-    def _report(self, done: int, reporter: Reporter) -> dict[str, float]:
+    def _update(
+        self,
+        batches: Iterator[tuple[tf.Tensor, ...]],
+        step: int,
+        rates: Sequence[float],
+        dry_run: bool = False,
+    ) -> StepResult:
+        """Runs a step for each learning rate."""
+        if self._options.steps_per_call > 1:
+            return self._step.update_from(batches, step, rates, dry_run)
+        with self._reporter.waiting():
+            batch = next(batches)
+        (rate,) = rates
+        return self._step.update(batch, step, rate, dry_run)
+
+    def _report(self, step: int) -> dict[str, float]:
         """Reports the training since the last report.
-
-        Fresh weights and those of other data have a loss of about log V, whatever the
-        model, and a training that learns stays below.
 
         Raises:
             UserError: it has diverged, or the last checkpoint could not be written.
         """
         self._run.checkpoints.raise_error()
-        rate, epoch = learning_rate(self._hparams, done), done / len(self._data.plan)
-        metrics = reporter.report_training(
-            done, {"learning_rate": rate, "epoch": epoch}
+        epoch = step / len(self._data.plan)
+        rate = learning_rate(self._hparams, step)
+        metrics = self._reporter.report_training(
+            step, {"learning_rate": rate, "epoch": epoch}
         )
-        self._stop_if_skipped(_MOST_SKIPPED, done)
-        guessing = math.log(self._run.tokenizers[1].vocab_size)
-        if metrics["loss"] > _DIVERGED * guessing:
-            raise UserError(
-                f"step {done}: the training has diverged: its loss, "
-                f"{metrics['loss']:.4g} for each target token, is far above a loss by "
-                f"guessing, {guessing:.4g}; train in a new --output_dir with {_REMEDY}"
-            )
+        self._refuse_skipped_updates(step, MAX_SKIPPED_IN_A_ROW)
+        refuse_divergence(step, metrics["loss"], self._run.tokenizers[1].vocab_size)
         return metrics
 
-    def _evaluate(
-        self, step: int, reporter: Reporter, stopping: Stopping, at_end: bool = False
-    ) -> dict[str, Any]:
-        """Evaluates on dev, unless there is none or a signal has come or comes.
+    def _is_saving_due(self, step: int) -> bool:
+        if self._options.save_minutes:
+            minutes = (time.monotonic() - self._saved_time) / 60
+            return minutes >= self._options.save_minutes
+        return step % self._save_interval == 0
 
-        Args:
-            step: the number of updates done.
-            reporter: see `Reporter`.
-            stopping: see `Stopping`.
-            at_end: whether to compare the best checkpoint and averages as well.
-        """
-        metrics: dict[str, Any] = {}
-        with reporter.paused(), stopping.interruptible():
-            if self._validation and not stopping.signal:
-                metrics |= self._validation.evaluate(step, reporter)
-                if at_end:
-                    metrics |= self._validation.compare(step, reporter)
+    def _save(self, step: int) -> None:
+        if not self._group.is_chief:
+            return
+        self._refuse_skipped_updates(step, MAX_SKIPPED_IN_A_ROW)
+        variables = self._variables | self._step.counters
+        self._run.checkpoints.start_saving(step, variables, keep=self._options.keep)
+        self._set_saved(step)
+
+    def _set_saved(self, step: int) -> None:
+        self._saved_step = step
+        self._saved_time = time.monotonic()
+
+    def _evaluate(self, step: int, at_end: bool = False) -> dict[str, object]:
+        """Lets the hooks evaluate, unless a signal has come; one cuts it short."""
+        metrics: dict[str, object] = {}
+        with self._reporter.paused(), self._stopping.interruptible():
+            if self._stopping.signal:
+                return metrics
+            for hook in self._hooks:
+                metrics |= hook.evaluate(step, self._reporter)
+            if at_end:
+                for hook in self._hooks:
+                    metrics |= hook.evaluate_at_end(step, self._reporter)
         return metrics
 
-    def _stop_if_skipped(self, limit: int, done: int) -> None:
-        """Stops if the last updates have all been skipped.
+    def _reason_to_stop(self, step: int) -> str | None:
+        """Returns what ends training here, if anything: the same in all processes.
 
-        Until then nothing is lost: a skipped update leaves everything as it was.
+        Several processes ask each other every few steps only, because their hosts wait
+        for it.
         """
-        in_a_row = int(self._step.skipped_in_a_row.read_value())
-        if in_a_row and in_a_row >= limit:
-            raise UserError(
-                f"step {done}: the loss or its gradient was not finite in the last "
-                f"{in_a_row} updates, which were skipped; continue from the last "
-                f"checkpoint with {_REMEDY} and --change_settings"
-            )
+        interval = step // _STEPS_BETWEEN_STOP_CHECKS
+        is_new_interval = interval != self._checked_interval
+        is_due = is_new_interval or step % self._options.eval_every == 0
+        is_last = step >= self._hparams.train_steps
+        if self._group.size > 1 and not (is_due or is_last):
+            return None
+        self._checked_interval = interval
+        reason = self._stopping.reason
+        if is_last and not self._stopping.signal:
+            reason = "train_steps"
+        else:
+            for hook in self._hooks:
+                reason = reason or hook.stop_reason()
+        return self._group.all_reduce_first(reason, STOP_REASONS)
+
+    def _refuse_skipped_updates(self, step: int, limit: int) -> None:
+        skipped_in_a_row = int(self._step.skipped_in_a_row.read_value())
+        refuse_skipped_updates(step, skipped_in_a_row, limit)

@@ -1,0 +1,94 @@
+"""The hooks of a training: every feature that plugs into the trainer, in order."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.run.checkpoint import CheckpointDirectory, model_variables
+from t2t_keras.run.directory import RunDirectory
+from t2t_keras.training.best_checkpoint import BestCheckpoint
+from t2t_keras.training.callbacks import Callbacks
+from t2t_keras.training.evaluations import Evaluations
+from t2t_keras.training.final_averages import FinalAverages, UnevaluatedAverage
+from t2t_keras.training.fine_tune import FineTuning
+from t2t_keras.training.hooks import Hook
+from t2t_keras.training.metrics_file import MetricsFile
+from t2t_keras.training.moving_average import MovingAverage
+from t2t_keras.training.optimizer_api import Optimizer
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.patience import Patience
+from t2t_keras.training.tensorboard import TensorBoard
+from t2t_keras.training.validation import Validation
+
+
+def initial_hooks(run: RunDirectory, model: Transformer) -> list[Hook]:
+    """Returns the hooks of every process: those that change the initial weights."""
+    if run.config.init_from is None:
+        return []
+    return [FineTuning(run.config.init_from, model, run.tokenizers)]
+
+
+def chief_hooks(
+    run: RunDirectory,
+    model: Transformer,
+    optimizer: Optimizer,
+    options: TrainOptions,
+    callbacks: Sequence[keras.callbacks.Callback],
+) -> list[Hook]:
+    """Returns the hooks of the chief, which evaluates and writes."""
+    evaluator = _open_dev(run, model)
+    hooks: list[Hook] = []
+    if evaluator:
+        averages = optimizer.averages if isinstance(optimizer, MovingAverage) else {}
+        hooks += dev_hooks(
+            evaluator, model_variables(model), averages, run.checkpoints, options
+        )
+    else:
+        hooks.append(UnevaluatedAverage(run, options.average_last))
+    hooks += [MetricsFile(run.path), TensorBoard(run.path)]
+    if callbacks:
+        has_dev = evaluator is not None
+        hooks.append(
+            Callbacks(callbacks, model, run.hparams, options.eval_every, has_dev)
+        )
+    return hooks
+
+
+def dev_hooks(
+    evaluator: Evaluator,
+    weights: Mapping[str, tf.Variable],
+    moving_averages: Mapping[str, tf.Variable],
+    checkpoints: CheckpointDirectory,
+    options: TrainOptions,
+) -> list[Hook]:
+    """Returns the hooks that evaluate on dev, and those that use the evaluations."""
+    evaluations = Evaluations(evaluator.problem, options)
+    validation = Validation(
+        checkpoints.directory, evaluator, evaluations, options.eval_sentences
+    )
+    averages = FinalAverages(
+        validation, weights, moving_averages, checkpoints, options.average_last
+    )
+    return [
+        validation,
+        BestCheckpoint(evaluations, weights, checkpoints),
+        averages,
+        Patience(evaluations, options.patience),
+    ]
+
+
+def _open_dev(run: RunDirectory, model: Transformer) -> Evaluator | None:
+    """Opens the dev split of the run's data, if they have one."""
+    data_dir = run.config.data_dir
+    problem = run.problem
+    manifest = Manifest.open(Path(data_dir), problem.data_name)
+    if not manifest.examples.get("dev"):
+        return None
+    translator = Translator(problem, model, *run.tokenizers)
+    return Evaluator.open(translator, "dev", data_dir, run.config.vocab_sha256)

@@ -1,0 +1,153 @@
+"""The progress of a training on standard error.
+
+A short line for each report, above a progress bar if standard error is a terminal.
+"""
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import rich.progress
+from rich.console import Console
+from rich.table import Column
+
+from t2t_keras.data.console import duration, screen
+from t2t_keras.evaluation.metrics_line import evaluation_line, short_number
+from t2t_keras.training.hooks import Hook
+from t2t_keras.training.interval import Interval
+from t2t_keras.training.time_left import TimeLeft
+
+_SECONDS_BETWEEN_LINES = 30.0  # without a progress bar, at most
+_SECONDS_BETWEEN_UPDATES = 0.5  # of the bar
+
+
+class Screen(Hook):
+    """Shows the progress of a training.
+
+    Args:
+        time_left: estimates the remaining time of the steps to run.
+    """
+
+    def __init__(self, time_left: TimeLeft) -> None:
+        self._time_left = time_left
+        self._steps = time_left.steps
+        self._start = time.monotonic()
+        self._last_shown = self._start
+        self._has_run = False  # whether a step has been shown
+        self._bar: rich.progress.Progress | None = None
+        console = screen()
+        if self._steps and console.is_interactive:
+            self._bar = _progress_bar(console)
+            self._row = self._bar.add_task(
+                "training",
+                total=self._steps.stop,
+                completed=self._steps.start,
+                text="",
+            )
+            self._bar.start()
+
+    @contextlib.contextmanager
+    def task(self, task: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Shows the progress of one part of an evaluation; it is a `Meter`."""
+        if bar := self._bar:
+            row = bar.add_task(task, total=total, text=unit)
+            try:
+                yield lambda units: bar.advance(row, units)
+            finally:
+                bar.remove_task(row)
+            return
+        done = 0
+        self._last_shown = time.monotonic()
+
+        def advance(units: int) -> None:
+            nonlocal done
+            done += units
+            if time.monotonic() - self._last_shown > _SECONDS_BETWEEN_LINES:
+                self._last_shown = time.monotonic()
+                self.say(f"{task}: {done} of {total} {unit}")
+
+        yield advance
+
+    def say(self, message: str) -> None:
+        """Prints a line, above the bar if there is one."""
+        if self._bar:
+            self._bar.console.print(
+                message, markup=False, highlight=False, soft_wrap=True
+            )
+        else:
+            print(message, file=sys.stderr, flush=True)
+
+    def on_step(self, step: int, interval: Interval) -> None:
+        """Shows the first step, and a line or the bar when it is time for it."""
+        now = time.monotonic()
+        if not self._has_run:
+            self._has_run = True
+            count = step - self._steps.start
+            steps = "first step" if count == 1 else f"first {count} steps"
+            after = duration(now - self._start)
+            self._print_step(step, interval.summary(), f"{steps} after {after}")
+        elif not self._bar and now - self._last_shown > _SECONDS_BETWEEN_LINES:
+            self._print_progress(step, interval.summary())
+        if self._bar and now - self._last_shown > _SECONDS_BETWEEN_UPDATES:
+            self._last_shown = now
+            self._update_bar(self._bar, step, interval.summary())
+
+    def on_report(self, step: int, metrics: dict[str, float]) -> None:
+        """Prints a line."""
+        self._print_progress(step, metrics)
+        if self._bar:
+            self._update_bar(self._bar, step, metrics)
+
+    def on_eval(self, step: int, label: str, metrics: dict[str, float]) -> None:
+        """Prints the metrics."""
+        self.say(evaluation_line(step, label, metrics))
+
+    def close(self) -> None:
+        """Removes the bar."""
+        if self._bar:
+            self._bar.stop()
+
+    def _update_bar(
+        self, bar: rich.progress.Progress, step: int, metrics: dict[str, float]
+    ) -> None:
+        nll = short_number(metrics["nll"])
+        speed = f"{metrics['target_tokens_per_s']:.0f} tokens/s"
+        text = f"nll {nll} | {speed} | {self._time_left.estimate(step)}"
+        bar.update(self._row, completed=step, text=text)
+
+    def _print_progress(self, step: int, metrics: dict[str, float]) -> None:
+        speed = f"{metrics['target_tokens_per_s']:.0f} target tokens/s"
+        self._print_step(step, metrics, speed, str(self._time_left.estimate(step)))
+
+    def _print_step(self, step: int, metrics: dict[str, float], *parts: str) -> None:
+        """Prints the losses and other parts of a line.
+
+        The smoothed loss is minimized; the nll is comparable with dev's.
+        """
+        self._last_shown = time.monotonic()
+        losses = f"nll {short_number(metrics['nll'])}"
+        if metrics["loss"] != metrics["nll"] and not math.isnan(metrics["loss"]):
+            losses = f"smoothed loss {short_number(metrics['loss'])}, {losses}"
+        if "skipped_updates" in metrics:
+            losses += f", {metrics['skipped_updates']:.0f} updates skipped"
+        self.say(" | ".join([f"step {step}/{self._steps.stop}", losses, *parts]))
+
+
+def _progress_bar(console: Console) -> rich.progress.Progress:
+    """Returns the progress bar; the rows of training and evaluation are transient."""
+    # In a narrow terminal only the text is wrapped.
+    column = Column(no_wrap=True)
+    text_column = Column(no_wrap=False)
+    return rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(bar_width=12, table_column=column.copy()),
+        rich.progress.MofNCompleteColumn(table_column=column.copy()),
+        rich.progress.TimeElapsedColumn(table_column=column.copy()),
+        rich.progress.TextColumn("{task.fields[text]}", table_column=text_column),
+        console=console,
+        transient=True,
+        refresh_per_second=2,
+        redirect_stdout=sys.stdout.isatty(),
+    )

@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -29,11 +28,11 @@ class Browser:
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = {"sessionId": attached["sessionId"]}
 
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
+    def call(self, method: str, **params: object) -> dict[str, object]:
         """Calls a method and returns its answer; skips events."""
         message = {"id": 1, "method": method, "params": params} | self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
-        answer: dict[str, Any] = {}
+        answer: dict[str, object] = {}
         while "id" not in answer:
             while b"\0" not in self._rest:
                 chunk = os.read(self._back, 1 << 16)
@@ -51,7 +50,7 @@ class Browser:
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
 
-    def run(self, script: str) -> Any:
+    def run(self, script: str) -> object:
         response = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in response, response
         return response["result"].get("value")

@@ -35,7 +35,7 @@ class Block:
     """A block of code.
 
     Attributes:
-        place: page and line, for messages.
+        location: page and line, for messages.
         language: the word after the fence.
         text: its lines.
         reason: why it is not run; None: it is run.

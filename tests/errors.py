@@ -1,14 +1,13 @@
 """Calls that are refused in one sentence."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from t2t_keras import UserError
 
 
-def refused(match: str, call: Callable, /, *args: Any, **kwargs: Any) -> str:
+def refused(match: str, call: Callable, /, *args: object, **kwargs: object) -> str:
     """Asserts that a call raises a `UserError` of one line; returns its message."""
     with pytest.raises(UserError, match=match or None) as error:
         call(*args, **kwargs)

@@ -2,10 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 
-def edit_json(path: Path, **changes: Any) -> None:
+def edit_json(path: Path, **changes: object) -> None:
     """Sets fields of a JSON file; None removes one."""
     fields = json.loads(path.read_text(encoding="utf-8")) | changes | {"sha256": None}
     present = {name: value for name, value in fields.items() if value is not None}

@@ -109,26 +109,69 @@ def log_probs(weights, source, target, pre_norm=False, swish=True, hf=False):
         hf: whether to compute as `MarianMTModel` does: its epsilon is 1e-5, and its
             positions are the paper's in another order.
     """
-    w = {name: value.astype(np.float64) for name, value in weights.items()}
-    epsilon = 1e-5 if hf else 1e-6
-    suffix = "_pre" if pre_norm else ""
+    logits = NumpyMarian(weights, pre_norm, swish, hf).logits(source, target)
+    largest = logits.max(-1, keepdims=True)
+    return logits - largest - np.log(np.exp(logits - largest).sum(-1, keepdims=True))
 
-    def norm(x, name, suffix):
-        scale, bias = (w[f"{name}_ln_{part}{suffix}"] for part in ("scale", "bias"))
-        return layer_norm(x, scale, bias, epsilon)
 
-    def embed(ids, names, shift=False):
-        table = next(w[name] for name in names if name in w)
-        x = table[ids] * np.sqrt(D)
-        if shift:  # the decoder starts from zeros
-            x = np.concatenate([np.zeros((1, D)), x[:-1]])
-        signal = timing_signal(len(ids), D)
-        if hf:
-            signal = sinusoids(len(ids), D)
-            signal = np.concatenate([signal[:, 0::2], signal[:, 1::2]], axis=1)
-        return x + signal
+class NumpyMarian:
+    """Marian's formulas in float64; `log_probs` describes the arguments."""
 
-    def attend(x, memory, name, allowed):
+    def __init__(self, weights, pre_norm, swish, hf):
+        self.weights = {k: value.astype(np.float64) for k, value in weights.items()}
+        self.pre_norm = pre_norm
+        self.swish = swish
+        self.hf = hf
+
+    def logits(self, source, target):
+        everything = np.ones((len(source), len(source)), bool)
+        x = self.embed(source, ["encoder_Wemb", "Wemb"])
+        memory = self.stack("encoder", ENCODER, x, everything)
+        past = np.tril(np.ones((len(target), len(target)), bool))
+        x = self.embed(target, ["decoder_Wemb", "Wemb"], shift=True)
+        x = self.stack("decoder", DECODER, x, past, memory)
+        w = self.weights
+        if "decoder_ff_logit_out_W" in w:
+            logits = x @ w["decoder_ff_logit_out_W"]
+        else:
+            logits = x @ (w["decoder_Wemb"] if "decoder_Wemb" in w else w["Wemb"]).T
+        return logits + w["decoder_ff_logit_out_b"]
+
+    def stack(self, name, depth, x, allowed, memory=None):
+        for layer in (f"{name}_l{i + 1}" for i in range(depth)):
+            scope = f"{layer}_self"
+            x = self.residual(
+                x,
+                lambda y, scope=scope: self.attend(y, y, scope, allowed),
+                f"{scope}_Wo",
+            )
+            if memory is not None:
+                scope = f"{layer}_context"
+                x = self.residual(
+                    x,
+                    lambda y, scope=scope: self.attend(
+                        y, memory, scope, np.ones((len(y), len(memory)), bool)
+                    ),
+                    f"{scope}_Wo",
+                )
+            ffn = f"{layer}_ffn"
+            x = self.residual(
+                x, lambda y, ffn=ffn: self.feed_forward(y, ffn), f"{ffn}_ffn"
+            )
+        return self.norm(x, f"{name}_top", "") if self.pre_norm else x
+
+    def residual(self, x, sublayer, norm_name):
+        if self.pre_norm:
+            return x + sublayer(self.norm(x, norm_name, "_pre"))
+        return self.norm(x + sublayer(x), norm_name, "")
+
+    def norm(self, x, name, suffix):
+        scale = self.weights[f"{name}_ln_scale{suffix}"]
+        bias = self.weights[f"{name}_ln_bias{suffix}"]
+        return layer_norm(x, scale, bias, 1e-5 if self.hf else 1e-6)
+
+    def attend(self, x, memory, name, allowed):
+        w = self.weights
         q, k, v = (
             np.split(y @ w[f"{name}_W{letter}"] + w[f"{name}_b{letter}"], HEADS, 1)
             for letter, y in (("q", x), ("k", memory), ("v", memory))
@@ -136,47 +179,22 @@ def log_probs(weights, source, target, pre_norm=False, swish=True, hf=False):
         heads = [attention(*parts, allowed) for parts in zip(q, k, v, strict=True)]
         return np.concatenate(heads, 1) @ w[f"{name}_Wo"] + w[f"{name}_bo"]
 
-    def feed_forward(x, name):
+    def feed_forward(self, x, name):
+        w = self.weights
         inner = x @ w[f"{name}_W1"] + w[f"{name}_b1"]
-        inner = inner / (1 + np.exp(-inner)) if swish else np.maximum(inner, 0)
+        inner = inner / (1 + np.exp(-inner)) if self.swish else np.maximum(inner, 0)
         return inner @ w[f"{name}_W2"] + w[f"{name}_b2"]
 
-    def residual(x, sublayer, norm_name):
-        if pre_norm:
-            return x + sublayer(norm(x, norm_name, suffix))
-        return norm(x + sublayer(x), norm_name, suffix)
-
-    def stack(name, depth, x, allowed, memory=None):
-        for layer in (f"{name}_l{i + 1}" for i in range(depth)):
-            scope = f"{layer}_self"
-            x = residual(
-                x, lambda y, scope=scope: attend(y, y, scope, allowed), f"{scope}_Wo"
-            )
-            if memory is not None:
-                scope = f"{layer}_context"
-                x = residual(
-                    x,
-                    lambda y, scope=scope: attend(
-                        y, memory, scope, np.ones((len(y), len(memory)), bool)
-                    ),
-                    f"{scope}_Wo",
-                )
-            ffn = f"{layer}_ffn"
-            x = residual(x, lambda y, ffn=ffn: feed_forward(y, ffn), f"{ffn}_ffn")
-        return norm(x, f"{name}_top", "") if pre_norm else x
-
-    every = np.ones((len(source), len(source)), bool)
-    memory = stack("encoder", ENCODER, embed(source, ["encoder_Wemb", "Wemb"]), every)
-    past = np.tril(np.ones((len(target), len(target)), bool))
-    x = embed(target, ["decoder_Wemb", "Wemb"], shift=True)
-    x = stack("decoder", DECODER, x, past, memory)
-    if "decoder_ff_logit_out_W" in w:
-        logits = x @ w["decoder_ff_logit_out_W"]
-    else:
-        logits = x @ (w["decoder_Wemb"] if "decoder_Wemb" in w else w["Wemb"]).T
-    logits = logits + w["decoder_ff_logit_out_b"]
-    largest = logits.max(-1, keepdims=True)
-    return logits - largest - np.log(np.exp(logits - largest).sum(-1, keepdims=True))
+    def embed(self, ids, names, shift=False):
+        table = next(self.weights[name] for name in names if name in self.weights)
+        x = table[ids] * np.sqrt(D)
+        if shift:  # the decoder starts from zeros
+            x = np.concatenate([np.zeros((1, D)), x[:-1]])
+        signal = timing_signal(len(ids), D)
+        if self.hf:
+            signal = sinusoids(len(ids), D)
+            signal = np.concatenate([signal[:, 0::2], signal[:, 1::2]], axis=1)
+        return x + signal
 
 
 def settings(norms=None, **changes) -> dict:

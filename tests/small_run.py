@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -30,11 +29,11 @@ def trainer(
     problem: str = "translate_text",
     seed: int = 1,
     init_from: Path | None = None,
-    options: dict[str, Any] | None = None,
+    options: dict[str, object] | None = None,
     replicas: int = 0,
     parts: int | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    **changes: Any,
+    **changes: object,
 ) -> Trainer:
     """Makes or opens a run; `parts` are of a batch, `changes` of hparams."""
     config = config_for(

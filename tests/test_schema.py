@@ -92,7 +92,7 @@ WRONG += ["x", "", "../../../etc/passwd", "\0", "\ud800", [], ["x"], [5], [[]], 
 WRONG += [{"a": 1}, {"train": 1}, {"source": "x"}]
 
 
-def changed(fields: dict[str, Any], depth: int = 3):
+def changed(fields: dict[str, object], depth: int = 3):
     """Yields copies in which one value is another, or is missing, or is new."""
     yield {**fields, "new": 1}
     for key, value in fields.items():

@@ -82,7 +82,7 @@ class AlignedPair(tuple[str, str]):
 class Cleaning:
     """The rules by which training pairs are dropped as noise; by default none.
 
-    The rules do not depend on the language. `data.encoding` applies them.
+    The rules do not depend on the language. `data.cleaning` applies them.
 
     Attributes:
         identical: whether to drop pairs whose sides differ only in spaces and case.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.data import datagen, encoding_pool
+from t2t_keras.data import encode_splits, encoding_pool
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.spill_files import SpillFiles
@@ -67,9 +67,8 @@ PROBLEM = Problem(
 def set_small_scale(setattr_) -> None:
     """Chunks, shards and saved states as a corpus 1000 times as large has them."""
     setattr_(encoding_pool, "CHUNK", 10)
-    setattr_(datagen, "CHUNK", 10)
-    setattr_(datagen, "_SAVE_EVERY", 50)
-    setattr_(datagen, "num_train_shards", lambda num_pairs: 3)
+    setattr_(encode_splits, "_SAVE_EVERY", 50)
+    setattr_(encode_splits, "num_train_shards", lambda num_pairs: 3)
 
 
 def files(directory: Path) -> dict[str, bytes]:

@@ -9,13 +9,17 @@ from small_corpus import PROBLEM, TRAIN, Given, decoded, files
 
 from t2t_keras.data import duplicates
 from t2t_keras.data.cleaning import (
+    LENGTH_FILTERS,
+    TEXT_FILTERS,
+    active_filters,
+    drop_reason,
     parse_cleaning,
-    reason_by_length,
-    reason_by_text,
     reasons,
 )
-from t2t_keras.data.datagen import Part, generate
+from t2t_keras.data.datagen import generate
+from t2t_keras.data.encoding import EncodingConfig
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.shard import Shard
 from t2t_keras.problem import Cleaning
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -24,6 +28,17 @@ ALL = Cleaning(
     **dict.fromkeys(("identical", "control", "entities", "duplicates"), True),
     **{"letters": 0.5, "word": 20, "ratio": 2.0},
 )
+
+
+def text_reason(pair, cleaning):
+    filters = active_filters(TEXT_FILTERS, cleaning)
+    return drop_reason(pair, filters, EncodingConfig(1, cleaning=cleaning))
+
+
+def length_reason(source, target, cleaning):
+    filters = active_filters(LENGTH_FILTERS, cleaning)
+    config = EncodingConfig(1, max_length=10, cleaning=cleaning)
+    return drop_reason((source, target), filters, config)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +63,9 @@ ALL = Cleaning(
     ],
 )
 def test_texts(pair, reason):
-    assert reason_by_text(pair, ALL) == reason
+    assert text_reason(pair, ALL) == reason
     if reason != "empty":
-        assert reason_by_text(pair, Cleaning()) is None
+        assert text_reason(pair, Cleaning()) is None
 
 
 @pytest.mark.parametrize(
@@ -65,9 +80,9 @@ def test_texts(pair, reason):
 )
 def test_lengths(lengths, reason):
     source, target = ([7] * (n - 1) + [1] for n in lengths)
-    assert reason_by_length(source, target, 10, ALL) == reason
+    assert length_reason(source, target, ALL) == reason
     if reason == "ratio":
-        assert reason_by_length(source, target, 10, Cleaning()) is None
+        assert length_reason(source, target, Cleaning()) is None
 
 
 def brute_force(pairs):
@@ -112,7 +127,7 @@ def test_cleaning_does_not_depend_on_workers_tasks_or_memory(tmp_path, monkeypat
     generate(problem, two, workers=2)
     monkeypatch.setattr(duplicates, "_AT_A_TIME", 16)
     for index in (1, 2, 3):
-        generate(problem, three, workers=1, part=Part(index, 3))
+        generate(problem, three, workers=1, shard=Shard(index, 3))
     assert files(single) == files(two) == files(three)
 
 

@@ -12,11 +12,12 @@ from errors import refused
 from small_corpus import DEV, PROBLEM, TRAIN, Given, decoded, files, python
 
 from t2t_keras.cli import main
-from t2t_keras.data import datagen, spill_files
-from t2t_keras.data.datagen import draw, generate
+from t2t_keras.data import encode_splits, spill_files
+from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.train_vocabulary import draw
 from t2t_keras.data.vocabulary_size import proposed_size, too_large
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
@@ -229,7 +230,7 @@ def test_memory_does_not_grow_with_the_corpus(complete, tmp_path):
         return peak_bytes
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(datagen, "num_train_shards", lambda n: -(-n // 500))
+        monkeypatch.setattr(encode_splits, "num_train_shards", lambda n: -(-n // 500))
         monkeypatch.setattr(spill_files, "_BUFFER", 1 << 10)
         peak(400)  # what is imported and cached once
         small = peak(500)
@@ -314,10 +315,10 @@ def argv(tmp_path):
 
 
 def test_two_tasks(argv, capfd):
-    assert main([*argv, "--task", "2/2"]) == 0
+    assert main([*argv, "--shard", "2/2"]) == 0
     partial_report = json.loads(capfd.readouterr().out)
     assert partial_report == {
-        "task": "2/2",
+        "shard": "2/2",
         "finished": False,
         "seconds": partial_report["seconds"],
     }
@@ -351,8 +352,8 @@ def test_given_vocabularies(argv, capfd, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--task", "3/2"], "--task 3/2: of 2 parts the first is 1/2"),
-        (["--task", "2"], "write K/N, 2/4"),
+        (["--task", "3/2"], "--shard 3/2: of 2 shards the first is 1/2"),
+        (["--shard", "2"], "write K/N, 2/4"),
         (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
         (["--vocab", "x"], "--vocab_size has no effect with --vocab"),
         (["--vocab", "a", "b", "c"], "--vocab takes at most 2, not 3 files"),

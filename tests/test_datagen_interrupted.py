@@ -10,11 +10,13 @@ import pytest
 from errors import refused
 from small_corpus import PROBLEM, TRAIN, Given, faults, files, interrupt, python
 
-from t2t_keras.data import datagen, encoding_pool
-from t2t_keras.data.data_config import DataConfig
-from t2t_keras.data.datagen import Job, Part, generate
+from t2t_keras.data import datagen, encoding_pool, train_vocabulary
+from t2t_keras.data.data_config import data_config
+from t2t_keras.data.data_plan import DataPlan
+from t2t_keras.data.datagen import generate
 from t2t_keras.data.locks import lock
 from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.shard import Shard
 from t2t_keras.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -90,7 +92,7 @@ def test_what_is_encoded_is_not_encoded_again(complete, tmp_path, encoded, monke
     with faults(30, interrupt), pytest.raises(KeyboardInterrupt):
         generate(PROBLEM, tmp_path, workers=1)
     encoded.clear()
-    monkeypatch.delattr(datagen, "train_vocabulary")
+    monkeypatch.delattr(train_vocabulary, "train_vocabulary")
     generate(PROBLEM, tmp_path, workers=1)
     assert encoded[0][0] >= 50 and encoded[0][0] % 10 == 0
     assert files(tmp_path) == files(complete)
@@ -138,80 +140,81 @@ def test_a_worker_that_dies(tmp_path):
 
 
 def test_three_tasks_make_what_one_makes(complete, tmp_path):
-    part_3, part_1, part_2 = (Part(index, 3) for index in (3, 1, 2))
-    generate(PROBLEM, tmp_path, workers=1, part=Part(1, 4))  # a division given up
-    assert generate(PROBLEM, tmp_path, workers=1, part=part_3) is None
-    assert generate(PROBLEM, tmp_path, workers=2, part=part_1) is None
-    assert generate(PROBLEM, tmp_path, workers=1, part=part_1) is None  # once more
+    shard_3, shard_1, shard_2 = (Shard(index, 3) for index in (3, 1, 2))
+    generate(PROBLEM, tmp_path, workers=1, shard=Shard(1, 4))  # a division given up
+    assert generate(PROBLEM, tmp_path, workers=1, shard=shard_3) is None
+    assert generate(PROBLEM, tmp_path, workers=2, shard=shard_1) is None
+    assert generate(PROBLEM, tmp_path, workers=1, shard=shard_1) is None  # once more
     assert not (tmp_path / "small.manifest.json").exists()
-    assert generate(PROBLEM, tmp_path, workers=1, part=part_2) is not None
+    assert generate(PROBLEM, tmp_path, workers=1, shard=shard_2) is not None
     assert files(tmp_path) == files(complete)
-    assert generate(PROBLEM, tmp_path, part=part_3) is not None  # there already
+    assert generate(PROBLEM, tmp_path, shard=shard_3) is not None  # there already
 
 
 def test_a_task_that_waited_while_another_published(tmp_path, monkeypatch):
     """It gets the lock of a directory that is gone, and has nothing left to do."""
-    generate(PROBLEM, tmp_path, workers=1, part=Part(1, 2))
+    generate(PROBLEM, tmp_path, workers=1, shard=Shard(1, 2))
     publish = datagen.publish
 
-    def other_task_publishes(work):
-        publish(work)
-        assert not work.directory.exists()
-        publish(work)
+    def other_task_publishes(directory, *paths):
+        publish(directory, *paths)
+        assert not directory.exists()
+        publish(directory, *paths)
 
     monkeypatch.setattr(datagen, "publish", other_task_publishes)
-    assert generate(PROBLEM, tmp_path, workers=1, part=Part(2, 2)) is not None
+    assert generate(PROBLEM, tmp_path, workers=1, shard=Shard(2, 2)) is not None
 
 
 @pytest.mark.parametrize("stale", [False, True])
 def test_tasks_that_wait_for_the_first_are_no_obstacle(tmp_path, stale):
     """They have their locks already, and nothing is there, or a recipe of before."""
     if stale:
-        generate(PROBLEM.replace(vocab_size=340), tmp_path, workers=1, part=Part(3, 3))
+        other = PROBLEM.replace(vocab_size=340)
+        generate(other, tmp_path, workers=1, shard=Shard(3, 3))
     work = tmp_path / "small.incomplete"
-    recipe = DataConfig.of(PROBLEM, tmp_path, 0)
-    waiting = Job(PROBLEM, recipe, tmp_path, Part(2, 3), workers=1)
-    with lock(waiting.lock, None, waiting.purpose):
-        assert generate(PROBLEM, tmp_path, workers=1, part=Part(1, 3)) is None
+    plan = DataPlan(PROBLEM, data_config(PROBLEM, tmp_path, 0), tmp_path)
+    waiting = Shard(2, 3)
+    with lock(plan.shard_lock(waiting), None, plan.purpose(waiting)):
+        assert generate(PROBLEM, tmp_path, workers=1, shard=Shard(1, 3)) is None
     assert (work / "config.json").exists()
 
 
 @pytest.mark.parametrize(("at", "finisher"), [(10, 1), (20, 1), (35, 1), (45, 2)])
 def test_an_interrupted_task_goes_on(complete, tmp_path, at, finisher):
     """Once all examples are encoded, any task can finish the work."""
-    generate(PROBLEM, tmp_path, workers=1, part=Part(2, 2))
+    generate(PROBLEM, tmp_path, workers=1, shard=Shard(2, 2))
     with faults(at, interrupt), pytest.raises(KeyboardInterrupt):
-        generate(PROBLEM, tmp_path, workers=1, part=Part(1, 2))
+        generate(PROBLEM, tmp_path, workers=1, shard=Shard(1, 2))
     assert not (tmp_path / "small.manifest.json").exists()
-    generate(PROBLEM, tmp_path, workers=1, part=Part(finisher, 2))
+    generate(PROBLEM, tmp_path, workers=1, shard=Shard(finisher, 2))
     assert files(tmp_path) == files(complete)
 
 
 def test_a_task_encodes_its_share_only(tmp_path, encoded):
     problem = PROBLEM.replace(sources={"train": Given(TRAIN)})
-    generate(problem, tmp_path, workers=1, part=Part(2, 3))
+    generate(problem, tmp_path, workers=1, shard=Shard(2, 3))
     assert (encoded[0][0], encoded[-1][1]) == (len(TRAIN) // 3, 2 * len(TRAIN) // 3)
 
 
 def test_tasks_of_another_division_or_for_other_data_are_refused(tmp_path, monkeypatch):
     calls = [
-        (PROBLEM, Part(1, 3)),  # another division
-        (PROBLEM.replace(vocab_size=340), Part(2, 2)),  # another recipe
-        (PROBLEM, Part(1, 2)),  # the same task
-        (PROBLEM, Part(1, 1)),  # all of it
+        (PROBLEM, Shard(1, 3)),  # another division
+        (PROBLEM.replace(vocab_size=340), Shard(2, 2)),  # another recipe
+        (PROBLEM, Shard(1, 2)),  # the same task
+        (PROBLEM, Shard(1, 1)),  # all of it
     ]
-    encode = datagen.encode_part
+    encode = datagen.encode_splits
 
     def meanwhile(*args):
-        monkeypatch.setattr(datagen, "encode_part", encode)
+        monkeypatch.setattr(datagen, "encode_splits", encode)
         for problem, task in calls:
             with pytest.raises(UserError, match="another `t2t datagen` is at work"):
-                generate(problem, tmp_path, workers=1, part=task)
+                generate(problem, tmp_path, workers=1, shard=task)
         encode(*args)
 
-    monkeypatch.setattr(datagen, "encode_part", meanwhile)
-    generate(PROBLEM, tmp_path, workers=1, part=Part(1, 2))
-    assert datagen.encode_part is encode  # it has been called
+    monkeypatch.setattr(datagen, "encode_splits", meanwhile)
+    generate(PROBLEM, tmp_path, workers=1, shard=Shard(1, 2))
+    assert datagen.encode_splits is encode  # it has been called
 
 
 def test_more_tasks_than_pairs(tmp_path):
@@ -220,7 +223,7 @@ def test_more_tasks_than_pairs(tmp_path):
     single = tmp_path / "1"
     by_three = tmp_path / "3"
     generate(problem, single, workers=1)
-    parts = [Part(index, 3) for index in (1, 2, 3)]
-    made = [generate(problem, by_three, workers=1, part=t) for t in parts]
+    parts = [Shard(index, 3) for index in (1, 2, 3)]
+    made = [generate(problem, by_three, workers=1, shard=t) for t in parts]
     assert [manifest is None for manifest in made] == [True, True, False]
     assert files(single) == files(by_three)

@@ -15,14 +15,15 @@ from small_run import trainer
 from t2t_keras import registry
 from t2t_keras.data.bucketing import batch_plan
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.encoding import PairEncoder
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.token_links import token_links
 from t2t_keras.decoding.scoring import AlignmentHead
 from t2t_keras.model.loss import alignment_loss
+from t2t_keras.problem import AlignedPair
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.token_words import words_of_tokens
 from t2t_keras.text.tokenizers import load_tokenizer
@@ -160,12 +161,12 @@ def test_tokens_are_linked_as_their_words_are(tmp_path):
     path = tmp_path / "v.spm"
     SentencePieceTokenizer.train(LINES * 2, path, 340)
     tokenizer = load_tokenizer(path)
-    encoder = PairEncoder(path, path)
     source = "the woman reads  a bookshelf"
     target = "house olderly naïve"
     ids = tokenizer.encode(source), tokenizer.encode(target)
     alignment = ((0, 1), (2, 0), (4, 0), (4, 1), (3, 2))
-    flat = encoder._links(alignment, *ids)
+    pair = AlignedPair(source, target, alignment)
+    flat = token_links(pair, *ids, (tokenizer, tokenizer))
     links = list(zip(flat[1::2], flat[::2], strict=True))
     assert len(set(links)) == len(links) > len(alignment)
     for s, t in links:
@@ -191,7 +192,8 @@ def test_tokens_are_linked_as_their_words_are(tmp_path):
     }
     assert {(s, t) for s, t in links if s in sides[0] and t in sides[1]} == expected
     assert max(map(len, (set(w.values()) for w in sides))) < max(map(len, sides))
-    assert encoder._links((), *ids) == []
+    pair = AlignedPair(source, target, ())
+    assert token_links(pair, *ids, (tokenizer, tokenizer)) == []
 
 
 def records_of(directory, name="translate_text", split="train"):

@@ -9,7 +9,7 @@ import pytest
 from errors import refused
 
 from t2t_keras.cli import main
-from t2t_keras.data import datagen
+from t2t_keras.data import train_vocabulary
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.languages import parse_languages
@@ -145,13 +145,13 @@ def test_a_tag_must_be_a_token_and_does_not_suit_the_other_direction(tmp_path):
 def test_the_vocabulary_sees_the_shares(tmp_path, monkeypatch):
     monkeypatch.setattr(SentencePieceTokenizer, "training_pairs", 100)
     seen = []
-    train = datagen.train_vocabulary
+    train = train_vocabulary.train_vocabulary
 
     def watched(problem, texts, path, own_process):
         seen.extend(texts)
         train(problem, seen, path, own_process)
 
-    monkeypatch.setattr(datagen, "train_vocabulary", watched)
+    monkeypatch.setattr(train_vocabulary, "train_vocabulary", watched)
     mixed = problem(corpus("a", 5000, 1.0), corpus("b", 80, 4.0), corpus("c", 9, 5.0))
     generate(mixed, tmp_path, workers=1)
     counts = collections.Counter(text.split()[0] for text in seen)

@@ -10,9 +10,10 @@ from small_run import HPARAMS, trainer
 
 import t2t_keras
 from t2t_keras import registry
-from t2t_keras.data.datagen import Part, generate
+from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.shard import Shard
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.problem import Cleaning, Problem, TextProcessor
 from t2t_keras.run.config import SINGLE_SENTENCES, config_for
@@ -48,7 +49,7 @@ def test_datagen_counts_single_sentences(tmp_path):
     # The parts of several processes are added.
     problem = problem_of(tmp_path, pairs)
     for index in (1, 2, 3):
-        made = generate(problem, tmp_path / "parts", workers=1, part=Part(index, 3))
+        made = generate(problem, tmp_path / "parts", workers=1, shard=Shard(index, 3))
     assert made == manifest
     # Neither do fingerprints depend on it, nor is a manifest without it refused.
     path = Manifest.path(tmp_path / "data", "translate_text")

@@ -11,7 +11,7 @@ from errors import refused
 
 import t2t_keras
 from t2t_keras import registry
-from t2t_keras.data.datagen import train_vocabulary
+from t2t_keras.data.train_vocabulary import train_vocabulary
 from t2t_keras.data.vocabulary_files import vocab_files
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model

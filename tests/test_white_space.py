@@ -9,11 +9,12 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data.cleaning import reason_by_text
+from t2t_keras.data.cleaning import empty
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.decoded_pairs import read_pairs
+from t2t_keras.data.encoding import EncodingConfig
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.problem import BLANK, Cleaning, Problem, TextProcessor, is_blank
+from t2t_keras.problem import BLANK, Problem, TextProcessor, is_blank
 from t2t_keras.text.tokenizers import load_tokenizer
 
 PAIRS = [
@@ -106,5 +107,5 @@ def test_python_and_graph_agree_on_what_is_blank():
 
 def test_invisible_sides_are_empty():
     for pair in (("a", "\u200b"), ("\ufeff", "b"), ("\0", "b"), ("a", "\u2060\xa0")):
-        assert reason_by_text(pair, Cleaning()) == "empty"
-    assert reason_by_text(("\u200ba", "نمی\u200cدانم"), Cleaning()) is None
+        assert empty(pair, EncodingConfig(1))
+    assert not empty(("\u200ba", "نمی\u200cدانم"), EncodingConfig(1))

@@ -110,11 +110,13 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "(default: the problem's, or those found in the texts)",
     )
     parser.add_argument(
+        "--shard",
         "--task",
         metavar="K/N",
         default="1/1",
-        help="do the K-th of N parts of the work: run one command on each machine, all "
-        "with the same --data_dir on a shared disk; the last one completes the data",
+        help="do the K-th of N shards of the work: run one command on each machine, "
+        "all with the same --data_dir on a shared disk; the last one completes the "
+        "data (--task is the earlier name)",
     )
     parser.add_argument(
         "--vocab",
@@ -170,7 +172,7 @@ def _check_datagen(args: argparse.Namespace) -> None:
 def _datagen(args: argparse.Namespace) -> dict[str, Any]:
     start = time.monotonic()
     manifest = _generate(args)
-    result: dict[str, Any] = {"task": args.task, "finished": manifest is not None}
+    result: dict[str, Any] = {"shard": args.shard, "finished": manifest is not None}
     if manifest is not None:
         dropped = Counter[str]()
         for reasons in manifest.dropped.values():
@@ -185,11 +187,12 @@ def _datagen(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _generate(args: argparse.Namespace) -> "Manifest | None":
-    """Generates the data; returns None if other tasks are not done yet."""
-    from t2t_keras.data.datagen import Part, generate
+    """Generates the data; returns None if other shards are not done yet."""
+    from t2t_keras.data.datagen import generate
+    from t2t_keras.data.shard import Shard
 
-    part = Part.parse(args.task)
-    return generate(_problem(args), args.data_dir, args.workers, args.seed, part)
+    shard = Shard.parse(args.shard)
+    return generate(_problem(args), args.data_dir, args.workers, args.seed, shard)
 
 
 def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
@@ -210,7 +213,7 @@ def _problem(args: argparse.Namespace) -> Problem:
     if args.languages:
         problem = problem.replace(languages=_data_languages(args, problem))
     if args.vocab:
-        from t2t_keras.data.datagen import use_vocabularies
+        from t2t_keras.data.vocabulary_files import use_vocabularies
 
         files = _vocabularies(args.vocab)
         problem = use_vocabularies(problem, files, Path(args.data_dir))
@@ -311,7 +314,7 @@ def _pairs(
 
 def _show_datagen(result: dict[str, Any]) -> str:
     if not result["finished"]:
-        return f"part {result['task']} is done, others are not yet"
+        return f"shard {result['shard']} is done, others are not yet"
     rows = {
         **{f"{split} examples": n for split, n in result["examples"].items()},
         **{f"dropped, {reason}": n for reason, n in result["dropped"].items()},

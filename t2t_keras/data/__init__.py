@@ -4,12 +4,14 @@
   formats, `pair_files` reads files of pairs, `pharaoh` word alignments.
 - Sources of pairs: `sources`, `parallel_files`, `tfds_pairs`, `archive_format`;
   `mixture` combines corpora, also those of a `mixture_file`; `languages`.
-- Data generation: `datagen`. `encoding` turns pairs into examples, `cleaning` and
-  `duplicates` drop pairs, `encoding_pool` uses `worker_processes`, `spill_files`
-  shuffle.
+- Data generation: `datagen` runs the stages of a `data_plan`, or of one `shard` of it:
+  `count_pairs`, `train_vocabulary`, `encode_splits`, `write_shards`, `raw_texts`,
+  `write_manifest`. `encoding` turns pairs into examples, `cleaning` and `duplicates`
+  drop pairs, `token_links` has word alignments, `encoding_pool` uses
+  `worker_processes`, `spill_files` shuffle.
 - The data directory: `manifest` and `data_config` say what it was made from. It has
-  `vocabulary_files` (with a `vocabulary_size`), `split_files` in the formats `tfrecord`
-  and `example_proto`, `index_files` and `raw_texts`, for the splits and `sides`.
+  `vocabulary_files` (with a `vocabulary_size`), and for each split `split_files` in the
+  formats `tfrecord` and `example_proto`, and `index_files`; `sides` names both.
 - Batches: `training_data` opens the examples of a training. `bucketing` chooses a
   `batch_plan`, a `bucket_plan` or a `static_shape_plan`; `pipeline` reads batches from
   the `record_index`, and `decoded_pairs` single records. `augmentation` and

@@ -1,9 +1,8 @@
-"""All that the bytes of a data directory depend on."""
+"""What the bytes of a data directory depend on."""
 
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
 
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.schema import FileName
@@ -25,7 +24,7 @@ class DataConfig:
         shared_vocab: whether both sides have the same vocabulary.
         symbols: texts that are one token of the target.
         tags: words before sources that are one token of the source.
-        max_length: most tokens of a side of a training pair.
+        max_length: largest number of tokens on a side of a training pair.
         cleaning: the rules by which training pairs are dropped, see `problem.Cleaning`.
         sources: split -> checksum of its source.
         given_vocabularies: vocabulary files that were there before: name -> SHA-256.
@@ -43,46 +42,55 @@ class DataConfig:
     cleaning: dict[str, float | bool] = dataclasses.field(default_factory=dict)
     tags: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, problem: Problem, data_dir: Path, seed: int) -> Self:
-        """Returns the config for the data of a problem and a seed."""
-        assert problem.vocab_size is not None  # datagen has chosen one
-        names = set(vocab_files(problem).values())
-        cleaning = dataclasses.asdict(problem.cleaning)
-        return cls(
-            problem=problem.data_name,
-            seed=seed,
-            tokenizer=problem.tokenizer,
-            vocab_size=problem.vocab_size,
-            shared_vocab=problem.shared_vocab,
-            symbols=tuple(problem.text_processor.symbols),
-            tags=problem.tags,
-            max_length=problem.max_length,
-            cleaning={rule: value for rule, value in cleaning.items() if value},
-            sources={
-                s: checksum(problem.sources[s]) for s in SPLITS if s in problem.sources
-            },
-            given_vocabularies={
-                name: sha256(data_dir / name)
-                for name in sorted(names)
-                if (data_dir / name).exists()
-            },
-        )
-
-    def added_to(self, manifest: "DataConfig") -> "DataConfig":
-        """Returns the config of a manifest, with the splits of this one added."""
-        both = {**manifest.sources, **self.sources}
-        fields = {name: getattr(manifest, name) for name in vars(self)}
-        sources = {split: both[split] for split in SPLITS if split in both}
+    def added_to(self, earlier: "DataConfig") -> "DataConfig":
+        """Returns the config of earlier data, with the splits of this one added."""
+        fields = {name: getattr(earlier, name) for name in vars(self)}
+        merged = {**earlier.sources, **self.sources}
+        sources = {split: merged[split] for split in SPLITS if split in merged}
         return DataConfig(**fields | {"sources": sources})
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def data_config(problem: Problem, data_dir: Path, seed: int) -> DataConfig:
+    """Returns the config for the data of a problem, whose `vocab_size` is set.
+
+    Args:
+        problem: the problem.
+        data_dir: the data directory, which may have vocabularies.
+        seed: see `DataConfig`.
+    """
+    assert problem.vocab_size is not None
+    given_vocabularies = {}
+    for name in sorted(set(vocab_files(problem).values())):
+        if (data_dir / name).exists():
+            given_vocabularies[name] = sha256(data_dir / name)
+    sources: dict[Split, str] = {}
+    for split in SPLITS:
+        if split in problem.sources:
+            sources[split] = checksum(problem.sources[split])
+    cleaning = dataclasses.asdict(problem.cleaning)
+    return DataConfig(
+        problem=problem.data_name,
+        seed=seed,
+        tokenizer=problem.tokenizer,
+        vocab_size=problem.vocab_size,
+        shared_vocab=problem.shared_vocab,
+        symbols=tuple(problem.text_processor.symbols),
+        tags=problem.tags,
+        max_length=problem.max_length,
+        cleaning={rule: value for rule, value in cleaning.items() if value},
+        sources=sources,
+        given_vocabularies=given_vocabularies,
+    )
+
+
+def differences(
+    earlier: Mapping[str, object], current: Mapping[str, object]
+) -> list[str]:
     """Returns the differences in the fields of a `DataConfig`, in phrases."""
     phrases = []
-    for name, value in now.items():
-        old = before[name]
-        if not isinstance(value, dict):
+    for name, value in current.items():
+        old = earlier[name]
+        if not (isinstance(value, dict) and isinstance(old, dict)):
             if old != value:
                 phrases.append(f"{name} was {old!r} and is now {value!r}")
             continue

@@ -12,18 +12,22 @@ import dataclasses
 import math
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 from t2t_keras.data.checksums import hash_64
-from t2t_keras.data.cleaning import reason_by_length, reason_by_text
+from t2t_keras.data.cleaning import (
+    LENGTH_FILTERS,
+    TEXT_FILTERS,
+    active_filters,
+    drop_reason,
+)
 from t2t_keras.data.duplicates import HASH_ENTRY
 from t2t_keras.data.example_proto import example
 from t2t_keras.data.spill_files import SPILL_HEADER
 from t2t_keras.data.tfrecord import frame
-from t2t_keras.problem import AlignedPair, Alignment, Cleaning, Pair
+from t2t_keras.data.token_links import token_links
+from t2t_keras.problem import Cleaning, Pair
 from t2t_keras.text.sentence_ends import is_one_sentence
-from t2t_keras.text.token_words import words_of_tokens
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
 
@@ -38,7 +42,7 @@ class EncodingConfig:
         max_length: pairs with more tokens on a side (EOS included) are dropped, and
             so are pairs with an empty side; infinity keeps every pair.
         cleaning: further rules to drop pairs, which apply if max_length is given.
-        corpora: the number of the first pair of each corpus, if there are several.
+        corpora: the index of the first pair of each corpus.
         tags: the word before the sources of each corpus, which the cleaning ignores;
             empty if it has none.
     """
@@ -49,6 +53,10 @@ class EncodingConfig:
     cleaning: Cleaning = Cleaning()  # noqa: RUF009, it is frozen
     corpora: tuple[int, ...] = (0,)
     tags: tuple[str, ...] = ("",)
+
+    def corpus(self, index: int) -> int:
+        """Returns the index of the corpus that a pair belongs to."""
+        return bisect.bisect_right(self.corpora, index) - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,69 +95,63 @@ class PairEncoder:
         source = target = load_tokenizer(source_vocabulary)
         if target_vocabulary != source_vocabulary:
             target = load_tokenizer(target_vocabulary)
-        self._tokenizers: tuple[Tokenizer, Tokenizer] = source, target
+        self._tokenizers: tuple[Tokenizer, Tokenizer] = (source, target)
 
     def __call__(
-        self, first: int, pairs: list[Pair], config: EncodingConfig
+        self, start: int, pairs: list[Pair], config: EncodingConfig
     ) -> Encoded:
-        """Encodes the pairs number `first`, `first` + 1, ... of a split."""
-        result, cleaning = Encoded(len(pairs)), config.cleaning
-        kept: list[tuple[int, int, Pair]] = []  # number, number of the corpus, pair
-        for number, pair in enumerate(pairs, start=first):
-            corpus = bisect.bisect_right(config.corpora, number) - 1
-            if config.max_length < math.inf:
-                untagged = pair[0].removeprefix(config.tags[corpus]).strip(), pair[1]
-                if reason := reason_by_text(untagged, cleaning):
-                    result.dropped[reason] += 1
-                    continue
-            kept.append((number, corpus, pair))
-        ids = (
-            tokenizer.encode_batch([pair[side] for *_, pair in kept])
-            for side, tokenizer in enumerate(self._tokenizers)
-        )
-        for (key, corpus, pair), source, target in zip(kept, *ids, strict=True):
-            limits = config.max_length, cleaning
-            if reason := reason_by_length(source, target, *limits):
+        """Encodes the pairs with the indices `start`, `start` + 1, ... of a split."""
+        result = Encoded(len(pairs))
+        indices, texts = self._drop_by_text(start, pairs, config, result)
+        source_ids = self._tokenizers[0].encode_batch([pair[0] for pair in texts])
+        target_ids = self._tokenizers[1].encode_batch([pair[1] for pair in texts])
+        filters = active_filters(LENGTH_FILTERS, config.cleaning)
+        for index, pair, source, target in zip(
+            indices, texts, source_ids, target_ids, strict=True
+        ):
+            reason = drop_reason((source, target), filters, config)
+            if reason is not None:
                 result.dropped[reason] += 1
                 continue
             for side, text in zip(("source", "target"), pair, strict=True):
                 result.single_sentences[side] += is_one_sentence(text)
+            key = index
             if config.seed is not None:
-                key = hash_64(struct.pack("<qq", config.seed, key))
-            aligned = isinstance(pair, AlignedPair)
-            links = self._links(pair.links, source, target) if aligned else ()
+                key = hash_64(struct.pack("<qq", config.seed, index))
+            links = token_links(pair, source, target, self._tokenizers)
             record = frame(example(source, target, links))
-            result.spills[key % config.num_shards] += (
-                SPILL_HEADER.pack(key, len(record), len(source), len(target), corpus)
-                + record
+            header = SPILL_HEADER.pack(
+                key, len(record), len(source), len(target), config.corpus(index)
             )
-            if cleaning.duplicates:
-                # Two different pairs among 40 million have the same hash with
-                # probability 5e-5.
-                texts = "\n".join(" ".join(side.split()) for side in pair)
-                content = texts.encode("utf-8", "surrogatepass")
-                result.hashes.extend(HASH_ENTRY.pack(key, hash_64(content)))
+            result.spills[key % config.num_shards] += header + record
+            if config.cleaning.duplicates:
+                result.hashes.extend(HASH_ENTRY.pack(key, _hash(pair)))
         return result
 
-    def _links(
-        self, alignment: Alignment, source: Sequence[int], target: Sequence[int]
-    ) -> list[int]:
-        """Returns the links between the tokens of linked words, see `example`.
+    def _drop_by_text(
+        self, start: int, pairs: list[Pair], config: EncodingConfig, result: Encoded
+    ) -> tuple[list[int], list[Pair]]:
+        """Returns the pairs that no filter of texts drops, and their indices."""
+        if config.max_length == math.inf:
+            return list(range(start, start + len(pairs))), pairs
+        filters = active_filters(TEXT_FILTERS, config.cleaning)
+        indices, texts = [], []
+        for index, pair in enumerate(pairs, start=start):
+            tag = config.tags[config.corpus(index)]
+            untagged = (pair[0].removeprefix(tag).strip(), pair[1])
+            reason = drop_reason(untagged, filters, config)
+            if reason is not None:
+                result.dropped[reason] += 1
+                continue
+            indices.append(index)
+            texts.append(pair)
+        return indices, texts
 
-        Args:
-            alignment: the links between the words.
-            source: ids of the source.
-            target: ids of the target.
-        """
-        links = set(alignment)
-        source_words, target_words = (
-            words_of_tokens(tokenizer, ids)
-            for tokenizer, ids in zip(self._tokenizers, (source, target), strict=True)
-        )
-        return [
-            place
-            for t, j in enumerate(target_words)
-            for s, i in enumerate(source_words)
-            if (i, j) in links
-            for place in (t, s)
-        ]
+
+def _hash(pair: Pair) -> int:
+    """Returns a hash of the texts, which white space does not change.
+
+    Two different pairs among 40 million have the same hash with probability 5e-5.
+    """
+    texts = "\n".join(" ".join(side.split()) for side in pair)
+    return hash_64(texts.encode("utf-8", "surrogatepass"))

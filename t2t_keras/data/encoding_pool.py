@@ -14,70 +14,73 @@ from t2t_keras.data.encoding import Encoded, EncodingConfig, PairEncoder
 from t2t_keras.data.worker_processes import worker_pool
 from t2t_keras.problem import Pair
 
-CHUNK = 1000  # number of pairs that are sent to a worker at a time
+CHUNK = 1000  # pairs that are sent to a worker at a time
+_CHUNK_CHARACTERS = 4_000_000  # characters after which fewer pairs are sent
 
-
-_CHUNK_CHARACTERS = 4_000_000  # of their texts, after which fewer pairs are sent
-
-
+# Maps pairs, their config and the index of the first pair to encoded chunks.
 Encode = Callable[[Iterable[Pair], EncodingConfig, int], Iterator[Encoded]]
 
-
-_encoder = functools.cache(PairEncoder)  # the encoder of a worker process
+_encoder = functools.cache(PairEncoder)  # a worker process has one
 
 
 @contextlib.contextmanager
-def encoders(vocabularies: tuple[Path, Path], workers: int) -> Iterator[Encode]:
-    """Yields a function that encodes pairs: (pairs, config, first) -> `Encoded`.
+def encoders(
+    vocabularies: tuple[Path, Path], workers: int, num_pairs: int
+) -> Iterator[Encode]:
+    """Yields a function that encodes pairs: (pairs, config, start) -> `Encoded`.
 
-    The chunks come in the order of the pairs, of which the first has number `first`.
+    The chunks come in the order of the pairs, of which the first has index `start`.
     Only a few chunks are in memory at any time, however many pairs there are.
 
     Args:
         vocabularies: vocabulary files of the source and of the target side.
-        workers: number of processes; with 1 this process encodes.
+        workers: the largest number of processes; with 1 this process encodes.
+        num_pairs: number of pairs; there are not more processes than chunks.
     """
+    num_chunks = -(-num_pairs // CHUNK)
+    workers = max(1, min(workers, num_chunks))
     if workers == 1:
         encoder = PairEncoder(*vocabularies)
-        yield lambda pairs, config, first: (
-            encoder(number, chunk, config) for number, chunk in _chunks(pairs, first)
+        yield lambda pairs, config, start: (
+            encoder(index, chunk, config) for index, chunk in _chunks(pairs, start)
         )
         return
 
     def encode(
-        pairs: Iterable[Pair], config: EncodingConfig, first: int
+        pairs: Iterable[Pair], config: EncodingConfig, start: int
     ) -> Iterator[Encoded]:
-        waiting: deque[Future[Encoded]] = deque()
-        for number, chunk in _chunks(pairs, first):
-            waiting.append(pool.submit(_encode, vocabularies, number, chunk, config))
-            if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        pending: deque[Future[Encoded]] = deque()
+        for index, chunk in _chunks(pairs, start):
+            pending.append(pool.submit(_encode, vocabularies, index, chunk, config))
+            if len(pending) > 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
     with worker_pool(workers) as pool:
         yield encode
 
 
-def _chunks(pairs: Iterable[Pair], first: int) -> Iterator[tuple[int, list[Pair]]]:
-    """Cuts the pairs into lists; yields each with the number of its first pair."""
+def _chunks(pairs: Iterable[Pair], start: int) -> Iterator[tuple[int, list[Pair]]]:
+    """Cuts the pairs into lists; yields each with the index of its first pair."""
     chunk: list[Pair] = []
     characters = 0
     for pair in pairs:
         chunk.append(pair)
         characters += len(pair[0]) + len(pair[1])
         if len(chunk) == CHUNK or characters >= _CHUNK_CHARACTERS:
-            yield first, chunk
-            first += len(chunk)
-            chunk, characters = [], 0
+            yield start, chunk
+            start += len(chunk)
+            chunk = []
+            characters = 0
     if chunk:
-        yield first, chunk
+        yield start, chunk
 
 
 def _encode(
     vocabularies: tuple[Path, Path],
-    first: int,
+    start: int,
     pairs: list[Pair],
     config: EncodingConfig,
 ) -> Encoded:
-    return _encoder(*vocabularies)(first, pairs, config)
+    return _encoder(*vocabularies)(start, pairs, config)

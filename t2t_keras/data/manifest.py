@@ -120,6 +120,10 @@ class Manifest(DataConfig):
         """Returns the path of the manifest of a data set."""
         return Path(data_dir) / f"{data_name}.manifest.json"
 
+    def has_splits_of(self, config: DataConfig) -> bool:
+        """Returns whether the directory has all splits that a config has."""
+        return self.sources.keys() >= config.sources.keys()
+
     def open_index(
         self, data_dir: str | Path, split: Split, swap: bool = False
     ) -> RecordIndex:

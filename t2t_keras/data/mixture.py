@@ -174,3 +174,17 @@ def repetitions(corpus: np.ndarray, shares: Sequence[float]) -> np.ndarray:
 def corpora_of(source: Source) -> list[Corpus]:
     """Returns the corpora of a source; one without a name if it is not a mixture."""
     return list(source.corpora) if isinstance(source, Mixture) else [Corpus("", source)]
+
+
+def sample_sizes(source: Source, totals: Mapping[str, int], size: int) -> list[int]:
+    """Returns how many pairs of each corpus a sample has, as their shares demand.
+
+    Args:
+        source: the source of the training pairs.
+        totals: the number of pairs of each corpus.
+        size: the number of pairs of the sample.
+    """
+    if not isinstance(source, Mixture):
+        return [size]
+    shares = source.shares(totals)
+    return [min(total, round(size * shares[name])) for name, total in totals.items()]

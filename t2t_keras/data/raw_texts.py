@@ -10,9 +10,40 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from t2t_keras.data.atomic_files import atomic
+from t2t_keras.data.count_pairs import changed_source
 from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.sides import SIDES
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Pair
+from t2t_keras.problem import Pair, Problem, Split
+
+
+def text_paths(data_dir: Path, data_name: str, split: str) -> list[Path]:
+    """Returns the files with the sources and with the targets of a split."""
+    return [Path(data_dir) / f"{data_name}-{split}.{side}s" for side in SIDES]
+
+
+def write_raw_texts(
+    problem: Problem, split: Split, num_pairs: int, data_dir: Path
+) -> None:
+    """Writes the texts of a split, unless they are there.
+
+    Args:
+        problem: the problem with the source of the split.
+        split: the split.
+        num_pairs: the number of pairs when they were counted.
+        data_dir: the directory to write to.
+
+    Raises:
+        UserError: the source now has another number of pairs.
+    """
+    paths = text_paths(data_dir, problem.data_name, split)
+    if all(path.exists() for path in paths):
+        return
+    count = write_texts(paths, problem.sources[split]())
+    if count != num_pairs:
+        for path in paths:
+            path.unlink()
+        raise changed_source(split, num_pairs, count)
 
 
 def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> int:
@@ -56,35 +87,42 @@ def read_texts(
         checksums: the SHA-256 of both files, from the manifest; None: unknown.
 
     Returns:
-        None if the directory has none: it is of tensor2tensor or of an earlier
-        version, or the split is train.
+        None if the directory has no raw texts: tensor2tensor or an earlier version
+        wrote it, or the split is train.
 
     Raises:
         UserError: a file is missing or damaged.
     """
-    stem = f"{data_name}-{split}"
-    paths = [Path(data_dir) / f"{stem}.{name}" for name in ("sources", "targets")]
+    paths = text_paths(data_dir, data_name, split)
     if not (checksums or any(path.exists() for path in paths)):
         return None
     texts = []
     for path, checksum in zip(paths, checksums or (None, None), strict=True):
-        lines = list[str]()
-        try:
-            content = path.read_bytes()
-            lines = content.decode("utf-8", "surrogatepass").split("\n")[:-1]
-            wrong = f"it has {len(lines):,} lines for {len(index):,} records"
-            if len(lines) == len(index):
-                is_whole = checksum in (None, hashlib.sha256(content).hexdigest())
-                wrong = "" if is_whole else "it has been changed"
-        except UnicodeDecodeError:
-            wrong = "it is not valid UTF-8"
-        except OSError as error:
-            wrong = str(error.strerror)
-        if wrong:
-            raise UserError(
-                f"cannot use {path}: {wrong}; copy the file again, or generate the "
-                "data in another --data_dir"
-            )
-        texts.append(lines)
+        texts.append(_read_lines(path, len(index), checksum))
     source, target = texts[::-1] if index.swapped else texts
     return source, target
+
+
+def _read_lines(path: Path, num_records: int, checksum: str | None) -> list[str]:
+    """Returns the lines of a file; raises `UserError` if it has been changed."""
+    try:
+        content = path.read_bytes()
+        lines = content.decode("utf-8", "surrogatepass").split("\n")[:-1]
+    except UnicodeDecodeError:
+        raise _unusable(path, "it is not valid UTF-8") from None
+    except OSError as error:
+        raise _unusable(path, str(error.strerror)) from None
+    if len(lines) != num_records:
+        raise _unusable(
+            path, f"it has {len(lines):,} lines for {num_records:,} records"
+        )
+    if checksum not in (None, hashlib.sha256(content).hexdigest()):
+        raise _unusable(path, "it has been changed")
+    return lines
+
+
+def _unusable(path: Path, reason: str) -> UserError:
+    return UserError(
+        f"cannot use {path}: {reason}; copy the file again, or generate the data in "
+        "another --data_dir"
+    )

@@ -144,8 +144,8 @@ _DATAGEN = Table(
         "exclude_problems": "leave it out: `--problem` names one problem",
         "num_shards": "leave it out: the number of shards follows from the data",
         "max_cases": "leave it out: give shorter files",
-        "task_id task_id_start task_id_end": "use `--task`, such as 1/4 for the first "
-        "of four parts",
+        "task_id task_id_start task_id_end": "use `--shard`, such as 1/4 for the first "
+        "of four shards",
         "num_concurrent_processes": "use `--workers`",
         "env_problem_max_env_steps env_problem_batch_size": "leave it out: there are "
         "no reinforcement learning problems",

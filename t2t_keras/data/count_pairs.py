@@ -1,0 +1,84 @@
+"""Counts the pairs of each source before the long work begins."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from t2t_keras.data.json_files import read_json, write_json
+from t2t_keras.data.mixture import Corpus, corpora_of
+from t2t_keras.data.progress import progress
+from t2t_keras.data.schema import typed_value
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Problem, Split
+from t2t_keras.type_hints import Count
+
+_CHUNK = 1000  # pairs after which the progress is updated
+
+# The number of pairs by split and name of the corpus. A source that is not a mixture
+# has one corpus, whose name is empty.
+Counts = dict[Split, dict[str, int]]
+
+
+def count_pairs(problem: Problem, splits: Sequence[Split], directory: Path) -> Counts:
+    """Counts the pairs of each split, unless an earlier run has done so.
+
+    Any mistake in a source is found here.
+
+    Args:
+        problem: the problem with the sources.
+        splits: the splits to count.
+        directory: gets `corpora.json`, and `left_out.json` with what the sources
+            themselves left out, by split and reason.
+
+    Raises:
+        UserError: a source has a mistake, or not a single pair.
+    """
+    counts = read_counts(directory / "corpora.json")
+    left_out = read_counts(directory / "left_out.json")
+    for split in splits:
+        if split in counts:
+            continue
+        source = problem.sources[split]
+        by_corpus = {}
+        for corpus in corpora_of(source):
+            by_corpus[corpus.name] = _count(corpus, split)
+        counts[split] = by_corpus
+        left_out[split] = getattr(source, "dropped", {})
+        write_json(directory / "left_out.json", left_out, with_checksum=True)
+        write_json(directory / "corpora.json", counts, with_checksum=True)
+    return counts
+
+
+def _count(corpus: Corpus, split: Split) -> int:
+    """Returns the number of pairs of a corpus, which is above 0."""
+    count = 0
+    with progress(f"counting {split} {corpus.name}".strip(), "pairs") as advance:
+        pairs = iter(corpus.source())
+        while chunk := sum(1 for _ in itertools.islice(pairs, _CHUNK)):
+            count += chunk
+            advance(chunk)
+    if not count:
+        name = f" '{corpus.name}'" if corpus.name else ""
+        dropped = dict(getattr(corpus.source, "dropped", {}))
+        details = f"; left out were {dropped}" if dropped else ""
+        raise UserError(f"the {split} source{name} has not a single pair{details}")
+    return count
+
+
+def read_counts(path: Path) -> Counts:
+    """Returns the counts in a file, by split and name; none if there is no file.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    hint = dict[Split, dict[str, Count]]
+    counts: Counts = typed_value(hint, read_json(path) or {}, "counts", path)
+    return counts
+
+
+def changed_source(split: Split, expected: int, actual: int) -> UserError:
+    """Returns the error for a source that does not yield the same pairs every time."""
+    return UserError(
+        f"the {split} source gave {expected:,} pairs at first and {actual:,} when read "
+        "again; it must give the same ones every time"
+    )

@@ -1,0 +1,197 @@
+"""Encodes the pairs of a shard of the work into spill files."""
+
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from t2t_keras.data.count_pairs import Counts, changed_source
+from t2t_keras.data.data_plan import DataPlan
+from t2t_keras.data.encoding import EncodingConfig
+from t2t_keras.data.encoding_pool import Encode, encoders
+from t2t_keras.data.json_files import read_json, write_json
+from t2t_keras.data.mixture import corpora_of
+from t2t_keras.data.progress import progress
+from t2t_keras.data.schema import from_fields
+from t2t_keras.data.shard import Shard
+from t2t_keras.data.sides import Side
+from t2t_keras.data.spill_files import SpillFiles
+from t2t_keras.data.split_files import num_train_shards
+from t2t_keras.problem import Pair, Problem, Split
+from t2t_keras.type_hints import Count
+
+_SAVE_EVERY = 200_000  # pairs after which an interrupted encoding can continue
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodingState:
+    """How far the encoding of a `SplitShard` has come.
+
+    Attributes:
+        pairs: the number of pairs that are encoded.
+        sizes: the sizes of the spill files and of the file of hashes, in bytes; None:
+            nothing is written yet.
+        dropped: the number of examples that were dropped, by reason.
+        single_sentences: see `Encoded`.
+    """
+
+    pairs: Count = 0
+    sizes: list[Count] | None = None
+    dropped: dict[str, int] = dataclasses.field(default_factory=dict)
+    single_sentences: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitShard:
+    """The pairs of a split that belong to one shard of the work, and their files.
+
+    Attributes:
+        split: the split.
+        total: the number of pairs of the whole split.
+        pairs: the indices of the pairs of this shard.
+        config: how they are encoded.
+        spills: the files with the records, one for each TFRecord file.
+        hashes: the file with the hashes of the examples, see `duplicates.repeated`.
+        state_path: the file from which an interrupted encoding continues.
+    """
+
+    split: Split
+    total: int
+    pairs: range
+    config: EncodingConfig
+    spills: list[Path]
+    hashes: Path
+    state_path: Path
+
+    def load_state(self) -> EncodingState:
+        """Returns how far the encoding has come; raises `UserError` if damaged."""
+        fields = read_json(self.state_path)
+        if fields is None:
+            return EncodingState()
+        return from_fields(EncodingState, fields, self.state_path)
+
+    def save_state(self, state: EncodingState) -> None:
+        """Writes how far the encoding has come, atomically."""
+        write_json(self.state_path, dataclasses.asdict(state), with_checksum=True)
+
+    def is_complete(self) -> bool:
+        """Returns whether all pairs are encoded."""
+        if not self.state_path.exists():
+            return False
+        return self.load_state().pairs == len(self.pairs)
+
+
+def split_shards(plan: DataPlan, counts: Counts, shard: Shard) -> list[SplitShard]:
+    """Returns what belongs to a shard of the work in each split."""
+    directory = plan.directory / f"part-{shard.index}-of-{shard.count}"
+    shards = []
+    for split in plan.splits:
+        total = sum(counts[split].values())
+        config = _encoding_config(plan, counts[split], split)
+        spills = []
+        for index in range(config.num_shards):
+            spills.append(directory / f"{split}.spill-{index:05d}")
+        shards.append(
+            SplitShard(
+                split=split,
+                total=total,
+                pairs=shard.slice(total),
+                config=config,
+                spills=spills,
+                hashes=directory / f"{split}.hashes",
+                state_path=directory / f"{split}.state.json",
+            )
+        )
+    return shards
+
+
+def _encoding_config(
+    plan: DataPlan, counts: Mapping[str, int], split: Split
+) -> EncodingConfig:
+    """Returns how a split is encoded: only training pairs are shuffled and dropped."""
+    sizes = list(counts.values())
+    starts = tuple(itertools.accumulate(sizes[:-1], initial=0))
+    tags = tuple(corpus.tag for corpus in corpora_of(plan.problem.sources[split]))
+    if split != "train":
+        return EncodingConfig(num_shards=1, corpora=starts, tags=tags)
+    return EncodingConfig(
+        num_shards=num_train_shards(sum(sizes)),
+        seed=plan.config.seed,
+        max_length=plan.problem.max_length,
+        cleaning=plan.problem.cleaning,
+        corpora=starts,
+        tags=tags,
+    )
+
+
+def encode_splits(
+    problem: Problem,
+    splits: Sequence[SplitShard],
+    vocabularies: Mapping[Side, Path],
+    workers: int,
+) -> None:
+    """Encodes the pairs of some splits, continuing from the last saved states.
+
+    Args:
+        problem: the problem with the sources.
+        splits: what belongs to the shard in each split.
+        vocabularies: the vocabulary file of each side.
+        workers: the largest number of processes.
+
+    Raises:
+        UserError: a source has changed since its pairs were counted.
+    """
+    unfinished = [split for split in splits if not split.is_complete()]
+    if not unfinished:
+        return
+    files = (vocabularies["source"], vocabularies["target"])
+    num_pairs = sum(len(split.pairs) for split in unfinished)
+    with encoders(files, workers, num_pairs) as encode:
+        for split in reversed(unfinished):  # the small splits come first
+            _encode_split(problem.pairs(split.split), split, encode)
+
+
+def _encode_split(pairs: Iterable[Pair], split: SplitShard, encode: Encode) -> None:
+    """Appends the examples of a split to its files.
+
+    Args:
+        pairs: all pairs of the split, of which some belong to the shard.
+        split: what belongs to the shard.
+        encode: encodes chunks of pairs, see `encoders`.
+    """
+    split.state_path.parent.mkdir(exist_ok=True)
+    state = split.load_state()
+    total = len(split.pairs)
+    count = state.pairs
+    dropped = Counter(state.dropped)
+    single_sentences = Counter(state.single_sentences)
+    with (
+        SpillFiles([*split.spills, split.hashes], state.sizes) as files,
+        progress(f"encoding {split.split}", "pairs", total, count) as advance,
+    ):
+
+        def save_state() -> None:
+            sizes = files.flush()
+            split.save_state(
+                EncodingState(count, sizes, dict(dropped), dict(single_sentences))
+            )
+
+        saved = count
+        start = split.pairs.start + count
+        remaining = itertools.islice(pairs, start, split.pairs.stop)
+        for encoded in encode(remaining, split.config, start):
+            hashes = {split.config.num_shards: encoded.hashes}
+            files.append({**encoded.spills, **hashes})
+            dropped += encoded.dropped
+            single_sentences += encoded.single_sentences
+            count += encoded.pairs
+            advance(encoded.pairs)
+            if count < total and count - saved >= _SAVE_EVERY:
+                save_state()
+                saved = count
+        if count == total:
+            save_state()
+    if count != total:
+        split.state_path.unlink(missing_ok=True)
+        raise changed_source(split.split, split.total, split.pairs.start + count)

@@ -33,11 +33,8 @@ from t2t_keras.model import build_model
 from t2t_keras.plugins.engines import ctranslate2_model, long_texts
 from t2t_keras.plugins.engines.ctranslate2_engine import token_strings
 from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
-from t2t_keras.plugins.interop.subword import (
-    ESCAPE_CHARACTERS,
-    SubwordTokenizer,
-    save_pieces,
-)
+from t2t_keras.plugins.interop.subword import SubwordTokenizer
+from t2t_keras.plugins.interop.subword_pieces import ESCAPE_CHARACTERS, save_pieces
 from t2t_keras.plugins.reports.card import model_card
 from t2t_keras.plugins.server import command as serve_command
 from t2t_keras.problem import Problem

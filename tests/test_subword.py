@@ -18,8 +18,8 @@ from tokenizer_checks import (
 )
 
 from t2t_keras.errors import UserError
-from t2t_keras.plugins.interop.subword import (
-    SubwordTokenizer,
+from t2t_keras.plugins.interop.subword import SubwordTokenizer
+from t2t_keras.plugins.interop.subword_pieces import (
     escape_token,
     join_tokens,
     split_tokens,

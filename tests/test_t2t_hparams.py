@@ -26,7 +26,7 @@ def test_registered_sets_have_its_values(name, tmp_path):
     path = tmp_path / "hparams.json"
     path.write_text(json.dumps(sets[name]))
     expected, (left_out,) = load_t2t_hparams(path)
-    assert re.match(r"batch_size \d+ was the tokens on each GPU", left_out)
+    assert re.match(r"batch_size \d+ counted tokens on each GPU", left_out)
     hparams = registry.hparams(name)
     gpus = 1 if name.endswith(("_gpu", "_tiny", "_small")) else 8
     assert hparams.batch_tokens == gpus * expected.batch_tokens
@@ -53,8 +53,7 @@ def test_a_schedule_that_we_do_not_have_is_not_taken_over(tmp_path):
     hparams, left_out = load_t2t_hparams(path)
     assert (hparams.learning_rate, hparams.schedule) == (1.0, PAPER_SCHEDULE)
     assert left_out == [
-        "the learning_rate_schedule is 'constant*cosdecay'; in its place stands the "
-        "paper's"
+        "the learning_rate_schedule is 'constant*cosdecay'; the paper's replaces it"
     ]
 
 
@@ -90,8 +89,8 @@ def test_older_names_of_optimizers(t2t_name, ours, rate, tmp_path):
         ({"attention_variables_3d": True}, "attention_variables_3d True"),
         ({"vocab_divisor": 64}, "vocab_divisor 64: its embeddings have more rows"),
         ({"attention_key_channels": 30}, "attention_key_channels 30 is not divisible"),
-        ({"num_heads": 0}, "not have a value of tensor2tensor's kind"),
-        ({"optimizer": ["adam"]}, "not have a value of tensor2tensor's kind"),
+        ({"num_heads": 0}, "not have a value as tensor2tensor writes it"),
+        ({"optimizer": ["adam"]}, "not have a value as tensor2tensor writes it"),
     ],
     ids=str,
 )

@@ -311,7 +311,7 @@ def test_changes_have_its_meaning(capsys):
         d_k=16,
     )
     assert converted(batch_size=1024) == base.override(batch_tokens=1024)
-    assert "batch_size 1024 was the tokens on each GPU" in capsys.readouterr().err
+    assert "batch_size 1024 counted tokens on each GPU" in capsys.readouterr().err
 
 
 def test_what_has_no_effect_is_said(capsys):

@@ -13,21 +13,29 @@ class Adafactor:
     """Adafactor (Shazeer and Stern, 2018), with Keras's constants.
 
     There is no first moment, and the second moment of a matrix is the outer product of
-    the means of its rows and of its columns: the state takes next to no memory. (Keras
-    keeps the product as well, as large as the weights.) An update is as large as the
-    weight, in root mean square, times the learning rate, which is at most step^-0.5.
+    the means of its rows and columns, so the state needs hardly any memory. (Keras also
+    stores the product, which is as large as the weights.) The root mean square of an
+    update is that of the weight times the learning rate, which is at most step^-0.5.
     """
 
-    _DECAY_EXPONENT = -0.8  # of the step; the decay of the second moment grows to 1
-    _SQUARE_EPSILON = 1e-30  # added to squared gradients
-    _SMALLEST_WEIGHT = 1e-3  # that an update is relative to
-    _CLIP_THRESHOLD = 1.0  # on the root mean square of an update
+    # The second moment decays by 1 - step^-0.8.
+    _DECAY_EXPONENT = -0.8
+    # This is added to squared gradients.
+    _SQUARE_EPSILON = 1e-30
+    # An update is relative to the weight's root mean square, but at least to this.
+    _MIN_WEIGHT_RMS = 1e-3
+    # The root mean square of an update is clipped to this.
+    _CLIP_THRESHOLD = 1.0
 
     def __init__(self, weights: Mapping[str, tf.Variable], hparams: HParams) -> None:
-        del hparams  # its constants are those of the article
+        # The constants are the article's, so no hyper-parameter is needed.
+        del hparams
         self._weights = weights
-        matrices = {k: w for k, w in weights.items() if len(w.shape) >= 2}
-        vectors = {k: w for k, w in weights.items() if k not in matrices}
+        matrices: dict[str, tf.Variable] = {}
+        vectors: dict[str, tf.Variable] = {}
+        for name, weight in weights.items():
+            group = matrices if len(weight.shape) >= 2 else vectors
+            group[name] = weight
         self.variables: Mapping[str, tf.Variable] = (
             slots("adafactor/rows", matrices, lambda s: s[:-1])
             | slots("adafactor/columns", matrices, lambda s: s[:-2] + s[-1:])
@@ -42,40 +50,38 @@ class Adafactor:
         is_applied: tf.Tensor,
     ) -> None:
         """Updates the weights; see `Optimizer.apply`."""
-        # The share of the new squared gradients.
-        fresh = tf.where(is_applied, step**self._DECAY_EXPONENT, 0.0)
+        # A skipped update changes neither weights nor moments.
+        new_share = tf.where(is_applied, step**self._DECAY_EXPONENT, 0.0)
         rate = tf.where(is_applied, tf.minimum(learning_rate, step**-0.5), 0.0)
         for (name, weight), gradient in zip(
             self._weights.items(), gradients, strict=True
         ):
-            update = gradient * self._inverse_root(name, gradient, fresh)
+            update = gradient * self._inverse_root(name, gradient, new_share)
             update /= tf.maximum(1.0, _rms(update) / self._CLIP_THRESHOLD)
-            size = tf.maximum(self._SMALLEST_WEIGHT, _rms(weight))
+            size = tf.maximum(self._MIN_WEIGHT_RMS, _rms(weight))
             add_to(weight, tf.math.multiply_no_nan(size * update, -rate))
 
     def _inverse_root(
-        self, name: str, gradient: tf.Tensor, fresh: tf.Tensor
+        self, name: str, gradient: tf.Tensor, new_share: tf.Tensor
     ) -> tf.Tensor:
-        """Updates a weight's second moment v and returns 1 / sqrt(v).
-
-        The roots of both factors are taken before they are multiplied: the product of
-        a row without gradients, of tokens that no batch had, is too small for float32.
-        """
+        """Updates a weight's second moment v and returns 1 / sqrt(v)."""
         square = tf.square(gradient) + self._SQUARE_EPSILON
 
-        def averaged(kind: str, value: tf.Tensor) -> tf.Tensor:
-            moment = self.variables[slot_name(kind, name)]
-            add_to(moment, fresh * (value - moment))
+        def update_mean(slot: str, value: tf.Tensor) -> tf.Tensor:
+            moment = self.variables[slot_name(slot, name)]
+            add_to(moment, new_share * (value - moment))
             return moment.read_value()
 
         if len(gradient.shape) < 2:
-            return tf.math.rsqrt(averaged("adafactor/v", square))
-        rows = averaged("adafactor/rows", tf.reduce_mean(square, axis=-1))
-        columns = averaged("adafactor/columns", tf.reduce_mean(square, axis=-2))
+            return tf.math.rsqrt(update_mean("adafactor/v", square))
+        rows = update_mean("adafactor/rows", tf.reduce_mean(square, axis=-1))
+        columns = update_mean("adafactor/columns", tf.reduce_mean(square, axis=-2))
         rows /= tf.reduce_mean(rows, axis=-1, keepdims=True)
+        # The product of both means may be too small for float32, as in embedding rows
+        # of tokens that no batch had, but the product of their inverse roots is not.
         return tf.math.rsqrt(rows)[..., :, None] * tf.math.rsqrt(columns)[..., None, :]
 
 
 def _rms(x: tf.Tensor) -> tf.Tensor:
-    """Returns the root mean square."""
+    """Returns the root mean square of all values."""
     return tf.sqrt(tf.reduce_mean(tf.square(x)))

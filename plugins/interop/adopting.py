@@ -1,4 +1,4 @@
-"""The command that makes a data directory of tensor2tensor's TFRecords: `adopt`."""
+"""`t2t adopt`: makes a data directory of tensor2tensor's TFRecords."""
 
 import argparse
 from typing import Any
@@ -7,7 +7,7 @@ from t2t_keras import registry
 from t2t_keras.cli.command import Command, add_usr_dir, table
 
 
-def _flags(parser: argparse.ArgumentParser) -> None:
+def _adopt_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="DIR/NAME",
@@ -32,10 +32,14 @@ def _adopt(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _show_adopt(result: dict[str, Any]) -> str:
+    return table(result["examples"] | {"vocabulary": result["vocab_size"]})
+
+
 COMMAND = Command(
-    "use the data that tensor2tensor wrote as they are",
-    _flags,
+    "use data that tensor2tensor wrote, without a conversion",
+    _adopt_flags,
     _adopt,
-    lambda result: table(result["examples"] | {"vocabulary": result["vocab_size"]}),
+    _show_adopt,
     uses_tensorflow=True,
 )

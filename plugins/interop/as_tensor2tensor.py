@@ -1,6 +1,6 @@
-"""Lets `import tensor2tensor` find the package `tensor2tensor` of this directory.
+"""Makes `import tensor2tensor` find the package `tensor2tensor` of this directory.
 
-One line above the imports of a file that was written for tensor2tensor is enough:
+A file that was written for tensor2tensor needs one line above its imports:
 
     import t2t_keras.plugins.interop.as_tensor2tensor
 """
@@ -31,13 +31,14 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
-        """Returns nothing: `exec_module` replaces the module."""
+        """Leaves the creation to Python; `exec_module` replaces the module."""
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Puts the module of the package in the place of an empty one."""
+        """Replaces the empty module by the module of the package."""
         name = module.__name__
         sys.modules[name] = importlib.import_module(_PACKAGE + name.removeprefix(NAME))
 
 
 if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-    sys.meta_path.insert(0, _Finder())  # before an installed tensor2tensor
+    # The first finder wins, even over an installed tensor2tensor.
+    sys.meta_path.insert(0, _Finder())

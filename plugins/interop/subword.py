@@ -1,69 +1,66 @@
-"""tensor2tensor's SubwordTextEncoder, with its vocabulary files and ids.
+"""The tokenizer with tensor2tensor's subword vocabularies and ids."""
 
-A text is first split into tokens, and each token is then split into the units of the
-vocabulary, which are called pieces here and subtokens in tensor2tensor.
-"""
-
-import io
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from t2t_keras.data.text_files import decoded_lines
 from t2t_keras.errors import UserError
 from t2t_keras.text.tokenizer import EOS, text_ids
-from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
+
+from .subword_pieces import (
+    ESCAPE_CHARACTERS,
+    SYMBOL_MARK,
+    escape_token,
+    join_tokens,
+    load_pieces,
+    save_pieces,
+    spellings,
+    split_pieces,
+    split_tokens,
+    symbol_of_piece,
+    unescape_token,
+)
 
 if TYPE_CHECKING:
     from .subword_graph import SubwordGraph
 
-# The characters that escapes in tokens consist of.
-ESCAPE_CHARACTERS = frozenset("\\_u;0123456789")
-
-# Replaces a code point that does not exist.
-UNDEFINED = "\u3013"
-
-# A run of letters and numbers, or of other characters. Python's \w also has "_".
-_RUN = re.compile(r"[^\W_]+|[\W_]+")
-_ESCAPE = re.compile(r"\\u|\\\\|\\([0-9]+);")
-
 _CACHED_TOKENS = 1 << 20
-
-# Enclose a symbol in its piece. An escaped text has no backslash before "<".
-SYMBOL_START, SYMBOL_END = "\\<", ">_"
-SYMBOL_MARK = "\n"  # marks a symbol while pieces are joined; no piece contains it
 
 
 class SubwordTokenizer:
     r"""A tokenizer with a vocabulary made by tensor2tensor or `train_subwords`.
 
     A text is split into tokens between letters or numbers and other characters; a
-    single space between two words is implied. A token ends in "_" and is split greedily
-    into the longest matching pieces; characters outside the vocabulary are escaped by
-    their code points. There is no unknown piece.
+    single space between two words is implied. A token ends with "_" and is split
+    greedily into the longest matching pieces; characters outside the vocabulary are
+    escaped as code points. There is no unknown piece.
 
-    tensor2tensor splits `/NP` in two. Here a vocabulary may have symbols: words that
-    are one piece wherever spaces are around them. The piece for `/NP` is `\</NP>_`.
+    A vocabulary may have symbols, which tensor2tensor lacks: words that are one piece
+    wherever spaces surround them. The piece of `/NP` is `\</NP>_`.
 
     Args:
-        path: the `.subwords` file: one piece per line, in quotes, in the order of ids.
+        path: the `.subwords` file: one quoted piece per line, in the order of ids.
 
     Raises:
-        UserError: the file is absent, is not UTF-8 or lacks a piece that some texts
+        UserError: the file is missing, is not UTF-8 or lacks a piece that some texts
             need.
     """
 
     suffix: ClassVar[str] = ".subwords"
-    training_pairs: ClassVar[int] = 50_000  # training is slow
+    # Training is slow, so it uses only some of the pairs.
+    training_pairs: ClassVar[int] = 50_000
 
     def __init__(self, path: Path) -> None:
-        lines = decoded_lines(io.BytesIO(read_vocabulary(path)), str(path))
-        self.pieces = [_unquote(line) for line in lines]
-        ids = {piece: i for i, piece in enumerate(self.pieces) if piece}
-        self.symbols = {piece[2:-2]: i for piece, i in ids.items() if _is_symbol(piece)}
-        self._ids = {p: i for p, i in ids.items() if not _is_symbol(p)}
+        self.pieces = load_pieces(path)
+        self.symbols: dict[str, int] = {}
+        self._ids: dict[str, int] = {}
+        for piece_id, piece in enumerate(self.pieces):
+            symbol = symbol_of_piece(piece)
+            if symbol is not None:
+                self.symbols[symbol] = piece_id
+            elif piece:
+                self._ids[piece] = piece_id
         self._spellings = spellings(self.pieces)
         self.alphabet = ESCAPE_CHARACTERS.union(*self._ids)
         missing = sorted(self.alphabet - self._ids.keys())
@@ -73,7 +70,7 @@ class SubwordTokenizer:
                 "SubwordTextEncoder): it has no piece for the single character "
                 f"{missing[0]!r}"
             )
-        self._longest = max(map(len, self._ids))
+        self._max_length = max(map(len, self._ids))
         self._cache: dict[str, list[int]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,7 +83,7 @@ class SubwordTokenizer:
         vocab_size: int,
         symbols: Sequence[str] = (),
     ) -> None:
-        """Trains a vocabulary, see `train_subwords`."""
+        """Trains a vocabulary; see `train_subwords`."""
         from .subword_training import train_subwords
 
         train_subwords(texts, path, vocab_size, symbols)
@@ -97,18 +94,19 @@ class SubwordTokenizer:
         return len(self.pieces)
 
     def token_bytes(self) -> list[bytes]:
-        """Raises `UserError`: whether a space follows depends on the next token."""
+        """Raises `UserError`: the next token decides whether a space follows."""
         raise UserError(
             "forbidden: phrases can be forbidden with SentencePiece vocabularies, and "
             "this one is tensor2tensor's; leave it out"
         )
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text, EOS last."""
+        """Returns the ids of a text, which end with EOS."""
+        if not self.symbols:
+            return [*self._spell(text), EOS]
         ids = []
-        for is_symbol, words in itertools.groupby(
-            text.split(" ") if self.symbols else [text], self.symbols.__contains__
-        ):
+        groups = itertools.groupby(text.split(" "), self.symbols.__contains__)
+        for is_symbol, words in groups:
             if is_symbol:
                 ids += [self.symbols[word] for word in words]
             else:
@@ -123,30 +121,29 @@ class SubwordTokenizer:
                 if len(self._cache) >= _CACHED_TOKENS:
                     self._cache.clear()
                 escaped = escape_token(token, self.alphabet)
-                self._cache[token] = [
-                    self._ids[piece]
-                    for piece in split_pieces(escaped, self._ids, self._longest)
-                ]
+                pieces = split_pieces(escaped, self._ids, self._max_length)
+                self._cache[token] = [self._ids[piece] for piece in pieces]
             ids += self._cache[token]
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encodes every text as `encode` does."""
+        """Encodes each text like `encode`."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids before the first EOS."""
         spelled = "".join(self._spellings[i] for i in text_ids(ids, self.vocab_size))
-        parts = []
-        for is_symbol, tokens in itertools.groupby(
+        words = []
+        groups = itertools.groupby(
             filter(None, spelled.split("_")),
             lambda token: token.startswith(SYMBOL_MARK),
-        ):
+        )
+        for is_symbol, tokens in groups:
             if is_symbol:
-                parts += [token.removeprefix(SYMBOL_MARK) for token in tokens]
+                words += [token.removeprefix(SYMBOL_MARK) for token in tokens]
             else:
-                parts.append(join_tokens([unescape_token(token) for token in tokens]))
-        return " ".join(parts)
+                words.append(join_tokens(list(map(unescape_token, tokens))))
+        return " ".join(words)
 
     def graph(self) -> "SubwordGraph":
         """Returns this tokenizer as TensorFlow operations."""
@@ -157,98 +154,3 @@ class SubwordTokenizer:
     def save(self, path: Path) -> None:
         """Writes the vocabulary file as tensor2tensor writes it."""
         save_pieces(self.pieces, path)
-
-
-def symbol_piece(symbol: str) -> str:
-    """Returns the piece for a symbol."""
-    return f"{SYMBOL_START}{symbol}{SYMBOL_END}"
-
-
-def spellings(pieces: Iterable[str]) -> list[str]:
-    """Returns the string that each piece adds when pieces are joined.
-
-    A symbol is always a separate token, even if the token before has no end.
-    """
-    return [f"_{SYMBOL_MARK}{p[2:-2]}_" if _is_symbol(p) else p for p in pieces]
-
-
-def _is_symbol(piece: str) -> bool:
-    """Returns whether a piece is a symbol's."""
-    return piece.startswith(SYMBOL_START) and piece.endswith(SYMBOL_END)
-
-
-def save_pieces(pieces: Iterable[str], path: Path) -> None:
-    """Writes a vocabulary file."""
-    write_vocabulary(path, "".join(f"'{piece}'\n" for piece in pieces).encode())
-
-
-def split_tokens(text: str) -> list[str]:
-    """Splits a text between letters or numbers and other characters.
-
-    A token that is a single space is left out, except at the start and at the end.
-    """
-    tokens = _RUN.findall(text)
-    last = len(tokens) - 1
-    return [t for i, t in enumerate(tokens) if t != " " or i in (0, last)]
-
-
-def join_tokens(tokens: Sequence[str]) -> str:
-    """Joins tokens, with a space between two words; the inverse of `split_tokens`."""
-    return "".join(
-        f" {token}" if before[:1].isalnum() and token[0].isalnum() else token
-        for before, token in itertools.pairwise(["", *tokens])
-    )
-
-
-def escape_token(token: str, alphabet: Iterable[str]) -> str:
-    r"""Escapes the characters of a token that are not in the alphabet, and adds "_".
-
-    A backslash becomes `\\`, an underscore `\u`, and any other character outside the
-    alphabet its decimal code point: `\12354;`.
-    """
-    token = token.replace("\\", "\\\\").replace("_", "\\u")
-    return "".join(c if c in alphabet else f"\\{ord(c)};" for c in token) + "_"
-
-
-def unescape_token(token: str) -> str:
-    """Undoes `escape_token`, for a token whose "_" is already removed."""
-    return _ESCAPE.sub(_escaped_character, token)
-
-
-def _escaped_character(match: re.Match[str]) -> str:
-    """Returns the character that an escape stands for."""
-    digits = match[1]
-    if digits is None:
-        return "_" if match[0] == "\\u" else "\\"
-    digits = digits.lstrip("0")
-    code = int(digits or 0) if len(digits) <= 7 else 0x110000
-    is_character = code < 0x110000 and not 0xD800 <= code < 0xE000  # no surrogates
-    return chr(code) if is_character else UNDEFINED
-
-
-def split_pieces(escaped: str, pieces: Iterable[str], longest: int) -> list[str]:
-    """Splits a token greedily into the longest matching pieces.
-
-    Args:
-        escaped: a token from `escape_token`.
-        pieces: a set or mapping of pieces, with all characters of the token.
-        longest: length of the longest piece.
-    """
-    split = []
-    start = 0
-    while start < len(escaped):
-        end = min(len(escaped), start + longest)
-        while escaped[start:end] not in pieces:
-            end -= 1
-        split.append(escaped[start:end])
-        start = end
-    return split
-
-
-def _unquote(line: str) -> str:
-    """Returns the piece in a line of a vocabulary file."""
-    # Only ASCII spaces are stripped: a piece can end in another kind of space.
-    line = line.rstrip(" \t\r")
-    if line[:1] in ("'", '"') and line[0] == line[-1]:
-        return line[1:-1]
-    return line

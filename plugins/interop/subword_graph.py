@@ -10,9 +10,17 @@ import tensorflow_text
 from t2t_keras.text.graph_ids import CPU, text_ids
 from t2t_keras.text.tokenizer import EOS
 
-from .subword import SYMBOL_END, SYMBOL_MARK, SYMBOL_START, UNDEFINED, spellings
+from .subword_pieces import (
+    SYMBOL_END,
+    SYMBOL_MARK,
+    SYMBOL_START,
+    UNDEFINED,
+    spellings,
+)
 
-_SPACE, _UNDERLINE, _BACKSLASH = map(ord, " _\\")
+_SPACE = ord(" ")
+_UNDERSCORE = ord("_")
+_BACKSLASH = ord("\\")
 
 
 class SubwordGraph(tf.Module):
@@ -21,7 +29,7 @@ class SubwordGraph(tf.Module):
     Args:
         pieces: the pieces in the order of their ids.
         alphabet: the characters that are not escaped.
-        symbols: words that are one piece.
+        symbols: words that are always one piece.
     """
 
     def __init__(
@@ -37,15 +45,15 @@ class SubwordGraph(tf.Module):
         with tf.device(CPU), tf.init_scope():
             self._pieces = tf.constant(spellings(pieces))
             self._symbols = tf.constant(symbols, tf.string) if symbols else None
-            # WordPiece also takes the longest matching piece. Its mark for pieces
-            # inside a word is empty here, because tensor2tensor marks a word's end. An
-            # empty or repeated piece is replaced by a string that matches nothing.
+            # An empty or repeated piece is replaced by a string that matches nothing.
+            wordpieces = [
+                piece if ids.get(piece) == i else f"\n{i}"
+                for i, piece in enumerate(pieces)
+            ]
+            # WordPiece also takes the longest matching piece. Its prefix of pieces
+            # inside a word is empty here, because tensor2tensor marks a word's end.
             self._spell = tensorflow_text.FastWordpieceTokenizer(
-                [
-                    piece if ids.get(piece) == i else f"\n{i}"
-                    for i, piece in enumerate(pieces)
-                ]
-                + ["\n"],
+                [*wordpieces, "\n"],
                 suffix_indicator="",
                 unknown_token="\n",
                 no_pretokenization=True,
@@ -54,7 +62,7 @@ class SubwordGraph(tf.Module):
             )
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Turns strings [B] into ids [B, (T)], each row ending in EOS."""
+        """Turns strings [B] into ids [B, (T)], with EOS at the end of each row."""
         with tf.device(CPU):
             if self._symbols is None:
                 tokens = self._escape(self._split(texts))
@@ -81,7 +89,7 @@ class SubwordGraph(tf.Module):
         """Splits texts [B] into tokens: code points [B, (tokens), (characters)]."""
         codes = tf.strings.unicode_decode(texts, "UTF-8")
         is_word = self._is_word(codes.values)
-        # A token begins at the start of a text and where the kind of character changes.
+        # A token starts with a text, and where letters or numbers meet others.
         is_start = _changes(is_word) | _is_first(codes)
         starts = tf.where(is_start)[:, 0]
         rows = tf.gather(codes.value_rowids(), starts)
@@ -97,31 +105,29 @@ class SubwordGraph(tf.Module):
     def _escape(self, tokens: tf.RaggedTensor) -> tf.RaggedTensor:
         """Escapes tokens: code points to strings [B, (tokens)]."""
         codes = tokens.flat_values
-        place = tf.searchsorted(self._alphabet, codes)
-        nearest = tf.gather(self._alphabet, tf.minimum(place, len(self._alphabet) - 1))
+        index = tf.searchsorted(self._alphabet, codes)
+        nearest = tf.gather(self._alphabet, tf.minimum(index, len(self._alphabet) - 1))
         characters = tf.where(
             nearest == codes,
             tf.strings.unicode_encode(codes[:, None], "UTF-8"),
             tf.strings.join(["\\", tf.strings.as_string(codes), ";"]),
         )
         characters = tf.where(codes == _BACKSLASH, "\\\\", characters)
-        characters = tf.where(codes == _UNDERLINE, "\\u", characters)
+        characters = tf.where(codes == _UNDERSCORE, "\\u", characters)
         words = tokens.values.with_values(characters)
         words = tf.strings.reduce_join(words, axis=1)
         return tokens.with_values(tf.strings.join([words, "_"]))
 
     def _split_at_symbols(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Splits texts [B] into escaped tokens and symbols [B, (tokens)].
-
-        A part is a symbol, or all words up to the next symbol.
-        """
+        """Splits texts [B] into escaped tokens and symbols [B, (tokens)]."""
         words = tf.strings.split(texts, " ")
         is_symbol = tf.reduce_any(words.values[:, None] == self._symbols, axis=1)
-        after_symbol = _before(is_symbol)
+        after_symbol = _shift(is_symbol)
+        # A part is a symbol, or all words up to the next symbol.
         is_start = is_symbol | after_symbol | _is_first(words)
         starts = tf.where(is_start)[:, 0]
         rows = tf.gather(words.value_rowids(), starts)
-        # Not reduce_join's separator, which it omits after an empty word.
+        # reduce_join's own separator is missing after an empty word.
         spaced = tf.strings.join([" ", words.values])
         parts = tf.RaggedTensor.from_row_starts(spaced, starts)
         parts = tf.strings.substr(tf.strings.reduce_join(parts, axis=1), 1, -1)
@@ -139,35 +145,34 @@ class SubwordGraph(tf.Module):
         values = tf.where(is_symbol, values, tokens.values)
         first_codes = tf.strings.unicode_decode(tokens.values, "UTF-8")[:, :1].values
         is_word = self._is_word(first_codes)
-        spaced = (is_word & _before(is_word)) | is_symbol | _before(is_symbol)
+        spaced = (is_word & _shift(is_word)) | is_symbol | _shift(is_symbol)
         spaced &= ~_is_first(tokens)
         texts = tf.where(spaced, tf.strings.join([" ", values]), values)
         return tf.strings.reduce_join(tokens.with_values(texts), axis=1)
 
     def _is_word(self, codes: tf.Tensor) -> tf.Tensor:
         """Returns which code points are letters or numbers."""
-        bounds_before = tf.searchsorted(self._word_bounds, codes, side="right")
-        return bounds_before % 2 == 1
+        num_bounds = tf.searchsorted(self._word_bounds, codes, side="right")
+        return num_bounds % 2 == 1
 
 
 def _word_bounds() -> np.ndarray:
-    """Returns the code points at which ranges of letters and numbers begin and end.
+    """Returns the code points at which ranges of letters and numbers start and stop.
 
-    They are from Python's Unicode tables, because TensorFlow's have another version.
+    They come from Python's Unicode tables, because TensorFlow's version differs.
     """
     is_word = [chr(code).isalnum() for code in range(sys.maxunicode + 1)]
-    return np.flatnonzero(np.diff(is_word, prepend=False, append=False)).astype(
-        np.int32
-    )
+    changes = np.diff(is_word, prepend=False, append=False)
+    return np.flatnonzero(changes).astype(np.int32)
 
 
-def _before(flags: tf.Tensor) -> tf.Tensor:
-    """Returns, for each position [N], the flag at the position before it."""
+def _shift(flags: tf.Tensor) -> tf.Tensor:
+    """Returns, for each position [N], the flag of the previous position."""
     return tf.concat([[False], flags[:-1]], axis=0)[: tf.size(flags)]
 
 
 def _changes(values: tf.Tensor) -> tf.Tensor:
-    """Returns which of the values [N] differ from the one before; the first does."""
+    """Returns which of the values [N] differ from the previous one; the first does."""
     return tf.concat([[True], values[1:] != values[:-1]], axis=0)[: tf.size(values)]
 
 

@@ -1,12 +1,12 @@
 """Trains tensor2tensor's subword vocabulary."""
 
 import collections
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from t2t_keras.errors import UserError
 
-from .subword import (
+from .subword_pieces import (
     ESCAPE_CHARACTERS,
     escape_token,
     save_pieces,
@@ -17,7 +17,7 @@ from .subword import (
 
 _RESERVED = ("<pad>", "<EOS>")
 _ITERATIONS = 4
-_LARGEST_MINIMUM = 1000
+_MAX_MIN_COUNT = 1000
 
 
 def train_subwords(
@@ -28,33 +28,40 @@ def train_subwords(
 ) -> None:
     """Learns a vocabulary of about `vocab_size` pieces and writes it.
 
-    The least count of a piece is found by bisection such that the size is within 1 % of
-    `vocab_size`. It takes a minute or two for a million words.
+    A piece must occur a minimum number of times, which is found by bisection such that
+    the size is within 1% of `vocab_size`. Training on a million words takes a minute or
+    two.
 
     Args:
         texts: training lines.
         path: the `.subwords` file to write.
-        vocab_size: approximate number of pieces; a small corpus gives fewer.
+        vocab_size: approximate number of pieces; a small corpus has fewer.
         symbols: words that are always one piece.
 
     Raises:
-        UserError: there is no text, or a symbol cannot be a piece.
+        UserError: there is no text, or a symbol is not a word.
     """
     for symbol in symbols:
         if not symbol or set(symbol) & set(" _\\\n"):
             raise UserError(
                 f"the symbol '{symbol}' is not one word without '_' and '\\'"
             )
-    unique = dict.fromkeys(symbols)
-    if unique:
-        texts = (" ".join(w for w in t.split(" ") if w not in unique) for t in texts)
+    unique_symbols = dict.fromkeys(symbols)
+    if unique_symbols:
+        texts = (_remove_words(text, unique_symbols) for text in texts)
     counts = count_tokens(texts)
-    if not counts and not unique:
+    if not counts and not unique_symbols:
         raise UserError(f"no text to train the vocabulary {path} on")
-    pieces = SubwordLearner(counts).learn_size(max(vocab_size - len(unique), 1))
-    special = len(_RESERVED)
-    pieces[special:special] = map(symbol_piece, unique)
-    save_pieces(pieces, path)
+    learner = SubwordLearner(counts)
+    pieces = learner.learn_size(max(vocab_size - len(unique_symbols), 1))
+    special_pieces = pieces[: len(_RESERVED)]
+    learned_pieces = pieces[len(_RESERVED) :]
+    symbol_pieces = map(symbol_piece, unique_symbols)
+    save_pieces([*special_pieces, *symbol_pieces, *learned_pieces], path)
+
+
+def _remove_words(text: str, words: Container[str]) -> str:
+    return " ".join(word for word in text.split(" ") if word not in words)
 
 
 def count_tokens(texts: Iterable[str]) -> collections.Counter[str]:
@@ -66,15 +73,11 @@ def count_tokens(texts: Iterable[str]) -> collections.Counter[str]:
 
 
 class SubwordLearner:
-    """Learns pieces from the tokens of a corpus and their counts.
-
-    Args:
-        token_counts: the count of each token.
-    """
+    """Learns pieces from the tokens of a corpus and their counts."""
 
     def __init__(self, token_counts: Mapping[str, int]) -> None:
-        # Without the newline, because a piece is a line in the file, and without NUL,
-        # which TensorFlow's `fast_wordpiece_tokenizer` does not accept as a piece.
+        # The newline is left out because a piece is a line of the file, and NUL because
+        # TensorFlow's `fast_wordpiece_tokenizer` does not accept it as a piece.
         self._alphabet = ESCAPE_CHARACTERS.union(*token_counts, *_RESERVED)
         self._alphabet -= {"\n", "\0"}
         self._tokens = [
@@ -84,22 +87,25 @@ class SubwordLearner:
 
     def learn_size(self, target_size: int) -> list[str]:
         """Returns about `target_size` pieces, in the order of their ids."""
-        low, high = 1, _LARGEST_MINIMUM
-        tried: list[list[str]] = []
+        low = 1
+        high = _MAX_MIN_COUNT
+        candidates: list[list[str]] = []
         while True:
-            minimum = (low + high) // 2
-            pieces = self.learn(minimum)
-            tried.append(pieces)
+            min_count = (low + high) // 2
+            pieces = self.learn(min_count)
+            candidates.append(pieces)
             is_close = abs(len(pieces) - target_size) * 100 < target_size
-            if is_close or low >= high or minimum < 2:
-                return min(tried, key=lambda pieces: abs(len(pieces) - target_size))
+            if is_close or low >= high or min_count < 2:
+                return min(
+                    candidates, key=lambda pieces: abs(len(pieces) - target_size)
+                )
             if len(pieces) > target_size:
-                low = minimum + 1
+                low = min_count + 1
             else:
-                high = minimum - 1
+                high = min_count - 1
 
-    def learn(self, minimum: int) -> list[str]:
-        """Returns the pieces that occur at least `minimum` times, most frequent first.
+    def learn(self, min_count: int) -> list[str]:
+        """Returns pieces that occur at least `min_count` times, most frequent first.
 
         The first pieces are the single characters. Each iteration splits all tokens
         into the pieces of the previous iteration, and counts as candidates all
@@ -107,40 +113,40 @@ class SubwordLearner:
         """
         pieces: list[str] = list(self._alphabet)
         for _ in range(_ITERATIONS):
-            pieces = self._select(self._count_candidates(set(pieces)), minimum)
+            pieces = self._select(self._count_candidates(set(pieces)), min_count)
         return [escape_token(token, self._alphabet) for token in _RESERVED] + pieces
 
     def _count_candidates(self, pieces: set[str]) -> dict[str, int]:
         """Counts every substring that begins where a piece begins."""
-        longest = max(map(len, pieces))
+        max_length = max(map(len, pieces))
         counts: dict[str, int] = collections.defaultdict(int)
         for token, count in self._tokens:
             start = 0
-            for piece in split_pieces(token, pieces, longest):
-                for end in range(start + 1, len(token) + 1):
-                    counts[token[start:end]] += count
+            for piece in split_pieces(token, pieces, max_length):
+                for stop in range(start + 1, len(token) + 1):
+                    counts[token[start:stop]] += count
                 start += len(piece)
         return counts
 
-    def _select(self, counts: dict[str, int], minimum: int) -> list[str]:
+    def _select(self, counts: dict[str, int], min_count: int) -> list[str]:
         """Selects the frequent candidates, and the whole alphabet.
 
-        It goes from the longest candidate to the shortest: the count of an accepted one
-        is subtracted from those of its prefixes.
+        The longest candidates come first, because the count of a selected one is
+        subtracted from the counts of its prefixes.
         """
         by_length: dict[int, list[str]] = collections.defaultdict(list)
         for candidate, count in counts.items():
-            if count >= minimum:
+            if count >= min_count:
                 by_length[len(candidate)].append(candidate)
-        accepted = []
+        selected = []
         for length in sorted(by_length, reverse=True):
             for candidate in by_length[length]:
                 count = counts[candidate]
-                if count < minimum:
+                if count < min_count:
                     continue
                 if candidate not in self._alphabet:
-                    accepted.append((count, candidate))
-                for end in range(1, length):
-                    counts[candidate[:end]] -= count
-        accepted += [(counts.get(c, 0), c) for c in self._alphabet]
-        return [piece for _, piece in sorted(accepted, reverse=True)]
+                    selected.append((count, candidate))
+                for stop in range(1, length):
+                    counts[candidate[:stop]] -= count
+        selected += [(counts.get(char, 0), char) for char in self._alphabet]
+        return [piece for _, piece in sorted(selected, reverse=True)]

@@ -11,9 +11,9 @@ from t2t_keras.registry import snake_case
 from .extended_hparams import T2T_NAMES, ExtendedHParams
 from .given_json import read_json_object
 
-# With other values than these, tensor2tensor's model differs from `Transformer`; 0 and
-# "" mean "off". Files of older versions lack some fields, whose values were these.
-MUST_BE = {
+# `Transformer` can represent a model only with these values; 0 and "" mean "off". Files
+# of older versions lack some fields, which had these values.
+SUPPORTED_VALUES = {
     "attention_variables_3d": False,
     "causal_decoder_self_attention": True,
     "ffn_layer": "dense_relu_dense",
@@ -29,34 +29,34 @@ MUST_BE = {
     "unidirectional_encoder": False,
 }
 
-# (layer_preprocess_sequence, layer_postprocess_sequence): n is the layer norm, d is
-# dropout, a adds the residual.
+# The keys are layer_preprocess_sequence and layer_postprocess_sequence: n is the layer
+# norm, d is dropout, a adds the residual.
 _NORMS = {("n", "da"): "pre", ("none", "dan"): "post"}
 
-# Fields that old files may lack, or that are taken together with others.
-_APART = {
+# Old files may lack these fields, or they are converted together with others.
+_CONVERTED_SEPARATELY = {
     *("num_hidden_layers", "learning_rate_constant", "learning_rate_schedule"),
     *("shared_embedding_and_softmax_weights", "use_target_space_embedding"),
 }
 
-# tensor2tensor's optimizers under our names; "adam" is its LazyAdam, which updates
-# embeddings like Adam because it makes their gradient dense.
+# Our names of tensor2tensor's optimizers. Its "adam" is LazyAdam, which makes the
+# gradients of embeddings dense and so updates them like Adam.
 _OPTIMIZERS = {"adam": "adam", "true_adam": "adam", "adafactor": "adafactor"}
 
 
 def load_t2t_hparams(path: str | Path) -> tuple[ExtendedHParams, list[str]]:
     """Reads the hparams.json of a tensor2tensor Transformer.
 
-    `share_embeddings` is `shared_embedding_and_softmax_weights`, and `target_space`
-    `use_target_space_embedding`; the checkpoint decides about both (`load_t2t`).
+    `share_embeddings` is `shared_embedding_and_softmax_weights`, and `target_space` is
+    `use_target_space_embedding`; `load_t2t` sets both by the checkpoint.
 
     Returns:
-        The hyper-parameters, and a sentence about each one of training that could not
-        be taken. The model depends on none of those.
+        The hyper-parameters, and a sentence about each setting of training that is not
+        converted. The model does not depend on these settings.
 
     Raises:
-        UserError: there is no such file, or it describes a model that `Transformer`
-            cannot represent; the message names the field.
+        UserError: there is no such file, or `Transformer` cannot represent the model;
+            the message names the field.
     """
     path = Path(path)
     values = read_json_object(path)
@@ -69,48 +69,49 @@ def load_t2t_hparams(path: str | Path) -> tuple[ExtendedHParams, list[str]]:
 
 
 def convert_t2t_hparams(
-    values: Mapping[str, Any], place: str
+    values: Mapping[str, object], origin: str
 ) -> tuple[ExtendedHParams, list[str]]:
     """Converts the hyper-parameters of a tensor2tensor Transformer.
 
     Args:
         values: the values by tensor2tensor's names.
-        place: what begins the message of an error.
+        origin: the file or set that the values come from, for messages.
 
     Returns:
-        As `load_t2t_hparams`.
+        See `load_t2t_hparams`.
 
     Raises:
-        UserError: as `load_t2t_hparams`.
+        UserError: see `load_t2t_hparams`.
     """
-    for name, expected in MUST_BE.items():
+    for name, expected in SUPPORTED_VALUES.items():
         if values.get(name, expected) != expected:
             raise UserError(
-                f"{place}: cannot read a model with {name} {values[name]!r}, only with "
-                f"{expected!r}"
+                f"{origin}: cannot read a model with {name} {values[name]!r}, only "
+                f"with {expected!r}"
             )
     try:
         return _convert(values)
     except KeyError as error:
-        raise UserError(f"{place} has no {error}") from None
+        raise UserError(f"{origin} has no {error}") from None
     except UserError as error:
-        raise UserError(f"{place}: {error}") from None
+        raise UserError(f"{origin}: {error}") from None
     except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise UserError(
-            f"{place}: a field does not have a value of tensor2tensor's kind: {error}"
+            f"{origin}: a field does not have a value as tensor2tensor writes it: "
+            f"{error}"
         ) from None
 
 
 def _convert(values: Mapping[str, Any]) -> tuple[ExtendedHParams, list[str]]:
-    """Returns the hparams of the same model, and what of training is left out."""
     if values.get("vocab_divisor", 1) != 1:
         raise UserError(
             f"cannot read a model with vocab_divisor {values['vocab_divisor']}: its "
-            "embeddings have more rows than there are tokens, and the model can choose "
-            "them"
+            "embeddings have more rows than there are tokens, so it may predict tokens "
+            "that do not exist"
         )
-    sequences = tuple(
-        values[f"layer_{name}_sequence"] for name in ("preprocess", "postprocess")
+    sequences = (
+        values["layer_preprocess_sequence"],
+        values["layer_postprocess_sequence"],
     )
     if sequences not in _NORMS:
         raise UserError(
@@ -121,21 +122,26 @@ def _convert(values: Mapping[str, Any]) -> tuple[ExtendedHParams, list[str]]:
     schedule, left_out = _schedule(values)
     optimizer = snake_case(values.get("optimizer", "adam"))
     if optimizer not in _OPTIMIZERS:
-        left_out.append(f"the optimizer is '{optimizer}'; in its place stands 'adam'")
-    batches: dict[str, Any] = {}
+        left_out.append(f"the optimizer is '{optimizer}'; 'adam' replaces it")
+    batching: dict[str, Any] = {}
     if values.get("use_fixed_batch_size"):
         left_out.append("batch_size, which counts sentences (use_fixed_batch_size)")
     elif size := values.get("batch_size"):
-        batches = {"batch_tokens": size, "bucketing": "t2t"}
+        batching = {"batch_tokens": size, "bucketing": "t2t"}
         left_out.append(
-            f"batch_size {size} was the tokens on each GPU; batch_tokens is that of all"
+            f"batch_size {size} counted tokens on each GPU; batch_tokens counts those "
+            "on all GPUs"
         )
     if values.get("weight_decay"):
         left_out.append(f"weight_decay {values['weight_decay']} is left out")
+    same_values = {}
+    for t2t_name, name in T2T_NAMES.items():
+        if t2t_name not in _CONVERTED_SEPARATELY:
+            same_values[name] = values[t2t_name]
     hparams = ExtendedHParams.from_hparams(
         HParams(),
         **_depths(values),
-        **{T2T_NAMES[name]: values[name] for name in T2T_NAMES if name not in _APART},
+        **same_values,
         num_heads=values["num_heads"],
         d_k=_head_size(values, "attention_key_channels"),
         d_v=_head_size(values, "attention_value_channels"),
@@ -148,39 +154,40 @@ def _convert(values: Mapping[str, Any]) -> tuple[ExtendedHParams, list[str]]:
         label_smoothing=values["label_smoothing"],
         **schedule,
         optimizer=_OPTIMIZERS.get(optimizer, "adam"),
-        **batches,
+        **batching,
     )
     return hparams, left_out
 
 
 def _depths(values: Mapping[str, Any]) -> dict[str, int]:
     """Returns the numbers of layers; tensor2tensor's 0 means `num_hidden_layers`."""
-    encoder, decoder = (
-        values.get(f"num_{stack}_layers") or values["num_hidden_layers"]
-        for stack in ("encoder", "decoder")
-    )
-    other = {"num_decoder_layers": decoder} if decoder != encoder else {}
-    return {"num_layers": encoder, **other}
+    encoder_layers = values.get("num_encoder_layers") or values["num_hidden_layers"]
+    decoder_layers = values.get("num_decoder_layers") or values["num_hidden_layers"]
+    depths = {"num_layers": encoder_layers}
+    if decoder_layers != encoder_layers:
+        depths["num_decoder_layers"] = decoder_layers
+    return depths
 
 
 def _head_size(values: Mapping[str, Any], name: str) -> int:
-    """Returns the size of one head; tensor2tensor has the sum of all, or 0 for D."""
-    channels, heads = values.get(name, 0), values["num_heads"]
-    if channels % heads:
-        raise UserError(f"{name} {channels} is not divisible by num_heads {heads}")
-    return channels // heads
+    """Returns the size of one head; tensor2tensor has that of all heads, or 0 for D."""
+    channels = values.get(name, 0)
+    num_heads = values["num_heads"]
+    if channels % num_heads:
+        raise UserError(f"{name} {channels} is not divisible by num_heads {num_heads}")
+    return channels // num_heads
 
 
 def _schedule(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Returns `learning_rate` and `schedule`, or what is said of an unknown one."""
+    """Returns `learning_rate` and `schedule`, or a sentence about an unknown one."""
     schedule = values.get("learning_rate_schedule", "legacy")
     if schedule == "legacy" and values["learning_rate_decay_scheme"] == "noam":
-        # As in tensor2tensor's legacy_learning_rate_schedule.
+        # tensor2tensor's legacy_learning_rate_schedule has these factors.
         factor = 0.002 if "adam" in values.get("optimizer", "adam").lower() else 1.0
         return {"learning_rate": 5000 * factor * values["learning_rate"]}, []
     factors = schedule.split("*")
     if not set(factors) <= set(SCHEDULE_FACTORS):
         remark = f"the learning_rate_schedule is '{schedule}'"
-        return {}, [f"{remark}; in its place stands the paper's"]
+        return {}, [f"{remark}; the paper's replaces it"]
     constant = values["learning_rate_constant"] ** factors.count("constant")
     return {"learning_rate": constant, "schedule": schedule}, []

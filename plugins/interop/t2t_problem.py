@@ -1,4 +1,4 @@
-"""What tensor2tensor's modules have for a `--usr_dir`, in one module.
+"""The names of tensor2tensor's modules that a `--usr_dir` needs, in one module.
 
     from tensor2tensor.data_generators import problem
     from tensor2tensor.data_generators import text_problems
@@ -12,8 +12,6 @@ may become
 
 `as_tensor2tensor` lets such imports stay as they are.
 """
-
-from typing import Any
 
 from .tensor2tensor.data_generators import (
     generator_utils,
@@ -71,8 +69,9 @@ _MODULES = (
 )
 
 
-def __getattr__(name: str) -> Any:
-    # The other names of tensor2tensor's modules; several of them may be this module.
+def __getattr__(name: str) -> object:
+    # An import may take this module for any of tensor2tensor's modules, so it has the
+    # names of all.
     for module in _MODULES:
         if name in vars(module):
             return vars(module)[name]

@@ -1,13 +1,13 @@
-"""Explains changes to tensor2tensor's hparam sets that mean something else there.
+"""Remarks on changes to tensor2tensor's hparam sets that mean something else there.
 
-A change has our meaning; the remark is for those who expect tensor2tensor's.
+A change has our meaning; the remark tells users who expect tensor2tensor's.
 """
 
 from collections.abc import Sequence
 
 from . import t2t_sets
 
-# In these sets, learning_rate_schedule is "legacy", which takes learning_rate.
+# In these sets learning_rate_schedule is "legacy", which uses learning_rate.
 _LEGACY = ("transformer_base_v1", "transformer_base_v2")
 
 _DROPOUT = (
@@ -33,11 +33,11 @@ _WEIGHT_DECAY = (
 
 
 def remarks(hparams_set: str, changes: Sequence[str]) -> list[str]:
-    """Returns a sentence for each change whose name tensor2tensor takes otherwise.
+    """Returns a sentence for each change that means something else in tensor2tensor.
 
     Args:
-        hparams_set: the name of the set; nothing is said of those that are not
-            tensor2tensor's.
+        hparams_set: the name of the set; other sets than tensor2tensor's have no
+            remarks.
         changes: the names of the hyper-parameters that the user changes.
     """
     definition = vars(t2t_sets).get(hparams_set)

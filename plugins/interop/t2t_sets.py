@@ -1,9 +1,9 @@
-"""tensor2tensor's hparam sets by their names, with the values of version 1.15.7.
+"""tensor2tensor's hparam sets under their names, with the values of version 1.15.7.
 
-The paper's own sets are in `paper`. tensor2tensor's `batch_size` is the number of
-tokens on each GPU: here `batch_tokens` counts the 8 GPUs of its README, or one in
+The paper's sets are in `paper`. tensor2tensor's `batch_size` counts the tokens on each
+GPU; `batch_tokens` here counts those on the 8 GPUs of its README, or on one GPU in
 `..._single_gpu`, `transformer_tiny` and `transformer_small`. `docs/paper.md`, "Where
-tensor2tensor differs", has the remaining differences, such as the learning rate of the
+tensor2tensor differs", lists the other differences, such as the learning rate of the
 first step.
 """
 
@@ -19,8 +19,8 @@ _GPUS = 8
 def transformer_base_v1() -> HParams:
     """tensor2tensor's base of June 2017, nearest to the paper: norm after sub-layers.
 
-    It leaves the paper in the positions (sines, then cosines) and the target space
-    embedding.
+    It differs from the paper in the positions (sines, then cosines) and the target
+    space embedding.
     """
     return ExtendedHParams(
         position="t2t",
@@ -35,8 +35,8 @@ def transformer_base_v1() -> HParams:
 def transformer_base_v2() -> HParams:
     """tensor2tensor's base of October 2017: norm before sub-layers, more dropout.
 
-    Beyond `transformer_base_v1` it leaves the paper in the norm, in the dropout of
-    attention weights and of inner activations, and in twice the rate after 8,000 steps.
+    Unlike the paper and `transformer_base_v1`, it has pre-norm, dropout of attention
+    weights and inner activations, and twice the learning rate after 8,000 steps.
     """
     return transformer_base_v1().override(
         norm="pre",
@@ -111,7 +111,7 @@ def transformer_parsing_base() -> HParams:
     """tensor2tensor's parser: 6 layers of width 1,024. For the paper's, use `parsing`.
 
     Its examples have up to 512 tokens (`t2t datagen --max_length 512`). It also sets
-    `learning_rate` to 0.05, which has had no effect since the schedules are products.
+    `learning_rate` to 0.05, which its schedule ignores.
     """
     return transformer_base().override(
         d_model=1024,

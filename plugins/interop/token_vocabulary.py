@@ -1,7 +1,6 @@
-"""tensor2tensor's vocabularies of whole tokens and of bytes, as tokenizers.
+"""Tokenizers with tensor2tensor's vocabularies of whole tokens and of bytes.
 
-Its `TokenTextEncoder` is `TokenTokenizer` here, and its `ByteTextEncoder` is
-`ByteTokenizer`.
+`TokenTokenizer` is its `TokenTextEncoder`, and `ByteTokenizer` its `ByteTextEncoder`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,21 +14,22 @@ from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
 if TYPE_CHECKING:
     from .token_vocabulary_graph import ByteGraph, TokenGraph
 
-RESERVED = ("<pad>", "<EOS>")  # the names of PAD and EOS
+# These are the names of PAD and EOS.
+RESERVED = ("<pad>", "<EOS>")
 BYTES = 256
 _BYTE_NAMES = (*RESERVED, *(f"<0x{byte:02X}>" for byte in range(BYTES)))
 
 
 class TokenTokenizer:
-    """A tokenizer that looks up whole tokens, which white space separates in a text.
+    """A tokenizer that splits texts at white space and looks up the tokens.
 
-    A token outside the vocabulary becomes the one with the id 2.
+    A token outside the vocabulary gets the id 2.
 
     Args:
-        path: the `.tokens` file: one token a line, in the order of ids.
+        path: the `.tokens` file: one token per line, in the order of ids.
 
     Raises:
-        UserError: the file is absent, is not UTF-8 or is not such a vocabulary.
+        UserError: the file is missing, is not UTF-8 or is not such a vocabulary.
     """
 
     suffix: ClassVar[str] = ".tokens"
@@ -40,19 +40,21 @@ class TokenTokenizer:
         if tuple(self.pieces[: len(RESERVED)]) != RESERVED or len(self.pieces) <= UNK:
             raise UserError(
                 f"{path} is not a vocabulary of tokens: its lines must begin with "
-                f"{', '.join(RESERVED)} and the token for unknown ones"
+                f"{', '.join(RESERVED)} and the unknown token"
             )
-        ids = {token: i for i, token in enumerate(self.pieces)}
-        if len(ids) < len(self.pieces):
-            twice = next(t for i, t in enumerate(self.pieces) if ids[t] != i)
-            raise UserError(f"{path}: the token '{twice}' is there twice")
-        self._ids = {t: i for t, i in ids.items() if i >= UNK}
+        ids: dict[str, int] = {}
+        for token_id, token in enumerate(self.pieces):
+            if token in ids:
+                raise UserError(f"{path} has the token '{token}' twice")
+            ids[token] = token_id
+        # The names of PAD and EOS are unknown tokens in a text.
+        self._ids = {token: i for token, i in ids.items() if i >= UNK}
 
     @staticmethod
     def train(
         texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
     ) -> None:
-        """Raises `UserError`: a vocabulary of tokens is given."""
+        """Raises `UserError`: a vocabulary of tokens cannot be trained."""
         raise UserError(
             f"a vocabulary of whole tokens is not trained; write {path}, or give one "
             "by --vocab"
@@ -68,11 +70,12 @@ class TokenTokenizer:
         return [f" {piece}".encode() for piece in self.pieces]
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text, EOS last."""
-        return [*(self._ids.get(token, UNK) for token in text.split()), EOS]
+        """Returns the ids of a text, which end with EOS."""
+        ids = [self._ids.get(token, UNK) for token in text.split()]
+        return [*ids, EOS]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encodes every text as `encode` does."""
+        """Encodes each text like `encode`."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -91,16 +94,15 @@ class TokenTokenizer:
 
 
 class ByteTokenizer:
-    """A tokenizer whose tokens are the bytes of the text in UTF-8.
+    """A tokenizer whose tokens are the bytes of a text in UTF-8.
 
     The id of a byte is its value plus 2.
 
     Args:
-        path: the `.bytes` file, which has the names of the 258 tokens; None: it is not
-            read.
+        path: the `.bytes` file with the names of the 258 tokens; None: no file is read.
 
     Raises:
-        UserError: the file is absent or has something else.
+        UserError: the file is missing or has other content.
     """
 
     suffix: ClassVar[str] = ".bytes"
@@ -115,7 +117,7 @@ class ByteTokenizer:
     def train(
         texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
     ) -> None:
-        """Writes the file, which is always the same.
+        """Writes the file, whose content is always the same.
 
         Args:
             texts: not used.
@@ -124,7 +126,7 @@ class ByteTokenizer:
             symbols: must be empty.
 
         Raises:
-            UserError: there are symbols, or another size.
+            UserError: there are symbols, or the size is not 258.
         """
         if symbols:
             raise UserError(
@@ -145,27 +147,29 @@ class ByteTokenizer:
 
     def token_bytes(self) -> list[bytes]:
         """Returns the byte of each token."""
-        return [b"", b"", *(bytes([byte]) for byte in range(BYTES))]
+        reserved = [b""] * len(RESERVED)
+        return reserved + [bytes([byte]) for byte in range(BYTES)]
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text, EOS last."""
+        """Returns the ids of a text, which end with EOS."""
         encoded = text.encode("utf-8", "surrogatepass")
-        return [*(byte + len(RESERVED) for byte in encoded), EOS]
+        ids = [byte + len(RESERVED) for byte in encoded]
+        return [*ids, EOS]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encodes every text as `encode` does."""
+        """Encodes each text like `encode`."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids before the first EOS."""
-        found = (i - len(RESERVED) for i in text_ids(ids, self.vocab_size))
-        return bytes(found).decode("utf-8", "replace")
+        values = [i - len(RESERVED) for i in text_ids(ids, self.vocab_size)]
+        return bytes(values).decode("utf-8", "replace")
 
     def graph(self) -> "ByteGraph":
         """Returns this tokenizer as TensorFlow operations."""
         from .token_vocabulary_graph import ByteGraph
 
-        return ByteGraph()
+        return ByteGraph(self.token_bytes())
 
     def save(self, path: Path) -> None:
         """Writes the vocabulary file."""
@@ -173,10 +177,10 @@ class ByteTokenizer:
 
 
 def read_tokens(path: Path) -> list[str]:
-    """Returns the lines of a vocabulary file, without white space at their ends.
+    """Returns the lines of a vocabulary file, without surrounding white space.
 
     Raises:
-        UserError: it cannot be read, or is not UTF-8.
+        UserError: the file cannot be read, or is not UTF-8.
     """
     try:
         text = read_vocabulary(path).decode("utf-8-sig")
@@ -186,5 +190,5 @@ def read_tokens(path: Path) -> list[str]:
 
 
 def write_tokens(tokens: Iterable[str], path: Path) -> None:
-    """Writes a vocabulary file, one token a line."""
+    """Writes a vocabulary file with one token per line."""
     write_vocabulary(path, "".join(f"{token}\n" for token in tokens).encode())

@@ -8,8 +8,6 @@ from t2t_keras.problem import WHITE_SPACE
 from t2t_keras.text.graph_ids import CPU, text_ids
 from t2t_keras.text.tokenizer import EOS, UNK
 
-from .token_vocabulary import BYTES, RESERVED
-
 
 class TokenGraph(tf.Module):
     """`TokenTokenizer` as TensorFlow operations.
@@ -23,13 +21,13 @@ class TokenGraph(tf.Module):
         with tf.device(CPU), tf.init_scope():
             self._pieces = tf.constant(pieces)
             ids = tf.range(UNK, len(pieces), dtype=tf.int64)
-            known = tf.constant(pieces[UNK:], tf.string)
+            tokens = tf.constant(pieces[UNK:], tf.string)
             self._ids = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(known, ids), UNK
+                tf.lookup.KeyValueTensorInitializer(tokens, ids), UNK
             )
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Turns strings [B] into ids [B, (T)], each row ending in EOS."""
+        """Turns strings [B] into ids [B, (T)], with EOS at the end of each row."""
         with tf.device(CPU):
             texts = tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", " ")
             tokens = tf.strings.split(texts, " ")
@@ -49,21 +47,26 @@ class TokenGraph(tf.Module):
 
 
 class ByteGraph(tf.Module):
-    """`ByteTokenizer` as TensorFlow operations."""
+    """`ByteTokenizer` as TensorFlow operations.
 
-    def __init__(self) -> None:
+    Args:
+        token_bytes: the bytes of each token; the last 256 are single bytes in order.
+    """
+
+    def __init__(self, token_bytes: Sequence[bytes]) -> None:
         super().__init__(name="bytes")
+        self._vocab_size = len(token_bytes)
+        self._first_byte_id = len(token_bytes) - 256
         with tf.device(CPU), tf.init_scope():
-            # The empty strings are those of PAD and EOS.
-            names = [b"", b"", *(bytes([byte]) for byte in range(BYTES))]
-            self._bytes = tf.constant(names)
+            self._bytes = tf.constant(token_bytes)
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Turns strings [B] into ids [B, (T)], each row ending in EOS."""
+        """Turns strings [B] into ids [B, (T)], with EOS at the end of each row."""
         with tf.device(CPU):
             parts = tf.strings.bytes_split(texts)
             values = tf.io.decode_raw(parts.values, tf.uint8)[:, 0]
-            ids = parts.with_values(tf.cast(values, tf.int32) + len(RESERVED))
+            values = tf.cast(values, tf.int32) + self._first_byte_id
+            ids = parts.with_values(values)
             return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], axis=1)
 
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
@@ -71,7 +74,7 @@ class ByteGraph(tf.Module):
         with tf.device(CPU):
             parts = tf.ragged.map_flat_values(
                 lambda flat: tf.gather(self._bytes, flat),
-                text_ids(ids, BYTES + len(RESERVED)),
+                text_ids(ids, self._vocab_size),
             )
             texts = tf.strings.reduce_join(parts, axis=1)
             return tf.strings.unicode_transcode(

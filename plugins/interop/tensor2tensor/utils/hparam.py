@@ -7,7 +7,7 @@ from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import HParams as OurHParams
 from t2t_keras.options import split_pairs
 
-from ...t2t_hparams import MUST_BE, convert_t2t_hparams
+from ...t2t_hparams import SUPPORTED_VALUES, convert_t2t_hparams
 from ..notes import say_once
 
 # What these would change in training, or would do with examples, they do not do here.
@@ -70,7 +70,9 @@ _NAMES_WITH_EFFECT = """
     relu_dropout shared_embedding shared_embedding_and_softmax_weights
     use_fixed_batch_size use_target_space_embedding vocab_divisor weight_decay
 """
-NAMES = WITHOUT_EFFECT | frozenset(_NAMES_WITH_EFFECT.split()) | frozenset(MUST_BE)
+NAMES = (
+    WITHOUT_EFFECT | frozenset(_NAMES_WITH_EFFECT.split()) | frozenset(SUPPORTED_VALUES)
+)
 
 
 class HParams:

@@ -24,7 +24,7 @@ from t2t_keras.training.options import TrainOptions
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator
-    from t2t_keras.export.client import ExportedTranslator
+    from t2t_keras.export.text_saved_model import TextSavedModel
     from t2t_keras.training.trainer import train
 
 __all__ = [
@@ -46,7 +46,7 @@ def load(
     output_dir: str | Path,
     checkpoint: str | int | Path | None = None,
     ensemble: Sequence[str | Path] = (),
-) -> "Translator | ExportedTranslator":
+) -> "Translator | TextSavedModel":
     """Loads a translator from a run directory or an export.
 
     All kinds have the methods `translate`, `n_best` and `score`, also those of other

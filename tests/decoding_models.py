@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
 from t2t_keras.model.layers import LearnedPositions
@@ -61,7 +61,9 @@ def text_translator(folder):
     SentencePieceTokenizer.train(LINES * 2, folder / "vocab.spm", 340)
     tokenizer = SentencePieceTokenizer(folder / "vocab.spm")
     problem = Problem(summary="", extra_length=6)
-    return Translator(problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer)
+    return ModelTranslator(
+        problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer
+    )
 
 
 class TableModel:

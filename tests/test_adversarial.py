@@ -9,7 +9,7 @@ from decoding_models import LINES, transformer
 
 import t2t_keras
 from t2t_keras.cli import translation
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problem import Problem, is_blank
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
@@ -66,7 +66,7 @@ def models(tmp_path_factory):
     SentencePieceTokenizer.train(LINES * 2, folder / "vocab.spm", 340)
     tokenizer = SentencePieceTokenizer(folder / "vocab.spm")
     model = transformer(tokenizer.vocab_size)
-    translator = Translator(Problem(summary=""), model, tokenizer, tokenizer)
+    translator = ModelTranslator(Problem(summary=""), model, tokenizer, tokenizer)
     export_saved_model(translator, folder / "1", **OPTIONS)
     return translator, folder / "1"
 

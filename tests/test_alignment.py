@@ -8,9 +8,8 @@ from errors import refused
 from tokenizer_checks import assert_words_are_spelled
 
 from t2t_keras.data.pharaoh import format_alignment, parse_reference
-from t2t_keras.decoding.scoring import AlignmentHead
-from t2t_keras.decoding.texts import joined_alignment, word_starts
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.alignment import AlignmentHead, joined_alignment, word_starts
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.reports.align import alignment_scores
 from t2t_keras.problem import Problem, TextProcessor
@@ -35,7 +34,9 @@ def translator(tokenizer):
     for layer in model.decoder.layers:
         kernel = layer.cross_attention.query_projection.kernel
         kernel.assign(8 * kernel)
-    return Translator(Problem(summary="", extra_length=6), model, tokenizer, tokenizer)
+    return ModelTranslator(
+        Problem(summary="", extra_length=6), model, tokenizer, tokenizer
+    )
 
 
 # Words
@@ -143,7 +144,7 @@ def test_what_cannot_be_aligned(translator):
 
     problem = Problem(summary="", name="trees", text_processor=Nested())
     tokenizer = translator.source_tokenizer
-    trees = Translator(problem, translator.model, tokenizer, tokenizer)
+    trees = ModelTranslator(problem, translator.model, tokenizer, tokenizer)
     with pytest.raises(UserError, match="of problem 'trees' cannot be aligned"):
         trees.n_best(["a"], alignment=AlignmentHead())
     refused("1 sources but 2 targets", translator.align, ["a"], ["a", "b"])

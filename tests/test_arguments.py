@@ -16,8 +16,8 @@ from t2t_keras.arguments import checked, require_type
 from t2t_keras.data.datagen import generate
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import ExportedTranslator
 from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.problem import Cleaning, TextProcessor
 from t2t_keras.run.averaging import average_run
 from t2t_keras.type_hints import NonNegative, Positive, Seed
@@ -154,15 +154,10 @@ def test_train_refuses_wrong_arguments(tmp_path, monkeypatch):
         refused(f"simulate_devices must be {message}", t2t_keras.train, **changed)
 
 
-@pytest.mark.parametrize("cls", [Translator, ExportedTranslator, "ctranslate2"])
+@pytest.mark.parametrize("cls", [Translator, TextSavedModel])
 def test_the_arguments_of_n_best(cls):
-    if cls == "ctranslate2":
-        pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
-        from t2t_keras.plugins.engines.ctranslate2_engine import CTranslate2Translator
-
-        cls = CTranslate2Translator
     translator = object.__new__(cls)  # it is not needed for the checks
-    for name, allowed in (("before", (5, np.int64(3))), ("advance", (int, None))):
+    for name, allowed in (("start_index", (5, np.int64(3))), ("advance", (int, None))):
         for value in ODD:
             if any(value is x or type(value) is np.int64 for x in allowed):
                 continue

@@ -14,7 +14,7 @@ from errors import refused
 from numpy_transformer import NumpyTransformer, randomise, softmax
 
 from t2t_keras.cli import main
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
@@ -163,7 +163,9 @@ def test_the_target_has_the_form_that_users_write(translator):
             return output[::-1]
 
     problem = translator.problem.replace(text_processor=Reversed())
-    reverse = Translator(problem, translator.model, *[translator.source_tokenizer] * 2)
+    reverse = ModelTranslator(
+        problem, translator.model, *[translator.source_tokenizer] * 2
+    )
     target = sentence_attention(reverse, PAIR[0], PAIR[1][::-1]).target
     assert target == sentence_attention(translator, *PAIR).target
 

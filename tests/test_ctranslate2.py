@@ -21,16 +21,17 @@ from errors import refused
 import t2t_keras
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.pharaoh import format_alignment
-from t2t_keras.decoding import translator as translator_module
+from t2t_keras.decoding import search_graph
+from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.constraint import BannedTokens
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import converted
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
-from t2t_keras.plugins.engines import ctranslate2_model, long_texts
+from t2t_keras.plugins.engines import ctranslate2_model
 from t2t_keras.plugins.engines.ctranslate2_engine import token_strings
 from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
 from t2t_keras.plugins.interop.subword import SubwordTokenizer
@@ -39,7 +40,7 @@ from t2t_keras.plugins.reports.card import model_card
 from t2t_keras.plugins.server import command as serve_command
 from t2t_keras.problem import Problem
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.text import sentences
+from t2t_keras.text import long_texts, sentences
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
@@ -88,7 +89,7 @@ def translator_of(source, target, **hparams):
         if weight.name in ("bias", "output_bias", "beta", "gamma"):
             weight.assign(weight + 0.1 * random.normal(size=weight.shape))
     problem = Problem(summary="", extra_length=EXTRA_LENGTH)
-    return Translator(problem, model, source, target)
+    return ModelTranslator(problem, model, source, target)
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +281,7 @@ def test_what_ctranslate2_cannot_express(tokenizers, tmp_path):
 
     plain = translator_of(tokenizer, tokenizer)
     problem = plain.problem.replace(name="tagging", constraint=only_words)
-    tagger = Translator(problem, plain.model, tokenizer, tokenizer)
+    tagger = ModelTranslator(problem, plain.model, tokenizer, tokenizer)
     message = "'tagging' has the constraint 'only_words'"
     refused(message, export_ctranslate2, tagger, tmp_path / "x")
     assert not list(tmp_path.iterdir())
@@ -393,10 +394,10 @@ def test_a_call_leaves_room_for_others(engine):
         return [pending[-1]]
 
     for other_calls in range(3):
-        engine._calls.update(range(other_calls))
-        sizes = [len(pending) for _ in engine._run([[0]] * 9, submit)]
-        engine._calls.difference_update(range(other_calls))
-        idle = max(engine._workers - other_calls, 0)
+        engine.engine._calls.update(range(other_calls))
+        sizes = [len(pending) for _ in engine.engine._run([[0]] * 9, submit)]
+        engine.engine._calls.difference_update(range(other_calls))
+        idle = max(engine.engine._workers - other_calls, 0)
         assert (
             sizes == [min(idle, remaining) for remaining in range(9)[::-1]]
             and not pending
@@ -414,7 +415,7 @@ def test_sampling_and_ngrams(engine):
 
 
 def test_samples_read_the_files_once_and_verify_them(engine, tmp_path):
-    changed = shutil.copytree(engine._path, tmp_path / "export")
+    changed = shutil.copytree(engine.engine._path, tmp_path / "export")
     options = {"sampling": True, "top_k": 2, "seed": 3}
     engine = t2t_keras.load(changed)
     changed_engine = t2t_keras.load(changed)
@@ -504,10 +505,10 @@ print({"tensorflow", "keras", "torch"} & sys.modules.keys())
 
 def test_the_program_translates_without_tensorflow(engine, tmp_path, capfd):
     write(tmp_path / "in", *TEXTS)
-    path = engine._path
+    path = engine.engine._path
     assert python(TRANSLATE, path, tmp_path) == "set()\n"
     rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
-    n_best = engine.n_best(TEXTS, token_scores=True, alignment=True)
+    n_best = engine.n_best(TEXTS, token_scores=True, alignment=AlignmentHead())
     assert [row[3] for row in rows] == [output.text for (output,) in n_best]
     assert len(json.loads(rows[0][4])) == len(n_best[0][0].ids)
     links = [format_alignment(output.alignment) for (output,) in n_best]
@@ -556,7 +557,7 @@ def test_the_server_needs_no_tensorflow(engine):
         },
     ]
     lines = "".join(f"{json.dumps(request)}\n" for request in requests)
-    *answers, modules = python(SERVE, engine._path, input=lines).splitlines()
+    *answers, modules = python(SERVE, engine.engine._path, input=lines).splitlines()
     codes, bodies = zip(*(answer.split(" ", 1) for answer in answers), strict=True)
     assert codes == ("200", "200", "200", "400") and modules == "set()"
     best, scores, options = (json.loads(body)["outputs"] for body in bodies[:3])
@@ -623,7 +624,7 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
     for extra_flags in ([], ["--export_dir", export, "--language", "fr"]):
         where = "--output_dir", path, "--split", "dev", "--beam_size", "1"
         assert run("evaluate", *where, *extra_flags) == 0
-    other_export = *where, "--export_dir", engine._path
+    other_export = *where, "--export_dir", engine.engine._path
     assert "is an export of problem" in run_refused(capfd, "evaluate", *other_export)
     card = model_card(RunDirectory(path))
     assert re.search(f"dev, {export}, .*; difference from .*: sacrebleu_13a 0, ", card)
@@ -635,7 +636,7 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
 
 def test_a_directory_that_is_no_export_of_ours(engine, tmp_path):
     path = tmp_path / "model"
-    shutil.copytree(engine._path, path)
+    shutil.copytree(engine.engine._path, path)
     (path / "config.json").write_text("{}")
     refused(
         "config.json is missing or does not have its checksum", t2t_keras.load, path
@@ -668,12 +669,12 @@ def test_a_saved_model_is_verified_with_its_own_options(
 
 def test_a_wrong_saved_model_is_refused(translator, tmp_path, monkeypatch):
     translator.translate(TEXTS[:1])  # traces the right search; the export's is wrong
-    right = translator_module.beam_search
+    right = search_graph.beam_search
 
     def wrong(model, source, **options):
         return right(model, tf.where(source == 1, 2, source), **options)
 
-    monkeypatch.setattr(translator_module, "beam_search", wrong)
+    monkeypatch.setattr(search_graph, "beam_search", wrong)
     with pytest.raises(UserError, match=r"^--verify: the export is refused"):
         export_saved_model(translator, tmp_path / "1", verify=Verification(TEXTS))
     assert not list(tmp_path.iterdir())

@@ -21,7 +21,8 @@ from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.token_links import token_links
-from t2t_keras.decoding.scoring import AlignmentHead
+from t2t_keras.decoding.alignment import AlignmentHead
+from t2t_keras.decoding.scoring import attention_weights
 from t2t_keras.model.loss import alignment_loss
 from t2t_keras.problem import AlignedPair
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
@@ -276,7 +277,7 @@ def test_alignments_are_read_from_the_guided_head():
     model = Setup(1, GUIDED).model
     source, target = unequal_batch(1)
     np.testing.assert_array_equal(
-        AlignmentHead().weights(model, source, target),
+        attention_weights(model, AlignmentHead(), source, target)[0],
         model.attention_maps(source, target).cross[1][:, 0],
     )
 

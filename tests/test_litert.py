@@ -11,7 +11,7 @@ import pytest
 from decoding_models import LINES, transformer
 from errors import refused
 
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.export.verify import Verification
 from t2t_keras.plugins.engines.litert_model import export_litert
 from t2t_keras.problem import Problem
@@ -32,7 +32,9 @@ def translator(tmp_path_factory):
     SentencePieceTokenizer.train(LINES * 2, file, 340)
     tokenizer = SentencePieceTokenizer(file)
     model = transformer(tokenizer.vocab_size, share_embeddings=True, num_layers=2)
-    return Translator(Problem(summary="", extra_length=6), model, tokenizer, tokenizer)
+    return ModelTranslator(
+        Problem(summary="", extra_length=6), model, tokenizer, tokenizer
+    )
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import ExportedTranslator
 from t2t_keras.export.formats import (
     SETTINGS,
     SUMS,
@@ -34,6 +33,7 @@ from t2t_keras.export.formats import (
 )
 from t2t_keras.export.graph import ServedModel, StoredWeight
 from t2t_keras.export.saved_model import WARM_UP, export_saved_model
+from t2t_keras.export.saved_model_loader import load_translator
 from t2t_keras.export.verify import Verification
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
@@ -60,7 +60,7 @@ def translator(tmp_path_factory):
     tokenizer = SentencePieceTokenizer(path)
     problem = Problem(name="prose", summary="", sources={"train": list}, extra_length=6)
     model = transformer(tokenizer.vocab_size, d_model=64, d_ff=256)
-    return Translator(problem, model, tokenizer, tokenizer)
+    return ModelTranslator(problem, model, tokenizer, tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +171,9 @@ def test_client_takes_the_place_of_the_translator(translator, export, caplog):
     # The long text is truncated here, and split above; it is also a target.
     messages = [record.getMessage() for record in caplog.records]
     long = [texts.index(max(TEXTS, key=len)) + 1 for texts in (TEXTS, TARGETS)]
-    assert [message.partition(" is longer")[0] for message in messages] == [
-        f"input {index}" for index in sorted(long)
+    assert [message.partition(" has ")[0] for message in messages] == [
+        f"target {long[1]}",
+        f"input {long[0]}",
     ]
 
 
@@ -200,7 +201,7 @@ def test_sentences_are_split_as_in_the_translator(
     several = sum(outputs[0].sentences > 1 for outputs in expected)
     assert several > 3
     notes = [record.getMessage() for record in caplog.records]
-    assert notes[-1].startswith(f"{several} of {len(SEVERAL)} inputs have several")
+    assert notes[0].startswith(f"{several} of {len(SEVERAL)} inputs have several")
     for ours, expected_outputs in zip(actual, expected, strict=True):
         assert [x.text for x in ours] == [x.text for x in expected_outputs]
         assert [x.sentences for x in ours] == [x.sentences for x in expected_outputs]
@@ -222,7 +223,7 @@ def test_mistakes_in_calls_of_the_client(export, tmp_path):
     refused(f"^texts.*{message}", client.n_best, texts)
     refused(f"^targets.*{message}", client.score, ["a"], texts)
     refused("an export cannot force them", client.translate, ["a"], ["b"])
-    refused(r"has no saved_model\.pb", ExportedTranslator, tmp_path)
+    refused(r"has no saved_model\.pb", load_translator, tmp_path)
     refused("is an export, which has only one", t2t_keras.load, export[0], "best")
 
 
@@ -374,7 +375,7 @@ def test_a_path_that_tensorflow_takes_for_a_pattern(translator, tmp_path, name, 
     export_saved_model(translator, path, verify=Verification(LINES[:2]), **options)
     assert "move it before you serve it" in capfd.readouterr().err
     expected = translator.translate(LINES[:2], **options)
-    assert ExportedTranslator(path).translate(LINES[:2]) == expected
+    assert t2t_keras.load(path).translate(LINES[:2]) == expected
 
 
 def test_nfs_keeps_the_open_lock_file(tmp_path, monkeypatch):
@@ -533,7 +534,7 @@ def test_what_ids_cannot_do(translator, tmp_path):
 
     problem = translator.problem.replace(constraint=only_words)
     tokenizers = (translator.source_tokenizer,) * 2
-    constrained = Translator(problem, translator.model, *tokenizers)
+    constrained = ModelTranslator(problem, translator.model, *tokenizers)
     message = "ids_only: constraint, glossary, protect and raw"
     refused(message, export_saved_model, constrained, tmp_path / "x", ids_only=True)
     assert not list(tmp_path.iterdir())

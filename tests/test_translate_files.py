@@ -14,7 +14,7 @@ import t2t_keras
 from t2t_keras.cli import translation
 from t2t_keras.cli.lines import open_output
 from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
 
 SOURCES = ["a dog", "", "the old house .", " \t", "a", "a dog runs", "the river"]
@@ -44,16 +44,16 @@ def two_lines_at_once(monkeypatch):
 @pytest.fixture
 def interrupted(monkeypatch, tmp_path):
     """Translates until `finished` lines are done; then comes an error."""
-    n_best = Translator.n_best
+    n_best = ModelTranslator.n_best
 
     def until_interrupted(argv, finished, error=KeyboardInterrupt):
-        def stopping(self, texts, *args, before, **options):
-            if before == finished:
+        def stopping(self, texts, *args, start_index, **options):
+            if start_index == finished:
                 raise error
-            return n_best(self, texts, *args, before=before, **options)
+            return n_best(self, texts, *args, start_index=start_index, **options)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Translator, "n_best", stopping)
+            patch.setattr(ModelTranslator, "n_best", stopping)
             return run(*argv)
 
     return until_interrupted

@@ -8,10 +8,11 @@ from command_line import run, run_refused, write
 from decoding_models import EOS, LINES, NOT_TEXTS, SHORT, log_probs_of, penalty, run_of
 from errors import refused
 
+from t2t_keras.decoding.alignment import AlignmentHead, word_starts
+from t2t_keras.decoding.hypothesis import Hypothesis
+from t2t_keras.decoding.long_inputs import InputSplitter
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.scoring import AlignmentHead
-from t2t_keras.decoding.texts import Hypothesis, word_starts
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.sentences import join_outputs
@@ -83,7 +84,7 @@ def test_texts_of_an_n_best_list_are_distinct(translator, tokenizer):
         def decode(self, ids):
             return tokenizer.decode(ids)[:6]
 
-    coarse = Translator(translator.problem, translator.model, tokenizer, Coarse())
+    coarse = ModelTranslator(translator.problem, translator.model, tokenizer, Coarse())
     n_best = coarse.n_best(LINES, 4)
     replaced = 0
     for line, plain, outputs in zip(
@@ -137,7 +138,9 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
     with caplog.at_level(logging.INFO):
         scores = {"coverage_penalty": 0.3, "token_scores": True}
         options = SHORT | scores
-        n_best = translator.n_best(texts, 3, before=10, advance=done.append, **options)
+        n_best = translator.n_best(
+            texts, 3, start_index=10, advance=done.append, **options
+        )
     assert sum(done) == 4
     (message,) = (record.getMessage() for record in caplog.records)
     assert message.startswith("input 12 has ")
@@ -165,12 +168,14 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
 
 def split_by(translator, text):
     """The parts of a text as the translator splits it, as texts."""
-    ids = translator.source_tokenizer.encode(text)
+    tokenizer = translator.source_tokenizer
+    ids = tokenizer.encode(text)
     options = translator.choose(**SHORT)
-    parts, continuations, sentences = translator._split([ids], [text], [0], 0, options)
-    assert continuations == {0: range(1, len(parts))} and not sentences
-    assert all(len(part.ids) <= 24 for part in parts)
-    texts = [part.text for part in parts]
+    splitter = InputSplitter(tokenizer, translator.text_processor, options)
+    (whole,) = splitter.split([ids], [text])
+    assert len(whole.parts) > 1 and whole.sentences == 1
+    assert all(len(part.ids) <= 24 for part in whole.parts)
+    texts = [part.text for part in whole.parts]
     assert "".join("".join(texts).split()) == "".join(text.split())
     return texts
 
@@ -246,7 +251,7 @@ def test_options_apply_to_the_sentences_of_an_input(translator, caplog):
             [
                 outputs[0]
                 for outputs in translator.n_best(
-                    [long, "a dog"], 1, before=4, truncate=True, **options
+                    [long, "a dog"], 1, start_index=4, truncate=True, **options
                 )
             ]
         ]
@@ -261,7 +266,9 @@ def test_options_apply_to_the_sentences_of_an_input(translator, caplog):
 
 def test_every_sentence_gets_the_tag_of_its_input(translator):
     problem = translator.problem.with_tags(["<2de>"])
-    tagged = Translator(problem, translator.model, *[translator.source_tokenizer] * 2)
+    tagged = ModelTranslator(
+        problem, translator.model, *[translator.source_tokenizer] * 2
+    )
     parts = tagged.translate([f"<2de> {text}" for text in ONE_BY_ONE])
     translations = tagged.translate([f"<2de> {SEVERAL}"], split_sentences=True)
     assert translations == [" ".join(filter(None, parts))]
@@ -272,7 +279,7 @@ def test_outputs_that_cannot_be_joined_are_not_split(translator):
         splits_long_sources = False
 
     problem = translator.problem.replace(text_processor=Whole())
-    whole_texts = Translator(
+    whole_texts = ModelTranslator(
         problem, translator.model, *[translator.source_tokenizer] * 2
     )
     message = "split_sentences: the outputs for the sentences of an input of problem ''"
@@ -305,7 +312,7 @@ def test_outputs_are_lines_that_the_text_form_has_changed(translator, tokenizer)
             return "a\nb"
 
     problem = translator.problem.replace(text_processor=Form())
-    changing = Translator(problem, translator.model, tokenizer, Breaking())
+    changing = ModelTranslator(problem, translator.model, tokenizer, Breaking())
     assert changing.translate(["a dog"], beam_size=1) == ["a dog: a b"]
     text = " ".join(PARTS)  # is split
     assert changing.translate([text], beam_size=1, **SHORT)[0].startswith(
@@ -485,6 +492,6 @@ def test_verbs_write_tokens(translator, run_dir, capfd, tmp_path):
 def test_scoring_is_one_graph(translator):
     """Outputs of any lengths are rescored without a new trace."""
     translator.n_best(LINES, 3, token_scores=True)
-    graph = translator._graphs["score"]
+    graph = translator.engine._graphs["score"]
     assert isinstance(graph, tf.types.experimental.PolymorphicFunction)
     assert graph.experimental_get_tracing_count() == 1

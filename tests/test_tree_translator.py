@@ -13,7 +13,7 @@ import t2t_keras
 from t2t_keras import registry
 from t2t_keras.data.train_vocabulary import train_vocabulary
 from t2t_keras.data.vocabulary_files import vocab_files
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problems.parsing.linearise import BRACKETS, SYMBOLS, UNTAGGED_SYMBOLS
 from t2t_keras.problems.parsing.task import Trees
@@ -41,7 +41,7 @@ def make(problem, folder, **options):
     tokenizers = [load_tokenizer(path) for path in paths]
     sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
     model = transformer(*sizes, max_positions=128, **options)
-    return Translator(problem, model, *tokenizers)
+    return ModelTranslator(problem, model, *tokenizers)
 
 
 @pytest.fixture(scope="module")

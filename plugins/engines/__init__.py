@@ -2,10 +2,13 @@
 
 import importlib.util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import ExportFormat
+
+if TYPE_CHECKING:
+    from t2t_keras.export.exported_translator import ExportedTranslator
 
 
 def _export(*args: Any, **options: Any) -> int:
@@ -14,11 +17,14 @@ def _export(*args: Any, **options: Any) -> int:
     return export_ctranslate2(*args, **options)
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path) -> "ExportedTranslator":
     require_extra("ctranslate2", f"the export {path}", "ctranslate2")
-    from .ctranslate2_engine import CTranslate2Translator
+    from t2t_keras.export.exported_translator import ExportedTranslator
 
-    return CTranslate2Translator(path)
+    from .ctranslate2_engine import CTranslate2Engine
+
+    engine = CTranslate2Engine(path)
+    return ExportedTranslator(engine, engine.settings)
 
 
 def _convert(run: Path, checkpoint: str | None, options: dict[str, Any]) -> Path:

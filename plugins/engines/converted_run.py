@@ -15,7 +15,7 @@ from t2t_keras.export.formats import SETTINGS, SUMS, require_intact
 from t2t_keras.export.verify import Verification
 from t2t_keras.run.directory import RunDirectory
 
-from .ctranslate2_engine import require_possible
+from .ctranslate2_engine import require_supported
 from .ctranslate2_model import export_ctranslate2
 
 _SENTENCES = 20  # for verifying a conversion
@@ -36,7 +36,7 @@ def convert(path: Path, checkpoint: str | None, options: dict[str, Any]) -> Path
     run = RunDirectory(path)
     default = DecodingOptions.of(run.problem)
     chosen = dataclasses.replace(default, **options)
-    require_possible(chosen)
+    require_supported(chosen)
     # CTranslate2 draws different samples and has another rule for n-grams.
     for name in ("sampling", "no_repeat_ngram"):
         if getattr(chosen, name):

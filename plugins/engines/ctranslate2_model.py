@@ -5,7 +5,6 @@ CTranslate2 (https://github.com/OpenNMT/CTranslate2) is an inference engine in C
 """
 
 import dataclasses
-import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +14,9 @@ import keras
 import numpy as np
 
 from t2t_keras.arguments import checked
+from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.ensemble import Ensemble
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import (
     replaced,
@@ -32,8 +32,8 @@ from t2t_keras.text.tokenizer import UNK
 from .ctranslate2_engine import (
     EOS_TOKEN,
     PAD_TOKEN,
-    CTranslate2Translator,
-    require_possible,
+    CTranslate2Engine,
+    require_supported,
     token_strings,
     write_settings,
 )
@@ -58,7 +58,7 @@ UNK_TOKEN = "<unk>"
 
 @checked
 def export_ctranslate2(
-    translator: Translator,
+    translator: ModelTranslator,
     export_dir: str | Path,
     *,
     quantization: str | None = None,
@@ -77,7 +77,7 @@ def export_ctranslate2(
       `target_vocabulary.json`: the strings of the tokens, in the order of their ids.
     - `source.spm` and `target.spm` (or `.subwords`): the tokenizers' own files.
     - `t2t_export.json`: the settings. Its decoding options are the defaults of
-      `CTranslate2Translator`; other programs pass them to `translate_batch`, whose
+      `CTranslate2Engine`; other programs pass them to `translate_batch`, whose
       length penalty is length ** alpha. Its default `max_decoding_length` is 256, and
       `min_decoding_length=0` allows empty outputs.
 
@@ -85,7 +85,7 @@ def export_ctranslate2(
     rows, for the longest output and EOS. CTranslate2 raises an exception for longer
     outputs.
 
-    Greedy outputs of `CTranslate2Translator` are compared with the run's in float32. A
+    Greedy outputs of `CTranslate2Engine` are compared with the run's in float32. A
     quantized model is verified twice: exactly before its weights are quantized, and
     then, with the type of computation that this machine supports, by the share of
     identical outputs (`Verification.check`).
@@ -114,7 +114,7 @@ def export_ctranslate2(
     _require_expressible(translator)
     require_free(Path(export_dir), overwrite)
     chosen = translator.choose(**options)
-    require_possible(chosen)
+    require_supported(chosen)
     longest = chosen.max_source_length + chosen.extra_length
 
     with replaced(Path(export_dir)) as new:
@@ -142,7 +142,7 @@ def export_ctranslate2(
     return size_of(Path(export_dir))
 
 
-def _require_expressible(translator: Translator) -> None:
+def _require_expressible(translator: ModelTranslator) -> None:
     """Refuses what CTranslate2 cannot compute.
 
     Raises:
@@ -168,7 +168,7 @@ def _require_expressible(translator: Translator) -> None:
 
 
 def _write(
-    translator: Translator, path: Path, longest: int, quantization: str | None
+    translator: ModelTranslator, path: Path, longest: int, quantization: str | None
 ) -> None:
     """Writes the directory of the export, which does not exist yet."""
     spec = _spec(translator, longest)
@@ -179,7 +179,7 @@ def _write(
     translator.save_tokenizers(path)
 
 
-def _spec(translator: Translator, longest: int) -> "TransformerSpec":
+def _spec(translator: ModelTranslator, longest: int) -> "TransformerSpec":
     """Returns the model as CTranslate2 describes it.
 
     Args:
@@ -348,13 +348,18 @@ def _array(tensor: "Tensor") -> np.ndarray:
 
 def _greedy(path: Path) -> Callable[[list[list[int]]], list[Output]]:
     """Returns the greedy search of an export, as this machine computes it."""
-    engine = CTranslate2Translator(path)
-    options = engine.choose(
-        beam_size=1, n_best=1, length_penalty="none", min_length=0, no_repeat_ngram=0
+    engine = CTranslate2Engine(path)
+    options = dataclasses.replace(
+        engine.options,
+        beam_size=1,
+        n_best=1,
+        length_penalty="none",
+        min_length=0,
+        no_repeat_ngram=0,
     )
 
     def translate(sources: list[list[int]]) -> list[Output]:
-        found = engine.search(sources, options)
-        return [Output(best.ids, math.fsum(best.log_probs)) for best, *_ in found]
+        n_best_lists = engine.search([Source(ids, "") for ids in sources], options)
+        return [Output(best.ids, best.score) for best, *_ in n_best_lists]
 
     return translate

@@ -16,7 +16,7 @@ from t2t_keras.arguments import checked
 from t2t_keras.data.json_files import write_json
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.ensemble import Ensemble
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import (
     replaced,
@@ -35,7 +35,7 @@ SETTINGS = "litert.json"
 
 @checked
 def export_litert(
-    translator: Translator,
+    translator: ModelTranslator,
     export_dir: str | Path,
     *,
     quantization: str | None = None,

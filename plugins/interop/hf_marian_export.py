@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.data.json_files import write_json
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import (
     replaced,
@@ -41,7 +41,7 @@ from .marian_weights import layer_weights
 
 
 def export_hf_marian(
-    translator: Translator,
+    translator: ModelTranslator,
     export_dir: str | Path,
     *,
     quantization: str | None = None,
@@ -118,7 +118,7 @@ def _require_transformers() -> None:
         ) from None
 
 
-def _exportable_model(translator: Translator) -> Transformer:
+def _exportable_model(translator: ModelTranslator) -> Transformer:
     """Returns the translator's model.
 
     Raises:
@@ -161,7 +161,9 @@ def _exportable_model(translator: Translator) -> Transformer:
     return model
 
 
-def _with_hf_arithmetic(translator: Translator, model: Transformer) -> Translator:
+def _with_hf_arithmetic(
+    translator: ModelTranslator, model: Transformer
+) -> ModelTranslator:
     """Returns the translator with transformers' dtype and epsilon.
 
     The epsilon changes the scores of some outputs by a few 1e-4.
@@ -171,7 +173,7 @@ def _with_hf_arithmetic(translator: Translator, model: Transformer) -> Translato
     )
     copy = build_model(hparams, model.source_vocab_size, model.target_vocab_size)
     copy.set_weights(model.get_weights())
-    return Translator(
+    return ModelTranslator(
         translator.problem,
         copy,
         translator.source_tokenizer,
@@ -295,7 +297,7 @@ def _generation_config(options: DecodingOptions, max_length: int) -> dict[str, A
     }
 
 
-def _write_tokenizers(translator: Translator, directory: Path) -> None:
+def _write_tokenizers(translator: ModelTranslator, directory: Path) -> None:
     """Writes the files that transformers' `MarianTokenizer` reads."""
     source = translator.source_tokenizer
     target = translator.target_tokenizer

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TypedDict
 import numpy as np
 
 from t2t_keras.data.sides import SIDES
-from t2t_keras.decoding.texts import checked_pairs
+from t2t_keras.decoding.text_arguments import checked_pairs
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem

@@ -55,7 +55,7 @@ def _check_align(args: argparse.Namespace) -> None:
 
 
 def _align(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.decoding.scoring import AlignmentHead
+    from t2t_keras.decoding.alignment import AlignmentHead
     from t2t_keras.run.directory import RunDirectory
 
     sources, targets = read_pairs(args)

@@ -14,7 +14,7 @@ from t2t_keras.problem import is_blank
 from t2t_keras.run.config import require_run
 
 if TYPE_CHECKING:
-    from t2t_keras.decoding.translator import Translator
+    from t2t_keras.decoding.model_translator import ModelTranslator
     from t2t_keras.model.backend import Tensor
 
 
@@ -77,7 +77,7 @@ class SentenceAttention(NamedTuple):
 
 
 def sentence_attention(
-    translator: "Translator", source: str, target: str | None = None
+    translator: "ModelTranslator", source: str, target: str | None = None
 ) -> SentenceAttention:
     """Returns all attention weights of a model for one sentence pair.
 

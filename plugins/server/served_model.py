@@ -28,15 +28,14 @@ class ServedModel:
         self._translator = translator
         self.is_run = not hasattr(translator, "settings")
         self._options = options
-        chosen = translator.choose(**options)
-        values = chosen if isinstance(chosen, dict) else vars(chosen)
-        names = DecodingOptions.names("is_served")  # an earlier export has fewer
-        self.defaults = {name: values[name] for name in names if name in values}
-        # Built into a SavedModel.
-        built_in = getattr(getattr(translator, "settings", None), "decoding", {})
-        self.split_sentences: bool = {**built_in, **values}.get(
-            "split_sentences", False
-        )
+        resolved = translator.choose(**options)
+        names = DecodingOptions.names("is_served")
+        # The export of an earlier version has fewer.
+        available = getattr(translator, "request_options", names)
+        self.defaults = {
+            name: getattr(resolved, name) for name in names if name in available
+        }
+        self.split_sentences: bool = resolved.split_sentences
 
     def predict(
         self,

@@ -16,7 +16,7 @@ from t2t_keras import registry
 from t2t_keras.captured_stderr import diverted_stderr
 from t2t_keras.cli import data, evaluation, exporting, training, translation
 from t2t_keras.cli.command import Command, listing, utf8
-from t2t_keras.decoding.texts import MOST_BATCHES_AT_ONCE
+from t2t_keras.decoding.batches import MAX_PARALLEL_BATCHES
 from t2t_keras.entry_points import counterpart, load_plugins
 from t2t_keras.errors import UserError, did_you_mean, require_local
 from t2t_keras.usr_dir import load_usr_dir
@@ -160,7 +160,7 @@ def _import_tensorflow(decodes_files: bool) -> None:
             os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
         is_given = "TF_NUM_INTRAOP_THREADS" in os.environ
         if decodes_files and not has_gpu and not is_given:
-            threads = max(1, (os.cpu_count() or 1) // MOST_BATCHES_AT_ONCE)
+            threads = max(1, (os.cpu_count() or 1) // MAX_PARALLEL_BATCHES)
             with contextlib.suppress(RuntimeError):  # its threads have begun already
                 tf.config.threading.set_intra_op_parallelism_threads(threads)
         remarks.seek(0)

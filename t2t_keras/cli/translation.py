@@ -40,7 +40,7 @@ from t2t_keras.data.checksums import sha256
 from t2t_keras.data.console import say
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.regular_files import is_special
-from t2t_keras.decoding.texts import splitting_note
+from t2t_keras.decoding.long_inputs import splitting_note
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import SUMS, converted, is_saved_model
 from t2t_keras.run.config import require_run
@@ -164,7 +164,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
             for lines in _chunks(output.unread(_lines(args)), _is_interactive(args)):
                 if options.get("sampling"):
                     options["seed"] = (first_seed + count) % MAX_SEED
-                given = {"before": count, "advance": advance, **extras, **options}
+                given = {"start_index": count, "advance": advance, **extras, **options}
                 outputs = n_best(lines, **given)
                 for number, hypotheses in enumerate(outputs, count + 1):
                     repaired += hypotheses[0].is_repaired
@@ -182,7 +182,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     if several:
         say(splitting_note(several, count))
     result = {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
-    if count and args.output_dir and translator.problem.text_processor.repairs_outputs:
+    if count and args.output_dir and translator.text_processor.repairs_outputs:
         result["repaired"] = repaired / count
     return result
 

@@ -64,6 +64,7 @@ import tensorflow as tf
 
 from t2t_keras.decoding.constraint import AllOf, Constraint, RequiredPhrases, only
 from t2t_keras.decoding.ensemble import DecodingModel
+from t2t_keras.decoding.length_penalty import length_penalty as penalty_of_length
 from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
@@ -113,12 +114,9 @@ def length_penalty(
             ** alpha; `average` is the length; `none` is 1.
     """
     length = tf.cast(length, tf.float32)
-    if kind == "gnmt":
-        return tf.pow((5.0 + length) / 6.0, alpha)
-    length = tf.maximum(length, 1.0)
-    if kind == "power":
-        return tf.pow(length, alpha)
-    return length if kind == "average" else tf.ones_like(length)
+    if kind != "gnmt":
+        length = tf.maximum(length, 1.0)
+    return penalty_of_length(length, alpha, kind)
 
 
 class _Beams(NamedTuple):

@@ -1,12 +1,12 @@
 """Teacher forcing of given targets: log-probabilities and attention weights."""
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
 from t2t_keras.errors import UserError
-from t2t_keras.hparam import GUIDED_HEAD, HParams
 from t2t_keras.text.tokenizer import PAD
 
 
@@ -34,69 +34,39 @@ def score_targets(
         source: ids [B, S], padded with PAD.
         target: ids [B, T], padded with PAD; EOS counts where it is given.
     """
-    is_token = target != PAD
-    log_probs = tf.nn.log_softmax(model(source, target))
-    chosen = tf.gather(log_probs, target, axis=2, batch_dims=2)
-    chosen = tf.where(is_token, chosen, 0.0)
+    is_token = target != PAD  # [B, T]
+    log_probs = tf.nn.log_softmax(model(source, target))  # [B, T, V]
+    token_log_probs = tf.gather(log_probs, target, axis=2, batch_dims=2)  # [B, T]
+    token_log_probs = tf.where(is_token, token_log_probs, 0.0)
     return TargetScores(
-        log_probs=tf.reduce_sum(chosen, axis=1),
-        lengths=tf.reduce_sum(tf.cast(is_token, tf.int32), axis=1),
-        token_log_probs=chosen,
+        log_probs=tf.reduce_sum(token_log_probs, axis=1),  # [B]
+        lengths=tf.reduce_sum(tf.cast(is_token, tf.int32), axis=1),  # [B]
+        token_log_probs=token_log_probs,
     )
 
 
-class AlignmentHead(NamedTuple):
-    """The encoder-decoder attention from which word alignments are read.
+def attention_weights(
+    model: DecodingModel, head: AlignmentHead, source: tf.Tensor, target: tf.Tensor
+) -> tuple[tf.Tensor]:
+    """Computes the attention weights of a head, float32 [B, T, S].
 
-    Attributes:
-        layer: number of the decoder layer, from 1; None: `HParams.alignment_layer`.
-        head: number of the head, from 1; None: the mean of the layer's heads, or, if
-            no layer is given either, the head that guided alignment has trained.
+    Row t belongs to the position that predicts target token t.
+
+    Args:
+        model: the model.
+        head: the encoder-decoder attention.
+        source: ids [B, S], padded with PAD.
+        target: ids [B, T], padded with PAD.
+
+    Raises:
+        UserError: the model is an ensemble.
     """
-
-    layer: int | None = None
-    head: int | None = None
-
-    def of_model(self, hparams: HParams) -> Self:
-        """Returns the head with the defaults that it has in a model.
-
-        Raises:
-            UserError: the model has no such layer or head.
-        """
-        counts = {"layer": hparams.decoder_layers, "head": hparams.num_heads}
-        for name, count in counts.items():
-            number = getattr(self, name)
-            if number is not None and not 1 <= number <= count:
-                raise UserError(
-                    f"alignment: the model has no {name} {number}; give a number from "
-                    f"1 to {count}"
-                )
-        if self.layer is not None:
-            return self
-        trained = GUIDED_HEAD if hparams.guided_alignment else None
-        return self._replace(layer=hparams.alignment_layer, head=self.head or trained)
-
-    def weights(
-        self, model: DecodingModel, source: tf.Tensor, target: tf.Tensor
-    ) -> tf.Tensor:
-        """Returns the attention weights, float32 [B, T, S].
-
-        Row t belongs to the position that predicts target token t.
-
-        Args:
-            model: the model.
-            source: ids [B, S], padded with PAD.
-            target: ids [B, T], padded with PAD.
-
-        Raises:
-            UserError: the model is an ensemble.
-        """
-        if isinstance(model, Ensemble):
-            raise UserError("alignment: an ensemble has none; take one of its runs")
-        _, maps = model.decoder_outputs(source, target)
-        layer, head = self.of_model(model.hparams)
-        assert layer is not None  # `of_model` puts it in
-        weights = maps.cross[layer - 1]
-        if head is None:
-            return tf.reduce_mean(weights, axis=1)
-        return weights[:, head - 1]
+    if isinstance(model, Ensemble):
+        raise UserError("alignment: an ensemble has none; take one of its runs")
+    _, maps = model.decoder_outputs(source, target)
+    resolved = head.of_model(model.hparams)
+    assert resolved.layer is not None  # `of_model` puts it in
+    weights = maps.cross[resolved.layer - 1]  # [B, H, T, S]
+    if resolved.head is None:
+        return (tf.reduce_mean(weights, axis=1),)  # [B, T, S]
+    return (weights[:, resolved.head - 1],)  # [B, T, S]

@@ -13,7 +13,7 @@ from t2t_keras.data.pipeline import damage_named, ordered_batches
 from t2t_keras.data.progress import Meter, unwatched
 from t2t_keras.data.raw_texts import read_texts
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.model.loss import count_tokens, sum_over_tokens, summed_cross_entropies
@@ -50,7 +50,7 @@ class Evaluator:
 
     def __init__(
         self,
-        translator: Translator,
+        translator: ModelTranslator,
         index: RecordIndex,
         texts: tuple[list[str], list[str]] | None = None,
         name: str = "held-out",
@@ -83,7 +83,7 @@ class Evaluator:
     @classmethod
     def open(
         cls,
-        translator: Translator,
+        translator: ModelTranslator,
         split: Split,
         data_dir: str | Path,
         vocab_sha256: Mapping[str, str],
@@ -185,7 +185,9 @@ class Evaluator:
             if export:
                 found = export.n_best(sources, 1, advance=advance, **options)
             else:
-                found = translator.decode(ids, sources, advance=advance, **options)
+                found = translator.n_best_of_ids(
+                    ids, sources, advance=advance, **options
+                )
         best = [outputs[0] for outputs in found]
         repaired = {}
         if text_processor.repairs_outputs:

@@ -107,9 +107,9 @@ def _export_saved_model(*args: object, **options: object) -> int:
 
 
 def _load_saved_model(path: Path) -> Any:
-    from t2t_keras.export.client import ExportedTranslator
+    from t2t_keras.export.saved_model_loader import load_translator
 
-    return ExportedTranslator(path)
+    return load_translator(path)
 
 
 def export_formats() -> dict[str, ExportFormat]:

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.constraint import (
     ForbiddenTables,
@@ -16,10 +17,10 @@ from t2t_keras.decoding.constraint import (
     protected_parts,
     whole_words,
 )
+from t2t_keras.decoding.long_inputs import splits_long_inputs
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import PHRASES, DecodingOptions, LengthPenalty
 from t2t_keras.decoding.scoring import score_targets
-from t2t_keras.decoding.texts import padded
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.options import conditions
 from t2t_keras.problem import BLANK, WHITE_ENDS
@@ -78,7 +79,7 @@ class ServedModel(tf.Module):
 
     def __init__(
         self,
-        translator: Translator,
+        translator: ModelTranslator,
         options: DecodingOptions,
         quantization: str | None,
         ids_only: bool,
@@ -91,7 +92,8 @@ class ServedModel(tf.Module):
         self._options = options
         self._ids_only = ids_only
         self._form = translator.problem.text_processor
-        self._may_split = translator.splits(options) or options.split_sentences
+        self._splits_long_inputs = splits_long_inputs(self._form, options)
+        self._may_split = self._splits_long_inputs or options.split_sentences
         self._is_rounded = quantization is not None
         self._weights = [
             StoredWeight(weight, quantization) if quantization else weight.value
@@ -258,7 +260,7 @@ class ServedModel(tf.Module):
             chosen = {k: value[places(value)[rows[0]]] for k, value in options.items()}
             own = tf.gather(ids, rows), tf.gather(texts, rows)
             phrases, copied = self._phrases_of(chosen), self._copied(own[1])
-            search = self._translator.search
+            search = self._translator.engine.search_graph.search
             found = search(self._options, chosen, *own, phrases, copied=copied)
             scores = tf.stack([found.scores, found.log_probs], 2)
             ragged = tf.RaggedTensor.from_tensor
@@ -393,7 +395,7 @@ class ServedModel(tf.Module):
         ids = tf.where(is_blank[:, None], PAD, ids)
         is_long &= ~is_blank
         owners = tf.range(tf.size(texts, tf.int64))
-        if not self._translator.splits(self._options):
+        if not self._splits_long_inputs:
             return ids, texts, owners, is_long
         long = tf.boolean_mask(owners, is_long)
         others = tf.boolean_mask(owners, ~is_long)

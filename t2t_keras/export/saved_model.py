@@ -2,7 +2,7 @@
 
 TensorFlow Serving, C++ and Python can run it. Next to the graph are
 
-- `t2t_export.json`: the settings, which `ExportedTranslator.settings` has;
+- `t2t_export.json`: the settings, see `saved_model_loader.SavedModelSettings`;
 - `assets.extra/source.spm`, `target.spm` (or `.subwords`): the vocabularies;
 - `assets.extra/tf_serving_warmup_requests`: requests that TensorFlow Serving replays.
 
@@ -23,11 +23,10 @@ from t2t_keras.data.console import say
 from t2t_keras.data.example_proto import field
 from t2t_keras.data.json_files import write_json
 from t2t_keras.data.plain_path import has_wildcards
-from t2t_keras.decoding.options import constraint_name
-from t2t_keras.decoding.texts import batches, padded
-from t2t_keras.decoding.translator import Translator, batches_at_once
+from t2t_keras.decoding.engine import Source
+from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.errors import UserError
-from t2t_keras.export.client import load_saved_model
 from t2t_keras.export.formats import (
     SETTINGS,
     replaced,
@@ -36,16 +35,18 @@ from t2t_keras.export.formats import (
     size_of,
 )
 from t2t_keras.export.graph import ServedModel
+from t2t_keras.export.saved_model_engine import SavedModelEngine
+from t2t_keras.export.saved_model_loader import EXTRA, load_saved_model
+from t2t_keras.export.text_form import text_form_settings
 from t2t_keras.export.verify import Output, Verification
 
-EXTRA = "assets.extra"
 WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
 _WARM_UP_TEXTS = 4
 
 
 @checked
 def export_saved_model(
-    translator: Translator,
+    translator: ModelTranslator,
     export_dir: str | Path,
     *,
     ids_only: bool = False,
@@ -156,7 +157,7 @@ def export_saved_model(
     with replaced(Path(export_dir)) as new:
         tf.saved_model.save(module, str(new), signatures)
         if verify is not None:
-            search = _search_of(new, chosen.batch_tokens)
+            search = _search_of(new, translator, chosen)
             exact = translator.model.hparams.compute_dtype == "float32"
             if quantization:
                 verify.expect(_with_weights(translator, module.weights()), **options)
@@ -171,6 +172,7 @@ def export_saved_model(
             "decoding": chosen.recorded(),
             "quantization": quantization,
             "ids_only": ids_only,
+            **text_form_settings(problem),
             "verified": len(verify.texts) if verify else 0,
             "identical": verify.identical if verify else 0,
         }
@@ -216,7 +218,9 @@ def prediction_log(signature: str, inputs: Mapping[str, tf.Tensor]) -> bytes:
     return field(6, field(1, request))
 
 
-def _with_weights(translator: Translator, weights: Sequence[np.ndarray]) -> Translator:
+def _with_weights(
+    translator: ModelTranslator, weights: Sequence[np.ndarray]
+) -> ModelTranslator:
     """Returns a copy of a translator with other weights."""
     copy = translator.with_compute_dtype(translator.model.hparams.compute_dtype)
     for variable, value in zip(copy.model.weights, weights, strict=True):
@@ -225,22 +229,23 @@ def _with_weights(translator: Translator, weights: Sequence[np.ndarray]) -> Tran
 
 
 def _search_of(
-    path: Path, batch_tokens: int
+    path: Path, translator: ModelTranslator, options: DecodingOptions
 ) -> Callable[[list[list[int]]], list[Output]]:
-    """Returns the search of an export, from the ids of sources to the best outputs."""
-    served = load_saved_model(path)
+    """Returns the search of an export, from the ids of sources to the best outputs.
+
+    The engine makes the batches of the run: in 16 bits, rounding depends on them.
+    """
+    engine = SavedModelEngine(
+        load_saved_model(path),
+        translator.problem.name,
+        translator.text_processor,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+        options,
+    )
 
     def translate(sources: list[list[int]]) -> list[Output]:
-        search = served.signatures["translate_ids"]
-        outputs = [Output((), 0.0)] * len(sources)
-        lengths = [len(ids) for ids in sources]
-        # The run's batches: in 16 bits, rounding depends on their shapes.
-        for batch in batches(lengths, batch_tokens, batches_at_once()):
-            found = search(ids=tf.constant(padded([sources[i] for i in batch])))
-            columns = (found[name].numpy() for name in ("ids", "scores", "lengths"))
-            for i, ids, scores, lengths in zip(batch, *columns, strict=True):
-                best = tuple(ids[0, : lengths[0]].tolist())
-                outputs[i] = Output(best, float(scores[0]))
-        return outputs
+        n_best_lists = engine.search([Source(ids, "") for ids in sources], options)
+        return [Output(best.ids, best.score) for best, *_ in n_best_lists]
 
     return translate

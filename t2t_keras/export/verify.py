@@ -10,8 +10,8 @@ from t2t_keras.problem import is_blank
 from t2t_keras.text.tokenizer import EOS
 
 if TYPE_CHECKING:
+    from t2t_keras.decoding.model_translator import ModelTranslator
     from t2t_keras.decoding.options import DecodingOptions
-    from t2t_keras.decoding.translator import Translator
 
 # How far scores may differ: float32 has seven digits, so below -100 it is a share.
 TOLERANCE = {"abs_tol": 1e-4, "rel_tol": 1e-6}
@@ -48,7 +48,7 @@ class Verification:
         self.texts = [text for text in texts if not is_blank(text)]
         self.identical = 0
 
-    def expect(self, translator: "Translator", **options: Any) -> None:
+    def expect(self, translator: "ModelTranslator", **options: Any) -> None:
         """Translates the sources with the run.
 
         Args:
@@ -64,11 +64,11 @@ class Verification:
         with _float32_products():
             # The export's ids are those of whole sources.
             whole = options | {"split_sentences": False}
-            found = translator.decode(self._sources, self.texts, **whole)
+            found = translator.n_best_of_ids(self._sources, self.texts, **whole)
         self._expected = [Output(best.ids, best.score) for best, *_ in found]
 
     def expect_greedy(
-        self, translator: "Translator", options: "DecodingOptions"
+        self, translator: "ModelTranslator", options: "DecodingOptions"
     ) -> None:
         """Translates the sources with greedy search, without a length penalty.
 

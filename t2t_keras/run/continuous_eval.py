@@ -16,7 +16,7 @@ from t2t_keras.data.json_files import read_json, write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.progress import progress
 from t2t_keras.data.schema import from_fields
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.metrics_line import evaluation_line
@@ -181,7 +181,7 @@ def continuous_eval(
             settings.
     """
     model = run.build_model()
-    translator = Translator(problem, model, *run.tokenizers)
+    translator = ModelTranslator(problem, model, *run.tokenizers)
     evaluator = open_split(run, translator, split, data_dir)
     chosen = translator.choose(**options)
     manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)

@@ -33,7 +33,7 @@ from t2t_keras.data.decoded_pairs import source_texts
 from t2t_keras.data.json_files import write_json
 from t2t_keras.data.locks import lock
 from t2t_keras.decoding.ensemble import Ensemble
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import CHANGEABLE_FIELDS, HParams
 from t2t_keras.model import build_model
@@ -179,7 +179,7 @@ class RunDirectory:
         self,
         checkpoint: str | int | Path | None = None,
         ensemble: Sequence[str | Path] = (),
-    ) -> Translator:
+    ) -> ModelTranslator:
         """Returns a translator with a checkpoint's weights.
 
         Args:
@@ -201,7 +201,7 @@ class RunDirectory:
             run.restore(model, checkpoint)
             models.append(model)
         joined = Ensemble(models) if ensemble else models[0]
-        return Translator(self.problem, joined, *self.tokenizers)
+        return ModelTranslator(self.problem, joined, *self.tokenizers)
 
     def example_sources(self, count: int) -> list[str]:
         """Returns sources of the dev data, in the form of the training data's.

@@ -7,8 +7,8 @@ from typing import Any
 from t2t_keras.data.atomic_files import write_lines
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.progress import progress
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.evaluation.tokenization import GUESSING_TEXTS
@@ -19,7 +19,7 @@ from t2t_keras.run.directory import RunDirectory
 
 def open_split(
     run: RunDirectory,
-    translator: Translator,
+    translator: ModelTranslator,
     split: Split,
     data_dir: str | Path | None = None,
 ) -> Evaluator:
@@ -81,7 +81,7 @@ def evaluate(
     if export:
         path, exported = export
         facts = {"checkpoint": path, "export": True}
-        translator = Translator(problem, run.build_model(), *run.tokenizers)
+        translator = ModelTranslator(problem, run.build_model(), *run.tokenizers)
         recorded = exported.settings.decoding | options
         chosen = DecodingOptions.of_recorded(recorded, Path(path))
     else:

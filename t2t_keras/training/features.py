@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import CheckpointDirectory, model_variables
@@ -90,5 +90,5 @@ def _open_dev(run: RunDirectory, model: Transformer) -> Evaluator | None:
     manifest = Manifest.open(Path(data_dir), problem.data_name)
     if not manifest.examples.get("dev"):
         return None
-    translator = Translator(problem, model, *run.tokenizers)
+    translator = ModelTranslator(problem, model, *run.tokenizers)
     return Evaluator.open(translator, "dev", data_dir, run.config.vocab_sha256)

@@ -1,4 +1,4 @@
-"""Splits and joins texts as `t2t_keras.text.sentences` does, without TensorFlow."""
+"""Splits long texts and joins outputs as `text.sentences` does, without TensorFlow."""
 
 import bisect
 import itertools

@@ -1,0 +1,59 @@
+"""Batches of sequences of similar length."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from t2t_keras.text.tokenizer import PAD
+
+# On a CPU, with a thread for each: the operations of one step are too small to keep
+# all cores busy.
+MAX_PARALLEL_BATCHES = 4
+
+# With few distinct widths, the device's libraries can reuse what they have prepared.
+_WIDTH_MULTIPLE = 8
+
+
+def batches(
+    lengths: Sequence[int], batch_tokens: int, min_batches: int = 1
+) -> list[list[int]]:
+    """Groups sequences of similar length; the longest come first.
+
+    So a batch that does not fit into memory fails at once, and estimates of the time
+    left are too high rather than too low. A sequence longer than `batch_tokens` gets a
+    batch by itself.
+
+    Args:
+        lengths: the lengths of the sequences.
+        batch_tokens: the largest number of positions in a batch, padding included.
+        min_batches: number of batches that are decoded at once; batches are made
+            smaller where there would be fewer.
+
+    Returns:
+        The indices of the sequences in each batch.
+    """
+    widths = [_padded_width(length) for length in lengths]
+    if min_batches > 1:
+        batch_tokens = min(batch_tokens, -(-sum(widths) // min_batches))
+    groups: list[list[int]] = []
+    width = 0
+    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        if not groups or (len(groups[-1]) + 1) * width > batch_tokens:
+            groups.append([])
+            width = widths[i]
+        groups[-1].append(i)
+    return groups
+
+
+def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns the rows as one int32 array, padded with PAD to a multiple of 8."""
+    width = _padded_width(max(map(len, rows)))
+    array = np.full((len(rows), width), PAD, np.int32)
+    for row, ids in zip(array, rows, strict=True):
+        row[: len(ids)] = ids
+    return array
+
+
+def _padded_width(length: int) -> int:
+    """Returns the width of an array with a row of this length."""
+    return -(-length // _WIDTH_MULTIPLE) * _WIDTH_MULTIPLE

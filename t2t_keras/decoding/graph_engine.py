@@ -1,0 +1,245 @@
+"""The engine of a run: its model as compiled TensorFlow graphs."""
+
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.decoding.alignment import AlignmentHead
+from t2t_keras.decoding.batches import batches, padded
+from t2t_keras.decoding.beam_search import Hypotheses
+from t2t_keras.decoding.constraint import Phrases, protected_parts
+from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis, TokenScores
+from t2t_keras.decoding.ensemble import DecodingModel
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.parallel_search import search_in_batches
+from t2t_keras.decoding.scoring import attention_weights, score_targets
+from t2t_keras.decoding.search_graph import SearchGraph
+from t2t_keras.model.backend import Nest, require_tensorflow
+from t2t_keras.problem import Problem
+from t2t_keras.text.tokenizer import PAD, Tokenizer
+
+_MAX_GRAPHS = 32  # a new combination of options replaces the oldest one
+
+# The options that are inputs of the graph, with their dtypes.
+_TENSOR_DTYPES = DecodingOptions.dtypes("is_tensor")
+
+# A traced function of a batch.
+_Graph: TypeAlias = Callable[..., tuple[tf.Tensor, ...]]
+
+
+class GraphEngine:
+    """Computes a model of this process; see `Engine`.
+
+    A function is traced for each combination of the options that change the graph. The
+    other options are its inputs.
+
+    Args:
+        problem: the problem of the model.
+        model: the model.
+        source_tokenizer: the vocabulary of sources.
+        target_tokenizer: the vocabulary of targets.
+
+    Attributes:
+        problem: the same.
+        model: the same.
+        search_graph: the search of a batch.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        model: DecodingModel,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+    ) -> None:
+        require_tensorflow()
+        self.problem = problem
+        self.problem_name = problem.name
+        self.text_processor = problem.text_processor
+        self.model = model
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+        self.options = DecodingOptions.of(problem)
+        self.search_graph = SearchGraph(problem, model, target_tokenizer)
+        self._graphs: dict[Hashable, _Graph] = {}
+        # The phrases of the latest request, because the next one often has the same.
+        self._phrases: dict[Hashable, Phrases] = {}
+
+    def check(self, options: DecodingOptions) -> None:
+        """Refuses a constraint that the problem does not have."""
+        if isinstance(options.constraint, str):
+            self.search_graph.constraint(options.constraint)
+
+    def search(
+        self,
+        sources: Sequence[Source],
+        options: DecodingOptions,
+        progress: Progress | None = None,
+    ) -> list[list[TokenHypothesis]]:
+        """Returns the n best hypotheses of each source; see `Engine`."""
+        search_batch = functools.partial(
+            self._search_batch,
+            options=options,
+            phrases=self._phrases_of(options),
+            has_prefixes=any(source.prefix for source in sources),
+        )
+        return search_in_batches(search_batch, sources, options.batch_tokens, progress)
+
+    def score(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        options: DecodingOptions,
+    ) -> list[TokenScores]:
+        """Returns the log-probabilities of targets; see `Engine`."""
+        graph = self._graph("score", _pairs_graph, score_targets, self.model)
+        scores = [TokenScores(0.0, ())] * len(sources)
+        for i, (log_prob, length, token_log_probs) in _run_pairs(
+            graph, sources, targets, options
+        ):
+            row = tuple(token_log_probs[:length].tolist())
+            scores[i] = TokenScores(float(log_prob), row)
+        return scores
+
+    def alignment_head(self, head: AlignmentHead) -> AlignmentHead:
+        """Returns the attention head to read; see `Engine`."""
+        return head.of_model(self.model.hparams)
+
+    def attention(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        head: AlignmentHead,
+        options: DecodingOptions,
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields the index and the attention weights of each pair; see `Engine`."""
+        graph = self._graph(head, _pairs_graph, attention_weights, self.model, head)
+        for i, (weights,) in _run_pairs(graph, sources, targets, options):
+            yield i, weights
+
+    def _phrases_of(self, options: DecodingOptions) -> Phrases:
+        """Returns the glossary and the forbidden phrases of options."""
+        key = options.glossary, options.forbidden
+        phrases = self._phrases.get(key)
+        if phrases is None:
+            phrases = Phrases.of(options, self.target_tokenizer)
+            self._phrases = {key: phrases}
+        return phrases
+
+    def _search_batch(
+        self,
+        batch: Sequence[Source],
+        options: DecodingOptions,
+        phrases: Phrases,
+        has_prefixes: bool,
+    ) -> list[list[TokenHypothesis]]:
+        """Returns the hypotheses of each source of one batch."""
+        inputs: dict[str, Nest] = {
+            "tensors": {
+                name: tf.constant(getattr(options, name), dtype)
+                for name, dtype in _TENSOR_DTYPES.items()
+            },
+            "ids": padded([source.ids for source in batch]),  # [B, S]
+            "texts": tf.constant([source.text for source in batch]),  # [B]
+            "phrases": phrases,
+        }
+        if has_prefixes:
+            inputs["prefixes"] = padded([source.prefix for source in batch])  # [B, P]
+        if options.sampling:
+            seeds = [(options.seed, source.call_index) for source in batch]
+            inputs["seeds"] = np.array(seeds, np.int32)  # [B, 2]
+        if options.protect:
+            inputs["copied"] = self._copied(batch, options)  # [B, M, L]
+        inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
+        key = (
+            options.constraint,
+            options.length_penalty,
+            options.no_repeat_ngram,
+            bool(options.coverage_penalty),
+            *map(bool, phrases),
+            *inputs,
+        )
+        graph = self._graph(key, _search_graph, self.search_graph, options, inputs)
+        return _token_hypotheses(Hypotheses(*graph(inputs)))
+
+    def _copied(self, batch: Sequence[Source], options: DecodingOptions) -> np.ndarray:
+        """Returns the ids of protected parts; see `SearchGraph.search`: [B, M, L]."""
+        parts = protected_parts(
+            tf.constant([source.text for source in batch]),
+            options.protect,
+            self.source_tokenizer.pieces,
+        )
+        texts = [text.decode() for text in parts.values.numpy()]
+        ids = [row[:-1] for row in self.target_tokenizer.encode_batch(texts)]
+        rows = tf.ragged.constant(ids, tf.int32, ragged_rank=1, inner_shape=())
+        return parts.with_values(rows).to_tensor(PAD).numpy()
+
+    def _graph(
+        self, key: Hashable, build: Callable[..., _Graph], *arguments: object
+    ) -> _Graph:
+        """Returns the traced function for a key, built at its first use.
+
+        All threads share it.
+        """
+        graph = self._graphs.get(key)
+        if graph is None:
+            graph = self._graphs.setdefault(key, build(*arguments))
+            for oldest in list(self._graphs)[:-_MAX_GRAPHS]:
+                self._graphs.pop(oldest, None)
+        return graph
+
+
+def _search_graph(
+    search_graph: SearchGraph, options: DecodingOptions, inputs: dict[str, Nest]
+) -> _Graph:
+    """Returns the search of batches with the structure of these inputs."""
+    specs = tf.nest.map_structure(
+        lambda x: tf.TensorSpec([None] * x.shape.rank, x.dtype), inputs
+    )
+
+    def search(inputs: dict[str, Nest]) -> Hypotheses:
+        return search_graph.search(options, **inputs)
+
+    return tf.function(search, input_signature=[specs], autograph=False)
+
+
+def _pairs_graph(function: _Graph, *arguments: object) -> _Graph:
+    """Returns a function of its arguments, and of the ids of sources and targets."""
+    ids = tf.TensorSpec([None, None], tf.int32)
+
+    def call(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return function(*arguments, source, target)
+
+    return tf.function(call, input_signature=[ids, ids])
+
+
+def _run_pairs(
+    graph: _Graph,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    options: DecodingOptions,
+) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
+    """Yields the index of each pair, and the results of a function of its ids."""
+    lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
+    for batch in batches(lengths, options.batch_tokens):
+        source = padded([sources[i] for i in batch])  # [B, S]
+        target = padded([targets[i] for i in batch])  # [B, T]
+        results = [tensor.numpy() for tensor in graph(source, target)]
+        yield from zip(batch, zip(*results, strict=True), strict=True)
+
+
+def _token_hypotheses(hypotheses: Hypotheses) -> list[list[TokenHypothesis]]:
+    """Returns the hypotheses of each row, without empty ones after the best."""
+    arrays = [tensor.numpy() for tensor in hypotheses]
+    results = []
+    for rows in zip(*arrays, strict=True):
+        row: list[TokenHypothesis] = []
+        for ids, score, log_prob, length in zip(*rows, strict=True):
+            if length or not row:
+                tokens = tuple(ids[:length].tolist())
+                row.append(TokenHypothesis(tokens, float(score), float(log_prob)))
+        results.append(row)
+    return results

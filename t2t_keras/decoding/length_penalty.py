@@ -1,0 +1,33 @@
+"""The length penalties: what log-probabilities are divided by.
+
+Log-probabilities of long outputs are lower than those of short ones. Dividing them by
+a penalty makes outputs of different lengths comparable.
+"""
+
+from typing import TYPE_CHECKING, TypeVar
+
+from t2t_keras.decoding.options import LengthPenalty
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+# A number, or a float32 tensor.
+Length = TypeVar("Length", float, "tf.Tensor")
+
+
+def length_penalty(
+    length: Length, alpha: "float | tf.Tensor", kind: LengthPenalty
+) -> Length:
+    """Returns the length penalty.
+
+    Args:
+        length: number of tokens, EOS included; for `power` and `average` at least 1.
+        alpha: the exponent of `gnmt` and `power`.
+        kind: `gnmt` is ((5 + length) / 6) ** alpha (Wu et al., 2016); `power` is length
+            ** alpha; `average` is the length; `none` is 1.
+    """
+    if kind == "gnmt":
+        return ((5.0 + length) / 6.0) ** alpha
+    if kind == "power":
+        return length**alpha
+    return length if kind == "average" else length**0.0

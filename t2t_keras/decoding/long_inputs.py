@@ -1,0 +1,251 @@
+"""Inputs that are split into parts before the search, and joined after it.
+
+With the option `split_sentences`, an input of several sentences is split into them. An
+input or a sentence of more than `max_source_length` tokens is split as well, or
+truncated if its outputs could not be joined.
+"""
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from t2t_keras.decoding.alignment import joined_alignment
+from t2t_keras.decoding.engine import Source
+from t2t_keras.decoding.hypothesis import Hypothesis
+from t2t_keras.decoding.length_penalty import length_penalty
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.problem import TextProcessor, is_blank
+from t2t_keras.text.long_texts import join_outputs, split_long_text
+from t2t_keras.text.sentence_ends import split_sentences
+from t2t_keras.text.tokenizer import EOS, Tokenizer
+
+_log = logging.getLogger(__name__)
+
+
+class SplitInput(NamedTuple):
+    """An input and its parts.
+
+    Attributes:
+        text: the whole input, preprocessed.
+        parts: what is searched: the input itself, or its parts; nothing if it is blank.
+        is_truncated: whether tokens were left out.
+        sentences: the number of sentences into which it was split.
+    """
+
+    text: str
+    parts: Sequence[Source] = ()
+    is_truncated: bool = False
+    sentences: int = 1
+
+
+def splits_long_inputs(text_processor: TextProcessor, options: DecodingOptions) -> bool:
+    """Returns whether inputs that are too long are split, and not truncated."""
+    is_possible = text_processor.splits_long_sources and options.max_source_length > 1
+    return is_possible and not options.truncate
+
+
+class InputSplitter:
+    """Splits inputs into parts that fit the model.
+
+    Args:
+        tokenizer: the source tokenizer.
+        text_processor: tells whether outputs can be joined, and which tags there are.
+        options: the decoding options.
+        start_index: number of inputs in earlier calls, for messages.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        text_processor: TextProcessor,
+        options: DecodingOptions,
+        start_index: int = 0,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._tags = text_processor.tags
+        self._options = options
+        self._splits_long_inputs = splits_long_inputs(text_processor, options)
+        self._start_index = start_index
+
+    def split(
+        self,
+        ids: Sequence[Sequence[int]],
+        texts: Sequence[str],
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[SplitInput]:
+        """Splits inputs.
+
+        Args:
+            ids: the ids of each input, EOS last.
+            texts: the same as texts.
+            prefixes: the ids that each output must begin with; if an input is split,
+                they belong to its first part.
+        """
+        sentences = self._sentences(texts)
+        # Later parts are numbered as inputs that follow all others.
+        next_index = len(texts)
+        inputs: list[SplitInput] = []
+        for i, text in enumerate(texts):
+            if is_blank(text):
+                inputs.append(SplitInput(text))
+                continue
+            parts: list[Source] = []
+            is_truncated = False
+            for sentence in sentences.get(i, [Source(ids[i], text)]):
+                parts += self._fit(sentence, self._start_index + i)
+                is_long = len(sentence.ids) > self._options.max_source_length
+                is_truncated |= is_long and not self._splits_long_inputs
+            prefix = prefixes[i] if prefixes is not None else ()
+            parts[0] = parts[0]._replace(call_index=i, prefix=prefix)
+            for k, part in enumerate(parts[1:], 1):
+                parts[k] = part._replace(call_index=next_index, part=k)
+                next_index += 1
+            count = len(sentences.get(i, [text]))
+            inputs.append(SplitInput(text, parts, is_truncated, count))
+        return inputs
+
+    def _sentences(self, texts: Sequence[str]) -> dict[int, list[Source]]:
+        """Returns the sentences of those inputs that have several."""
+        if not self._options.split_sentences:
+            return {}
+        texts_of_sentences: dict[int, list[str]] = {}
+        for i, text in enumerate(texts):
+            if not is_blank(text):
+                sentences = split_sentences(text, self._tags)
+                if len(sentences) > 1:
+                    texts_of_sentences[i] = sentences
+        if not texts_of_sentences:
+            return {}
+        _log.info(splitting_note(len(texts_of_sentences), len(texts)))
+        # All are encoded in one call, which is faster.
+        flat = [text for row in texts_of_sentences.values() for text in row]
+        sources: Iterator[Source] = map(
+            Source, self._tokenizer.encode_batch(flat), flat
+        )
+        return {
+            i: [next(sources) for _ in sentences]
+            for i, sentences in texts_of_sentences.items()
+        }
+
+    def _fit(self, source: Source, index: int) -> list[Source]:
+        """Splits or truncates a source of more than `max_source_length` tokens.
+
+        Args:
+            source: an input or one of its sentences.
+            index: index of the input, for messages.
+        """
+        limit = self._options.max_source_length
+        if len(source.ids) <= limit:
+            return [source]
+        if not self._splits_long_inputs:
+            return [source._replace(ids=truncate(source.ids, limit, index))]
+        encode = self._tokenizer.encode_batch
+        rows = split_long_text(source.text, encode, limit, self._tags)
+        _log.info(
+            "input %d has %d tokens; it is split into %d parts (max_source_length)",
+            index + 1,
+            len(source.ids),
+            len(rows),
+        )
+        return [Source(row, self._tokenizer.decode(row)) for row in rows]
+
+
+def truncate(
+    ids: Sequence[int], limit: int, index: int, noun: str = "input"
+) -> Sequence[int]:
+    """Truncates ids to `limit` tokens, EOS included, with a warning.
+
+    Args:
+        ids: the ids of a text, EOS last.
+        limit: the option `max_source_length`.
+        index: index of the text, for the warning.
+        noun: what the text is, for the warning.
+    """
+    if len(ids) <= limit:
+        return ids
+    _log.warning(
+        "%s %d has %d tokens; all after the first %d are left out (max_source_length)",
+        noun,
+        index + 1,
+        len(ids),
+        limit - 1,
+    )
+    return [*ids[: limit - 1], EOS]
+
+
+def splitting_note(several: int, inputs: int) -> str:
+    """Returns the sentence that says that inputs were split into sentences.
+
+    Args:
+        several: number of inputs with several sentences.
+        inputs: number of all inputs.
+    """
+    verb = "has" if several == 1 else "have"
+    return (
+        f"{several:,} of {inputs:,} inputs {verb} several sentences, which are "
+        "translated one by one; split_sentences=false turns this off"
+    )
+
+
+def join_hypotheses(
+    split_input: SplitInput,
+    parts: Sequence[Sequence[Hypothesis]],
+    options: DecodingOptions,
+    tags: Sequence[str] = (),
+) -> list[Hypothesis]:
+    """Joins the hypotheses for the parts of an input, rank by rank.
+
+    The log-probability is the sum; the score is that sum over the penalty for all
+    tokens together, plus the coverage penalties.
+
+    Args:
+        split_input: the input.
+        parts: the hypotheses for each part; the result has as many as the part with the
+            fewest.
+        options: the decoding options.
+        tags: see `TextProcessor`.
+    """
+    if len(parts) == 1:
+        return list(parts[0])
+    return [
+        _join_rank(split_input, rank, options, tags)
+        for rank in zip(*parts, strict=False)
+    ]
+
+
+def _join_rank(
+    split_input: SplitInput,
+    parts: Sequence[Hypothesis],
+    options: DecodingOptions,
+    tags: Sequence[str],
+) -> Hypothesis:
+    """Joins one hypothesis of each part."""
+
+    def normalized(log_prob: float, length: int) -> float:
+        penalty = length_penalty(float(length), options.alpha, options.length_penalty)
+        return log_prob / penalty
+
+    ids: tuple[int, ...] = ()
+    token_log_probs: tuple[float, ...] = ()
+    for part in parts:
+        ids += part.ids
+        token_log_probs += part.token_log_probs
+    log_prob = math.fsum(part.log_prob for part in parts)
+    score = normalized(log_prob, len(ids))
+    if options.coverage_penalty and log_prob > -math.inf:
+        for part in parts:
+            score += part.score - normalized(part.log_prob, len(part.ids))
+    texts = [part.text for part in parts]
+    text = join_outputs(texts)
+    alignment = joined_alignment(
+        [part.alignment for part in parts],
+        split_input.text,
+        [source.text for source in split_input.parts],
+        text,
+        texts,
+        tags,
+    )
+    return Hypothesis(
+        text, score, log_prob, ids, token_log_probs=token_log_probs, alignment=alignment
+    )

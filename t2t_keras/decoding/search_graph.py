@@ -1,0 +1,192 @@
+"""The search of a batch as a graph, with the limits and constraints of the options.
+
+`GraphEngine` and the SavedModel contain it.
+"""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from t2t_keras.decoding.beam_search import Hypotheses, beam_search
+from t2t_keras.decoding.constraint import (
+    AllOf,
+    BatchConstraint,
+    Constraint,
+    ForbiddenPhrases,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeatedNgrams,
+    Phrases,
+    RequiredPhrases,
+)
+from t2t_keras.decoding.ensemble import DecodingModel
+from t2t_keras.decoding.options import DecodingOptions, constraint_name
+from t2t_keras.decoding.sampling import sample
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Problem
+from t2t_keras.text.tokenizer import Tokenizer
+
+
+class SearchGraph:
+    """Beam search or sampling with a model, for the options of decoding.
+
+    Args:
+        problem: the problem, whose constraint may be used.
+        model: the model.
+        target_tokenizer: the vocabulary of targets.
+    """
+
+    def __init__(
+        self, problem: Problem, model: DecodingModel, target_tokenizer: Tokenizer
+    ) -> None:
+        self._problem = problem
+        self._model = model
+        self._target_tokenizer = target_tokenizer
+        self._constraint: BatchConstraint | None = None
+
+    def constraint(self, name: str) -> BatchConstraint | None:
+        """Returns the problem's constraint for the target tokenizer.
+
+        Raises:
+            UserError: the problem has no constraint of that name, or the constraint
+                cannot be used with the tokenizer.
+        """
+        if name == "none":
+            return None
+        make_constraint = self._problem.constraint
+        name_of_problem = constraint_name(self._problem)
+        if make_constraint is None or name != name_of_problem:
+            names = dict.fromkeys((name_of_problem, "none"))
+            raise UserError(
+                f"constraint: problem '{self._problem.name}' has no '{name}'; the "
+                f"choice is {' or '.join(names)}"
+            )
+        if self._constraint is None:
+            self._constraint = make_constraint(self._problem, self._target_tokenizer)
+        return self._constraint
+
+    def search(
+        self,
+        options: DecodingOptions,
+        tensors: Mapping[str, tf.Tensor],
+        ids: tf.Tensor,
+        texts: tf.Tensor,
+        phrases: Phrases,
+        prefixes: tf.Tensor | None = None,
+        seeds: tf.Tensor | None = None,
+        copied: tf.Tensor | None = None,
+    ) -> Hypotheses:
+        """Searches a batch.
+
+        Args:
+            options: the options. The graph depends on the values of `constraint`,
+                `length_penalty`, `no_repeat_ngram` and `sampling`, and on whether there
+                are a coverage penalty and phrases.
+            tensors: tensors that replace the options of these names.
+            ids: [B, S] int32, the sources, padded with PAD. A row of PAD has the empty
+                output.
+            texts: [B] strings, the same sources as the text form writes them.
+            phrases: the glossary and the forbidden phrases.
+            prefixes: [B, P] ids with which the outputs must begin, padded with PAD.
+            seeds: [B, 2] int32, the seeds of samples; only with `sampling`.
+            copied: [B, M, L] int32, the target's ids, without EOS, of the protected
+                parts of the sources, padded with PAD; only with `protect`.
+        """
+        values = {**vars(options), **tensors}
+        prefix_lengths: int | tf.Tensor = 0
+        if prefixes is not None:
+            prefix_lengths = _row_lengths(prefixes)  # [B]
+        constraints, max_length = self._constraints(
+            options, values, ids, texts, phrases, prefixes
+        )
+        constraint = constraints[0] if len(constraints) == 1 else AllOf(constraints)
+        if options.sampling:
+            return sample(
+                self._model,
+                ids,
+                seeds=seeds,
+                max_length=max_length,
+                num_samples=values["n_best"],
+                temperature=values["temperature"],
+                top_k=values["top_k"],
+                top_p=values["top_p"],
+                alpha=values["alpha"],
+                kind=options.length_penalty,
+                constraint=constraint,
+            )
+        required = None
+        if phrases.glossary or options.protect:
+            required_ids = copied  # [B, M, L]
+            if phrases.glossary:
+                required_ids = phrases.required(texts, copied)
+            required = RequiredPhrases(
+                required_ids,
+                max_length,
+                prefix_lengths,
+                self._target_tokenizer.vocab_size,
+            )
+            max_length = required.max_length
+        return beam_search(
+            self._model,
+            ids,
+            beam_size=values["beam_size"],
+            alpha=values["alpha"],
+            max_length=max_length,
+            n_best=values["n_best"],
+            kind=options.length_penalty,
+            coverage_penalty=(
+                values["coverage_penalty"] if options.coverage_penalty else None
+            ),
+            constraint=constraint,
+            required=required,
+        )
+
+    def _constraints(
+        self,
+        options: DecodingOptions,
+        values: Mapping[str, tf.Tensor],
+        ids: tf.Tensor,
+        texts: tf.Tensor,
+        phrases: Phrases,
+        prefixes: tf.Tensor | None,
+    ) -> tuple[list[Constraint], tf.Tensor]:
+        """Returns the constraints of a batch, and the maximum lengths [B].
+
+        Args:
+            options: see `search`.
+            values: the options by name, some of them tensors.
+            ids: see `search`.
+            texts: see `search`.
+            phrases: see `search`.
+            prefixes: see `search`.
+        """
+        vocab_size = self._target_tokenizer.vocab_size
+        lengths = _row_lengths(ids)  # [B]
+        max_length = tf.maximum(lengths + values["extra_length"], 1)  # [B]
+        if prefixes is not None:
+            max_length = tf.maximum(max_length, _row_lengths(prefixes) + 1)
+        constraints: list[Constraint] = []
+        if not isinstance(options.constraint, str):
+            constraints.append(options.constraint)
+        elif options.constraint != "none":
+            of_batch = self.constraint(options.constraint)
+            assert of_batch is not None  # it would be "none"
+            # It raises limits below which no output is allowed.
+            constraint, max_length = of_batch(texts, max_length)
+            constraints.append(constraint)
+        max_length = tf.where(lengths == 0, 0, max_length)  # [B]
+        constraints.append(MinimumLength(values["min_length"], vocab_size))
+        if prefixes is not None:
+            constraints.append(ForcedPrefix(prefixes, vocab_size))
+        if options.no_repeat_ngram:
+            constraints.append(
+                NoRepeatedNgrams(options.no_repeat_ngram, vocab_size, prefixes)
+            )
+        if phrases.forbidden:
+            constraints.append(ForbiddenPhrases(*phrases.forbidden))
+        return constraints, max_length
+
+
+def _row_lengths(ids: tf.Tensor) -> tf.Tensor:
+    """Returns the number of tokens in each row of ids [B, T], int32 [B]."""
+    return tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)

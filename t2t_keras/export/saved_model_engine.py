@@ -1,0 +1,184 @@
+"""A SavedModel as an engine of `Translator`, by its signatures of ids."""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.decoding.alignment import AlignmentHead
+from t2t_keras.decoding.batches import batches, padded
+from t2t_keras.decoding.engine import (
+    Progress,
+    Source,
+    TokenHypothesis,
+    TokenScores,
+    refuse_changes,
+)
+from t2t_keras.decoding.length_penalty import length_penalty
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.parallel_search import search_in_batches
+from t2t_keras.errors import UserError
+from t2t_keras.problem import TextProcessor
+from t2t_keras.text.tokenizer import Tokenizer
+
+# `Translator` itself applies it.
+_FREE_OPTIONS = ("batch_tokens",)
+
+
+class SavedModelEngine:
+    """Computes a SavedModel that `export_saved_model` wrote; see `Engine`.
+
+    Requests may have the options of the signature `search_ids`; all other options are
+    built in. It returns no attention, and cannot force prefixes.
+
+    Args:
+        served: what `load_saved_model` returned.
+        problem_name: name of the problem.
+        text_processor: the text form.
+        source_tokenizer: the vocabulary of sources.
+        target_tokenizer: the vocabulary of targets.
+        options: the decoding options of the export.
+
+    Attributes:
+        request_options: the names of the options that requests may have.
+    """
+
+    def __init__(
+        self,
+        served: tf.Module,
+        problem_name: str,
+        text_processor: TextProcessor,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        options: DecodingOptions,
+    ) -> None:
+        # `served` keeps the weights alive.
+        self._served = served
+        self._signatures = served.signatures
+        self.problem_name = problem_name
+        self.text_processor = text_processor
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+        self.options = options
+        defaults = self._signatures["options"]()
+        self._dtypes = {name: value.dtype for name, value in defaults.items()}
+        self.request_options = tuple(defaults)
+
+    def check(self, options: DecodingOptions) -> None:
+        """Refuses changes of options that are built in."""
+        names = vars(options).keys() - {*self.request_options, *_FREE_OPTIONS}
+        refuse_changes(
+            options,
+            self.options,
+            sorted(names),
+            "an export has it built in; the options are "
+            f"{', '.join(self.request_options)}",
+        )
+
+    def search(
+        self,
+        sources: Sequence[Source],
+        options: DecodingOptions,
+        progress: Progress | None = None,
+    ) -> list[list[TokenHypothesis]]:
+        """Returns the n best hypotheses of each source; see `Engine`."""
+        if any(source.prefix for source in sources):
+            raise UserError(
+                "prefixes: an export cannot force them; load the run directory"
+            )
+        values = DecodingOptions.inputs(vars(options), self._dtypes)
+        inputs = {
+            name: tf.constant(value, self._dtypes[name])
+            for name, value in values.items()
+        }
+        search_batch = functools.partial(
+            self._search_batch, options=options, inputs=inputs
+        )
+        return search_in_batches(search_batch, sources, options.batch_tokens, progress)
+
+    def score(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        options: DecodingOptions,
+    ) -> list[TokenScores]:
+        """Returns the log-probabilities of targets; see `Engine`."""
+        scores = [TokenScores(0.0, ())] * len(sources)
+        lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
+        for batch in batches(lengths, options.batch_tokens):
+            tensors = self._signatures["score_ids"](
+                ids=tf.constant(padded([sources[i] for i in batch])),
+                targets=tf.constant(padded([targets[i] for i in batch])),
+            )
+            log_probs = tensors["log_prob"].numpy()  # [B]
+            token_log_probs = tensors["token_log_probs"].numpy()  # [B, T]
+            for i, log_prob, row in zip(batch, log_probs, token_log_probs, strict=True):
+                row_of_target = tuple(row[: len(targets[i])].tolist())
+                scores[i] = TokenScores(float(log_prob), row_of_target)
+        return scores
+
+    def alignment_head(self, head: AlignmentHead) -> NoReturn:
+        """Refuses alignments, because a SavedModel returns no attention."""
+        raise UserError("alignment: a SavedModel returns none; load the run directory")
+
+    def attention(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        head: AlignmentHead,
+        options: DecodingOptions,
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Refuses alignments, because a SavedModel returns no attention."""
+        self.alignment_head(head)
+
+    def _search_batch(
+        self,
+        batch: Sequence[Source],
+        options: DecodingOptions,
+        inputs: dict[str, tf.Tensor],
+    ) -> list[list[TokenHypothesis]]:
+        """Returns the hypotheses of each source of one batch."""
+        ids = tf.constant(padded([source.ids for source in batch]))  # [B, S]
+        tensors = self._signatures["search_ids"](ids=ids, **inputs)
+        arrays = [tensors[name].numpy() for name in ("ids", "scores", "lengths")]
+        results = []
+        for rows in zip(*arrays, strict=True):
+            row: list[TokenHypothesis] = []
+            for target_ids, score, length in zip(*rows, strict=True):
+                if length or not row:
+                    tokens = tuple(target_ids[:length].tolist())
+                    log_prob = _log_prob(float(score), int(length), options)
+                    row.append(TokenHypothesis(tokens, float(score), log_prob))
+            results.append(row)
+        if options.coverage_penalty:
+            self._set_log_probs(batch, results, options)
+        return results
+
+    def _set_log_probs(
+        self,
+        batch: Sequence[Source],
+        n_best_lists: list[list[TokenHypothesis]],
+        options: DecodingOptions,
+    ) -> None:
+        """Computes the log-probabilities, which scores with a coverage penalty hide."""
+        sources = []
+        targets = []
+        for source, hypotheses in zip(batch, n_best_lists, strict=True):
+            for hypothesis in hypotheses:
+                if hypothesis.ids:
+                    sources.append(source.ids)
+                    targets.append(hypothesis.ids)
+        scores = iter(self.score(sources, targets, options))
+        for hypotheses in n_best_lists:
+            for k, hypothesis in enumerate(hypotheses):
+                if hypothesis.ids:
+                    log_prob = next(scores).log_prob
+                    hypotheses[k] = hypothesis._replace(log_prob=log_prob)
+
+
+def _log_prob(score: float, length: int, options: DecodingOptions) -> float:
+    """Returns the log-probability of a hypothesis, given its score."""
+    tokens = float(max(length, 1))
+    return score * length_penalty(tokens, options.alpha, options.length_penalty)

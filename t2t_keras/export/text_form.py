@@ -1,0 +1,50 @@
+"""How an export without the problem's code finds the text form of the problem."""
+
+import dataclasses
+from typing import Literal
+
+from t2t_keras import registry
+from t2t_keras.errors import UserError
+from t2t_keras.export.formats import ExportSettings
+from t2t_keras.problem import Problem, TextProcessor
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFormSettings(ExportSettings):
+    """The settings of an export from which its text form can be made again.
+
+    Attributes:
+        text_form: `plain` is `TextProcessor` with `tags`; `registered` is that of the
+            registered problem; `unknown` is that of an unregistered problem, or the
+            export of an earlier version.
+        tags: words before sources that are one token.
+    """
+
+    text_form: Literal["plain", "registered", "unknown"] = "unknown"
+    tags: list[str] = dataclasses.field(default_factory=list)
+
+    def text_processor(self) -> TextProcessor | None:
+        """Returns the text form; None if it is unknown here."""
+        if self.text_form == "plain":
+            return TextProcessor(tags=tuple(self.tags))
+        if self.text_form == "registered":
+            return _registered_text_processor(self.problem)
+        return None
+
+
+def text_form_settings(problem: Problem) -> dict[str, object]:
+    """Returns the fields of `TextFormSettings` for a problem."""
+    text_processor = problem.text_processor
+    if type(text_processor) is TextProcessor:
+        return {"text_form": "plain", "tags": list(text_processor.tags)}
+    registered = _registered_text_processor(problem.name)
+    is_registered = type(registered) is type(text_processor)
+    return {"text_form": "registered" if is_registered else "unknown", "tags": []}
+
+
+def _registered_text_processor(name: str) -> TextProcessor | None:
+    """Returns the text form of a registered problem; None if there is none."""
+    try:
+        return registry.problem(name).text_processor
+    except UserError:
+        return None

@@ -50,7 +50,7 @@ class Vocabulary:
         return [*text, EOS]
 
 
-TABLES = BracketTokens.of(("S", "/S", "P", "/P", "n", "v"), Vocabulary())
+TABLES = BracketTokens.from_symbols(("S", "/S", "P", "/P", "n", "v"), Vocabulary())
 
 
 def is_tree(ids, words):
@@ -159,7 +159,7 @@ def test_a_model_of_openers_only_is_stopped_in_time():
 def test_punctuation_has_the_tags_of_punctuation():
     """Whatever the model thinks."""
     pieces = ("", "", "S", "/S", "NN", "VB", ",", "``", "-LRB-")
-    tables = BracketTokens.of(pieces[2:], Vocabulary(pieces))
+    tables = BracketTokens.from_symbols(pieces[2:], Vocabulary(pieces))
     words = ["a", ",", "-", "(", "--", "]", "c", "-"]
     kind_of = {"NN": "n", "VB": "n", ",": "m", "``": "m", "-LRB-": "b"}
     kinds = word_kinds(tf.ragged.constant([words] * 20))
@@ -176,12 +176,12 @@ def test_punctuation_has_the_tags_of_punctuation():
 
 def test_what_are_no_brackets():
     message = "needs a problem whose symbols are opening"
-    refused(message, BracketTokens.of, ("S", "n"), Vocabulary())
+    refused(message, BracketTokens.from_symbols, ("S", "n"), Vocabulary())
     message = "needs symbols of one token each, but 'XP'"
-    refused(message, BracketTokens.of, ("S", "/S", "n", "XP"), Vocabulary())
+    refused(message, BracketTokens.from_symbols, ("S", "/S", "n", "XP"), Vocabulary())
 
 
-BRACKETS = Brackets.of(SYMBOLS)
+BRACKETS = Brackets.from_symbols(SYMBOLS)
 
 
 REPAIRS = [

@@ -93,6 +93,7 @@ LIGHT = (
     *(f"problems/parsing/{name}.py" for name in ("task", "commands", "tree", "wsj")),
     *(f"problems/parsing/{name}.py" for name in ("treebank", "linearise", "words")),
     *(f"problems/parsing/{name}.py" for name in ("punctuation", "evalb")),
+    *(f"problems/parsing/treebank_{name}.py" for name in ("files", "source")),
     *(f"problems/parsing/evalb_{name}.py" for name in ("lines", "parameters")),
     *(f"problems/parsing/evalb_{name}.py" for name in ("scores", "report")),
     *(f"problems/parsing/{name}.py" for name in ("conventions", "labels", "survey")),

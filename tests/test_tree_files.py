@@ -19,7 +19,8 @@ from t2t_keras.problems.parsing.tree import (
     parse_trees,
     prepare,
 )
-from t2t_keras.problems.parsing.treebank import read_trees, tree_files
+from t2t_keras.problems.parsing.treebank import read_trees
+from t2t_keras.problems.parsing.treebank_files import tree_files
 
 GOOD = "(TOP (S (NN good)))\n"
 MRG = """

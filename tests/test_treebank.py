@@ -14,7 +14,7 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.problems.parsing import graph
 from t2t_keras.problems.parsing.punctuation import KIND_OF_TAG, WORD, mark_tags
 from t2t_keras.problems.parsing.task import BracketF1
-from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource
+from t2t_keras.problems.parsing.treebank_source import SilverMix, TreebankSource
 from t2t_keras.problems.parsing.words import rules, treebank_text
 from t2t_keras.text.tokenizers import load_tokenizer
 
@@ -60,11 +60,13 @@ def test_silver_trees_have_the_labels_of_gold_ones(tmp_path, capsys):
     silver.write_text("(TOP (NP (NNP A)))\n(TOP (FOO (NNP B)))\n(TOP (NP (BAR C)))\n")
     gold = TreebankSource(gold)
     labels = frozenset(gold.symbols())
-    mix = SilverMix(gold, TreebankSource(silver, skip_bad=True, known=labels), 1)
+    mix = SilverMix(
+        gold, TreebankSource(silver, skip_bad=True, allowed_symbols=labels), 1
+    )
     assert [words for words, _ in mix()] == [PAIR[0], "A"]
     assert mix.dropped == {"unknown_label": 2}
     assert "silver:3: no gold tree has the label BAR" in capsys.readouterr().err
-    mix = SilverMix(gold, TreebankSource(silver, known=labels), 1)
+    mix = SilverMix(gold, TreebankSource(silver, allowed_symbols=labels), 1)
     refused("silver:2: no gold tree has the label FOO", list, mix())
 
 

@@ -39,8 +39,8 @@ class BracketTokens(NamedTuple):
     closes: np.ndarray
 
     @classmethod
-    def of(cls, symbols: Sequence[str], tokenizer: Tokenizer) -> Self:
-        """Finds the tokens of a problem's symbols.
+    def from_symbols(cls, symbols: Sequence[str], tokenizer: Tokenizer) -> Self:
+        """Returns the tokens of a problem's symbols.
 
         Args:
             symbols: the problem's symbols.
@@ -50,7 +50,7 @@ class BracketTokens(NamedTuple):
             UserError: the symbols have no brackets or no leaves, or one of them is not
                 a single token.
         """
-        brackets = Brackets.of(symbols)
+        brackets = Brackets.from_symbols(symbols)
         if not (brackets.openers and brackets.leaves):
             raise UserError(
                 "the constraint 'brackets' needs a problem whose symbols are opening "
@@ -71,11 +71,11 @@ class BracketTokens(NamedTuple):
         kinds = {symbol: KIND_OF_TAG.get(symbol, WORD) for symbol in brackets.leaves}
         # Words of a kind without leaves may have any leaf.
         without_leaf = {WORD, MARK, BRACKET} - set(kinds.values())
-        for symbol, kind in kinds.items():
-            leaf[token(symbol)] = kind + sum(without_leaf)
-        for number, label in enumerate(brackets.openers, 1):
-            opens[token(label)] = number
-            closes[token(f"/{label}")] = number
+        for symbol, symbol_kind in kinds.items():
+            leaf[token(symbol)] = symbol_kind + sum(without_leaf)
+        for label_index, label in enumerate(brackets.openers, 1):
+            opens[token(label)] = label_index
+            closes[token(f"/{label}")] = label_index
         return cls(leaf, opens, closes)
 
 
@@ -144,11 +144,11 @@ class BalancedBrackets:
         changes = table.opens, np.sign(table.opens - table.closes)
         self._changes = np.stack(changes, axis=1).astype(np.float32)
         # EOS is treated as a closer, for when no bracket is open.
-        self._end = int(table.closes.max()) + 1
-        is_end = np.arange(len(table.closes)) == EOS
-        closes = np.where(is_end, self._end, table.closes)
+        self._eos_label = int(table.closes.max()) + 1
+        is_eos = np.arange(len(table.closes)) == EOS
+        closes = np.where(is_eos, self._eos_label, table.closes)
         # Rows of a mask [V] for every label; label 0 is none.
-        labels = np.arange(self._end + 1)[:, None]
+        labels = np.arange(self._eos_label + 1)[:, None]
         self._closers_of_label = (labels > 0) & (labels == closes)
 
     def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> _State:
@@ -167,25 +167,26 @@ class BalancedBrackets:
 
     def mask(self, state: _State, position: tf.Tensor) -> tf.Tensor:
         """Returns the tokens [B, K, V] that can continue a tree."""
-        depth, words = state.depth, state.words
-        left = state.max_length - position  # remaining tokens, EOS included
-        spare = left - (words + depth + 1)
+        depth = state.depth
+        words = state.words
+        remaining = state.max_length - position  # remaining tokens, EOS included
+        spare = remaining - (words + depth + 1)
         has_words = words > 0
         # The kind of the next word; after the last word 0, which allows no leaf.
-        last = tf.shape(state.kinds)[1] - 1
-        number = tf.minimum(state.num_words - words, last)
-        kind = tf.gather(state.kinds, number, batch_dims=1)
-        kind = tf.where((depth > 0) | (words == 1), kind, 0)
+        last_index = tf.shape(state.kinds)[1] - 1
+        word_index = tf.minimum(state.num_words - words, last_index)
+        word_kind = tf.gather(state.kinds, word_index, batch_dims=1)
+        word_kind = tf.where((depth > 0) | (words == 1), word_kind, 0)
         opener = has_words & (spare >= 2)
         opener &= (depth < MAX_DEPTH) & (state.openers < MAX_OPENERS)
         closer = (state.openers == 0) & ((depth > 1) | ~has_words)
 
         innermost = tf.range(MAX_DEPTH) == depth[:, :, None] - 1
         label = tf.reduce_sum(tf.where(innermost, state.stack, 0), axis=2)
-        label = tf.where(depth > 0, label, self._end)
+        label = tf.where(depth > 0, label, self._eos_label)
         label = tf.where(closer, label, 0)
         return (
-            tf.gather(self._leaves_of_kind, kind)
+            tf.gather(self._leaves_of_kind, word_kind)
             | (opener[:, :, None] & self._is_opener)
             | tf.gather(self._closers_of_label, label)
         )
@@ -193,7 +194,7 @@ class BalancedBrackets:
     def advance(self, state: _State, parents: tf.Tensor, tokens: tf.Tensor) -> _State:
         """Returns the state after the tokens [B, K].
 
-        The state of an empty place in the beam has no meaning.
+        The state of an empty beam slot has no meaning.
         """
         stack, depth, openers, words = (
             tf.gather(tensor, parents, batch_dims=1)

@@ -1,4 +1,4 @@
-"""Command line for parsing: flags of `t2t datagen`, and the command `f1`."""
+"""The command line of parsing: flags of `t2t datagen`, and the command `f1`."""
 
 import argparse
 import dataclasses
@@ -11,13 +11,14 @@ from t2t_keras.problem import Problem, Source, Split
 from .task import Trees
 
 if TYPE_CHECKING:
-    from .treebank import TreebankSource
+    from .treebank_source import TreebankSource
 
 # The standard division of the Wall Street Journal.
 _SECTIONS: dict[Split, str] = {"train": "02-21", "dev": "22", "test": "23"}
 _FLAGS = (
     "treebank",
-    *(f"{split}_{kind}" for split in _SECTIONS for kind in ("trees", "sections")),
+    *(f"{split}_trees" for split in _SECTIONS),
+    *(f"{split}_sections" for split in _SECTIONS),
     *("silver_trees", "silver_per_gold", "collapse_unary", "skip_bad_trees"),
     "new_labels",
 )
@@ -51,38 +52,8 @@ class ParsingProblem(Problem):
                 f"from --treebank or --{split}_trees (default for --treebank: "
                 f"{_SECTIONS[split]})",
             )
-        trees.add_argument(
-            "--silver_trees",
-            metavar="PATH",
-            nargs="+",
-            help="automatically parsed trees, for semi-supervised training; any "
-            "number of files",
-        )
-        trees.add_argument(
-            "--silver_per_gold",
-            type=positive,
-            metavar="N",
-            help="silver trees for each gold tree; gold trees are repeated as "
-            "necessary (default: the problem's)",
-        )
-        trees.add_argument(
-            "--collapse_unary",
-            action="store_true",
-            help="collapse X over X into one constituent in training trees (default: "
-            "keep both, as in the other splits, because EVALB counts both)",
-        )
-        trees.add_argument(
-            "--skip_bad_trees",
-            action="store_true",
-            help="skip and count trees that cannot be used (default: stop at the "
-            "first)",
-        )
-        trees.add_argument(
-            "--new_labels",
-            action="store_true",
-            help="take labels and tags that no known treebank has (default: stop if "
-            "more than 1%% of the trees have one)",
-        )
+        _add_silver_flags(trees)
+        _add_label_flags(trees)
 
     def with_flags(self, args: argparse.Namespace) -> Self:
         """Returns the problem with the treebanks that the flags name.
@@ -92,14 +63,35 @@ class ParsingProblem(Problem):
         Raises:
             UserError: the flags cannot be used with the problem or with each other.
         """
-        given = [name for name in _FLAGS if getattr(args, name)]
+        flags = [name for name in _FLAGS if getattr(args, name)]
         if not isinstance(self.text_processor, Trees):
-            if given:
+            if flags:
                 raise UserError(
-                    f"--{given[0]}: problem '{self.name}' does not yield trees; give "
+                    f"--{flags[0]}: problem '{self.name}' does not yield trees; give "
                     f"--problem {self.data_name}, whose data it reads"
                 )
             return self
+        self._refuse_text_flags(args)
+        gold = _gold(self.text_processor, args)
+        if not gold and flags:
+            raise UserError(
+                f"--{flags[0]} needs --treebank, or --train_trees, --dev_trees ..., "
+                "beside it"
+            )
+        problem = self
+        sources: dict[Split, Source] = {**self.sources, **gold}
+        if train := gold.get("train"):
+            silver_per_gold = _silver_per_gold(self.name, self.text_processor, args)
+            problem = self.with_symbols(train.symbols(self.symbols))
+            if silver_per_gold:
+                sources["train"] = _mix(train, problem, silver_per_gold, args)
+        for split, source in gold.items():
+            if split != "train":
+                source.check()
+        return problem.replace(sources=sources)
+
+    def _refuse_text_flags(self, args: argparse.Namespace) -> None:
+        """Refuses the flags of `t2t datagen` that name files of texts."""
         for split in get_args(Split):
             for flag in (f"{split}_source", f"{split}_target"):
                 if getattr(args, flag, None):
@@ -112,42 +104,56 @@ class ParsingProblem(Problem):
                 f"--mixture: problem '{self.name}' yields trees; give --train_trees "
                 "and --silver_trees"
             )
-        from .treebank import SilverMix
 
-        gold = _gold(self.text_processor, args)
-        if not gold and given:
-            raise UserError(
-                f"--{given[0]} needs --treebank, or --train_trees, --dev_trees ..., "
-                "beside it"
-            )
-        problem = self
-        sources: dict[Split, Source] = {**self.sources, **gold}
-        if train := gold.get("train"):
-            ratio = _silver_per_gold(self.name, self.text_processor, args)
-            symbols = train.symbols(self.symbols)
-            problem = self.with_symbols(symbols)
-            if ratio:
-                paths, known = args.silver_trees, frozenset(symbols)
-                silver = dataclasses.replace(
-                    train, paths=paths, sections="", known=known
-                )
-                sources["train"] = SilverMix(train, silver, ratio)
-        for split, source in gold.items():
-            if split != "train":
-                source.check()
-        return problem.replace(sources=sources)
+
+def _add_silver_flags(trees: argparse._ArgumentGroup) -> None:
+    trees.add_argument(
+        "--silver_trees",
+        metavar="PATH",
+        nargs="+",
+        help="automatically parsed trees, for semi-supervised training; any "
+        "number of files",
+    )
+    trees.add_argument(
+        "--silver_per_gold",
+        type=positive,
+        metavar="N",
+        help="silver trees for each gold tree; gold trees are repeated as "
+        "necessary (default: the problem's)",
+    )
+
+
+def _add_label_flags(trees: argparse._ArgumentGroup) -> None:
+    trees.add_argument(
+        "--collapse_unary",
+        action="store_true",
+        help="collapse X over X into one constituent in training trees (default: "
+        "keep both, as in the other splits, because EVALB counts both)",
+    )
+    trees.add_argument(
+        "--skip_bad_trees",
+        action="store_true",
+        help="skip and count trees that cannot be used (default: stop at the first)",
+    )
+    trees.add_argument(
+        "--new_labels",
+        action="store_true",
+        help="accept labels and tags that no known treebank has (default: stop if "
+        "more than 1%% of the trees have one)",
+    )
 
 
 def _gold(trees: Trees, args: argparse.Namespace) -> "dict[Split, TreebankSource]":
     """Returns the treebank of each split that the flags name."""
-    from .treebank import TreebankSource
+    from .treebank_source import TreebankSource
 
     gold: dict[Split, TreebankSource] = {}
     for split in get_args(Split):
         paths = getattr(args, f"{split}_trees")
         sections = getattr(args, f"{split}_sections") or ""
         if args.treebank and not paths:
-            paths, sections = [args.treebank], sections or _SECTIONS[split]
+            paths = [args.treebank]
+            sections = sections or _SECTIONS[split]
         if paths:
             gold[split] = TreebankSource(
                 paths,
@@ -160,6 +166,24 @@ def _gold(trees: Trees, args: argparse.Namespace) -> "dict[Split, TreebankSource
         elif sections:
             raise UserError(f"--{split}_sections needs --treebank or --{split}_trees")
     return gold
+
+
+def _mix(
+    train: "TreebankSource",
+    problem: Problem,
+    silver_per_gold: int,
+    args: argparse.Namespace,
+) -> Source:
+    """Returns the gold training trees mixed with those of `--silver_trees`."""
+    from .treebank_source import SilverMix
+
+    silver = dataclasses.replace(
+        train,
+        paths=args.silver_trees,
+        sections="",
+        allowed_symbols=frozenset(problem.symbols),
+    )
+    return SilverMix(train, silver, silver_per_gold)
 
 
 def _silver_per_gold(name: str, trees: Trees, args: argparse.Namespace) -> int:

@@ -17,7 +17,8 @@ from .evalb_lines import Bracket, EvalbLine, align_quotes
 from .evalb_parameters import COLLINS, EvalbParameters
 from .evalb_scores import ERROR, SKIP, VALID, F1Report, SentenceScore
 from .tree import OUTER, OUTER_LABELS
-from .treebank import is_treebank, read_trees
+from .treebank import read_trees
+from .treebank_files import is_treebank
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
-"""The text form of trees as TensorFlow operations, for constraint and SavedModel.
+"""The texts of parsing as TensorFlow operations, for constraint and SavedModel.
 
-Each function computes on string tensors what its namesake in Python computes.
+Each function does on string tensors what its namesake in Python does.
 """
 
 import re
@@ -13,10 +13,8 @@ from t2t_keras.text.graph_ids import CPU
 from .linearise import UNKNOWN_TAG, UNTAGGED, Brackets
 from .punctuation import (
     APOSTROPHES,
-    BRACKET,
     DASHES,
     KIND_OF_TAG,
-    MARK,
     OPENING,
     TAG_OF_MARK,
     WORD,
@@ -46,7 +44,7 @@ def restore_texts(
             side. Any other empty target gives an empty tree.
         symbols: all symbols of the problem.
     """
-    brackets = Brackets.of(symbols)
+    brackets = Brackets.from_symbols(symbols)
     labels = brackets.openers
     with tf.device(CPU):
         words = tf.strings.split(sources, " ")
@@ -60,13 +58,15 @@ def restore_texts(
         is_closer = _among(targets, [f"/{label}" for label in labels])
         is_leaf = ~(is_opener | is_closer | (targets == ""))
         # Each leaf gets the next word; other symbols get a word that is not used.
-        number = tf.cumsum(tf.cast(is_leaf, tf.int32), axis=2, exclusive=True)
-        number = tf.minimum(number, tf.cast(words.bounding_shape(1), tf.int32) - 1)
+        word_index = tf.cumsum(tf.cast(is_leaf, tf.int32), axis=2, exclusive=True)
+        word_index = tf.minimum(
+            word_index, tf.cast(words.bounding_shape(1), tf.int32) - 1
+        )
         if UNTAGGED in symbols:
-            tags = tf.gather(mark_tags(words), number, batch_dims=1)
+            tags = tf.gather(mark_tags(words), word_index, batch_dims=1)
             tags = tf.where(tags == "", UNKNOWN_TAG, tags)
             targets = tf.where(targets == UNTAGGED, tags, targets)
-        word = tf.gather(words.to_tensor(""), number, batch_dims=1)
+        word = tf.gather(words.to_tensor(""), word_index, batch_dims=1)
         leaves = tf.strings.join([" (", targets, " ", word, ")"])
         openers = tf.strings.join([" (", targets])
         parts = tf.where(is_closer, ")", tf.where(is_opener, openers, ""))
@@ -103,8 +103,10 @@ def mark_tags(words: tf.RaggedTensor) -> tf.Tensor:
         lengths = tf.cast(words.row_lengths(), tf.int32)
         # So that there are at least three words, and a string after each.
         padded = tf.pad(words.to_tensor(""), [[0, 0], [1, 3]], constant_values="")
-        words, before, after = padded[:, 1:], padded[:, :-1], padded[:, 2:]
-        after = tf.pad(after, [[0, 0], [0, 1]], constant_values="")
+        words = padded[:, 1:]
+        previous = padded[:, :-1]
+        following = padded[:, 2:]
+        following = tf.pad(following, [[0, 0], [0, 1]], constant_values="")
         tags = tf.fill(tf.shape(words), "")
         for tag in dict.fromkeys(TAG_OF_MARK.values()):
             marks = [mark for mark in TAG_OF_MARK if TAG_OF_MARK[mark] == tag]
@@ -113,15 +115,17 @@ def mark_tags(words: tf.RaggedTensor) -> tf.Tensor:
         is_second = tf.range(tf.shape(words)[1]) == 1
         tags = tf.where(is_second & _are_entries(words, lengths), ":", tags)
 
-        numbers = _matches(before, r".*\p{Nd}") & _matches(after, r"\p{Nd}.*")
-        beside_another = (before == ":") | (after == ":")
-        place = tf.range(tf.shape(words)[1])
-        inside = (place > 0) & (place < lengths[:, None] - 1)
-        is_none = (words == ":") & inside & (numbers | beside_another)
+        between_digits = _matches(previous, r".*\p{Nd}") & _matches(
+            following, r"\p{Nd}.*"
+        )
+        beside_another = (previous == ":") | (following == ":")
+        word_index = tf.range(tf.shape(words)[1])
+        inside = (word_index > 0) & (word_index < lengths[:, None] - 1)
+        is_none = (words == ":") & inside & (between_digits | beside_another)
         tags = tf.where(is_none, "", tags)
 
         is_apostrophe = _among(words, APOSTROPHES)
-        return tf.where(is_apostrophe, _apostrophes(words, before, after), tags)
+        return tf.where(is_apostrophe, _apostrophes(words, previous, following), tags)
 
 
 def word_kinds(words: tf.RaggedTensor) -> tf.Tensor:
@@ -133,21 +137,20 @@ def word_kinds(words: tf.RaggedTensor) -> tf.Tensor:
         tags = mark_tags(words)
         is_word = tf.sequence_mask(words.row_lengths(), tf.shape(tags)[1])
         kinds = tf.where(is_word, WORD, 0)
-        for kind in (MARK, BRACKET):
-            some = [tag for tag in KIND_OF_TAG if KIND_OF_TAG[tag] == kind]
-            kinds = tf.where(_among(tags, some), kind, kinds)
+        for tag, tag_kind in KIND_OF_TAG.items():
+            kinds = tf.where(tags == tag, tag_kind, kinds)
         return kinds
 
 
 def _are_entries(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     """Returns whether the words of a sentence explain an acronym, [B, 1]."""
-    last = tf.gather(words, tf.maximum(lengths - 1, 0), batch_dims=1)
+    last_words = tf.gather(words, tf.maximum(lengths - 1, 0), batch_dims=1)
     behind_first = tf.strings.regex_replace(words[:, 0], "^.", "")
     third = words[:, 2]
     lower = tf.strings.lower(third, encoding="utf-8")
     is_entry = (
         _among(words[:, 1], DASHES)
-        & (last != ".")
+        & (last_words != ".")
         & (behind_first != tf.strings.lower(behind_first, encoding="utf-8"))
         & (third == lower)
         & (third != tf.strings.upper(third, encoding="utf-8"))
@@ -155,15 +158,17 @@ def _are_entries(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     return is_entry[:, None]
 
 
-def _apostrophes(words: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
+def _apostrophes(
+    words: tf.Tensor, previous: tf.Tensor, following: tf.Tensor
+) -> tf.Tensor:
     """Returns the tags [B, W] of apostrophes; other values have no meaning."""
     is_apostrophe = _among(words, APOSTROPHES)
-    is_number = _matches(before, r"\p{Nd}+")
-    is_closing = _among(before, (".", ",", "?", "!")) | _among(after, ("", "''"))
+    is_number = _matches(previous, r"\p{Nd}+")
+    is_closing = _among(previous, (".", ",", "?", "!")) | _among(following, ("", "''"))
     # Apostrophes at least two positions later.
     count = tf.cumsum(tf.cast(is_apostrophe, tf.int32), axis=1, reverse=True)
     has_later = tf.pad(count, [[0, 0], [0, 2]])[:, 2:] > 0
-    is_opening = ~_matches(before, ".*s") & has_later
+    is_opening = ~_matches(previous, ".*s") & has_later
 
     # Whether a quotation is open after a word, if none was open before it, and if one
     # was.
@@ -181,9 +186,9 @@ def _apostrophes(words: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Te
     return tf.where(is_number, "", tags)
 
 
-def _among(words: tf.Tensor, some: Collection[str]) -> tf.Tensor:
+def _among(words: tf.Tensor, choices: Collection[str]) -> tf.Tensor:
     """Returns which words are among the given ones."""
-    return _matches(words, "|".join(map(re.escape, some)))
+    return _matches(words, "|".join(map(re.escape, choices)))
 
 
 def _matches(words: tf.Tensor, pattern: str) -> tf.Tensor:

@@ -168,7 +168,7 @@ class Brackets:
     leaves: tuple[str, ...]
 
     @classmethod
-    def of(cls, symbols: Sequence[str]) -> Self:
+    def from_symbols(cls, symbols: Sequence[str]) -> Self:
         """Divides the symbols of a problem."""
         every = dict.fromkeys(symbols)
         openers = tuple(symbol for symbol in every if f"/{symbol}" in every)
@@ -199,39 +199,42 @@ class Brackets:
             words: the words of the source; at least one.
             symbols: the model's output.
         """
-        known, present = {*self.openers, *self.leaves}, set(symbols)
-        new = {s for s in present - known if f"/{s}" in present - known}
-        opens = {*self.openers, *(s for s in new if not set(s) & set("()/"))}
+        known_symbols = {*self.openers, *self.leaves}
+        unknown = set(symbols) - known_symbols
+        opens = {*self.openers}
+        for symbol in unknown:
+            if f"/{symbol}" in unknown and not set(symbol) & set("()/"):
+                opens.add(symbol)
         closes = {f"/{symbol}" for symbol in opens}
         leaves = self.leaves
-        leaf_of = [
-            tag if not leaves or tag in leaves else leaves[0]
-            for tag in (mark or UNKNOWN_TAG for mark in mark_tags(words))
-        ]
+        word_leaves = []  # the leaf that each word gets if its symbol is missing
+        for tag in mark_tags(words):
+            tag = tag or UNKNOWN_TAG
+            word_leaves.append(tag if not leaves or tag in leaves else leaves[0])
         result: list[str] = []
         unclosed: list[int] = []  # positions in `result` of the open openers
         count = 0
 
         def close() -> None:
-            place = unclosed.pop()
-            if place == len(result) - 1:
+            opener_index = unclosed.pop()
+            if opener_index == len(result) - 1:
                 result.pop()
             else:
-                result.append(f"/{result[place]}")
+                result.append(f"/{result[opener_index]}")
 
         for symbol in symbols:
             if symbol in opens:
                 unclosed.append(len(result))
                 result.append(symbol)
             elif symbol in closes:
-                if symbol[1:] in (result[place] for place in unclosed):
+                if symbol[1:] in (result[index] for index in unclosed):
                     while result[unclosed[-1]] != symbol[1:]:
                         close()
                     close()
             elif count < len(words) and (symbol in leaves or symbol[0] != "/"):
-                result.append(symbol if symbol in leaves else leaf_of[count])
+                result.append(symbol if symbol in leaves else word_leaves[count])
                 count += 1
-        missing = leaf_of[count:]
+        missing = word_leaves[count:]
         while len(unclosed) > 1:
             close()
         if unclosed:
@@ -239,6 +242,6 @@ class Brackets:
             close()
         else:
             inside = bool(result) and result[-1] in closes
-            end = len(result) - inside
-            result[end:end] = missing
+            position = len(result) - inside
+            result[position:position] = missing
         return result

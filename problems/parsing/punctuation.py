@@ -22,7 +22,9 @@ APOSTROPHES = ("'", "’")
 OPENING = ("`", "‘")
 
 # Kinds of words and tags, as bits. EVALB keeps brackets and leaves out marks.
-WORD, MARK, BRACKET = 1, 2, 4
+WORD = 1
+MARK = 2
+BRACKET = 4
 KIND_OF_TAG = {
     **dict.fromkeys(TAG_OF_MARK.values(), MARK),
     **dict.fromkeys(("-LRB-", "-RRB-"), BRACKET),
@@ -44,9 +46,10 @@ def mark_tags(words: Sequence[str]) -> list[str | None]:
         if word in OPENING:
             is_open = True
         elif word == ":" and 0 < i < len(words) - 1:
-            before, after = words[i - 1], words[i + 1]
-            numbers = before[-1:].isdecimal() and after[:1].isdecimal()
-            if numbers or ":" in (before, after):
+            previous = words[i - 1]
+            following = words[i + 1]
+            between_digits = previous[-1:].isdecimal() and following[:1].isdecimal()
+            if between_digits or ":" in (previous, following):
                 tags[i] = None
         elif word in APOSTROPHES:
             tags[i] = _apostrophe(words, i, is_open)
@@ -64,12 +67,12 @@ def _is_glossary_entry(words: Sequence[str]) -> bool:
 
 def _apostrophe(words: Sequence[str], i: int, is_open: bool) -> str | None:
     """Returns `` or '' if the apostrophe is a quotation mark, else None."""
-    before = words[i - 1] if i else ""
-    after = words[i + 1] if i + 1 < len(words) else ""
-    if before.isdecimal():
+    previous = words[i - 1] if i else ""
+    following = words[i + 1] if i + 1 < len(words) else ""
+    if previous.isdecimal():
         return None
-    if is_open or before in (".", ",", "?", "!") or after in ("", "''"):
+    if is_open or previous in (".", ",", "?", "!") or following in ("", "''"):
         return "''"
-    if before.endswith("s"):
+    if previous.endswith("s"):
         return None
     return "``" if any(word in APOSTROPHES for word in words[i + 2 :]) else None

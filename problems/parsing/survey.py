@@ -1,4 +1,4 @@
-"""Counts what the reader of treebanks does not know, and stops if that is much."""
+"""Counts unknown labels and lines in treebanks, and refuses too many."""
 
 import dataclasses
 
@@ -7,20 +7,20 @@ from t2t_keras.errors import UserError
 from .labels import unknown_label
 from .tree import Tree
 
-_LARGEST_SHARE = 0.01  # of trees
+_MAX_SHARE = 0.01  # of trees
 
 
 @dataclasses.dataclass
 class Survey:
-    """What is unknown in the trees that are read.
+    """Counts of unknown labels and lines.
 
     Attributes:
         accepts_labels: whether labels that no published treebank has are taken.
         trees: number of trees.
         labels: number of trees with an unknown label.
         lines: number of unknown lines between trees, which are left out.
-        first_label: the first tree with an unknown label: its place and the bracket.
-        first_line: the first unknown line: its place and text.
+        first_label: location and bracket of the first unknown label.
+        first_line: location and text of the first unknown line.
     """
 
     accepts_labels: bool = False
@@ -30,46 +30,46 @@ class Survey:
     first_label: str = ""
     first_line: str = ""
 
-    def add_tree(self, place: str, tree: Tree) -> None:
-        """Counts a prepared tree."""
+    def add_tree(self, location: str, tree: Tree) -> None:
+        """Counts a prepared tree; `location` is its file:line."""
         self.trees += 1
         if not self.accepts_labels and (bracket := unknown_label(tree)):
             self.labels += 1
-            self.first_label = self.first_label or f"{place}: {bracket}"
+            self.first_label = self.first_label or f"{location}: {bracket}"
 
-    def add_line(self, place: str, line: str) -> None:
+    def add_line(self, location: str, line: str) -> None:
         """Counts an unknown line between trees."""
         self.lines += 1
-        self.first_line = self.first_line or f"{place}: '{line.strip():.60}'"
+        self.first_line = self.first_line or f"{location}: '{line.strip():.60}'"
 
     def sentences(self) -> list[str]:
         """Returns a sentence about the unknown labels and one about the lines."""
-        found = []
+        sentences = []
         if self.labels:
             has = "has" if self.labels == 1 else "have"
-            found.append(
+            sentences.append(
                 f"{self.labels:,} of {_trees(self.trees)} {has} a label that no known "
                 f"treebank has, the first at {self.first_label}"
             )
         if self.lines:
             stands = "line stands" if self.lines == 1 else "lines stand"
-            found.append(
+            sentences.append(
                 f"{self.lines:,} unknown {stands} between {_trees(self.trees)}, the "
                 f"first at {self.first_line}"
             )
-        return found
+        return sentences
 
     def check(self) -> None:
-        """Refuses a treebank of which too much is unknown.
+        """Refuses a treebank with many unknown labels or lines.
 
         Raises:
             UserError: more than 1% of the trees have an unknown label, or there are as
                 many unknown lines.
         """
-        largest = self.trees * _LARGEST_SHARE
-        if self.lines > largest:
+        limit = self.trees * _MAX_SHARE
+        if self.lines > limit:
             raise UserError(f"{self.sentences()[-1]}; remove lines that are not trees")
-        if self.labels > largest:
+        if self.labels > limit:
             raise UserError(
                 f"{self.sentences()[0]}; give --new_labels if all labels are "
                 "constituents or tags, else remove the brackets that are not"

@@ -68,7 +68,7 @@ class Trees(TextProcessor):
         if not words:
             return "", False
         symbols = target.split()
-        repaired = Brackets.of(self.symbols).repair(words, symbols)
+        repaired = Brackets.from_symbols(self.symbols).repair(words, symbols)
         return restore_text(source, " ".join(repaired)), repaired != symbols
 
     def preprocess_graph(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
@@ -98,7 +98,7 @@ def brackets(problem: Problem, tokenizer: "Tokenizer") -> "BatchConstraint":
     """
     from .balanced_brackets import BracketTokens, for_batch
 
-    tokens = BracketTokens.of(problem.symbols, tokenizer)
+    tokens = BracketTokens.from_symbols(problem.symbols, tokenizer)
     return lambda texts, max_length: for_batch(tokens, texts, max_length)
 
 

@@ -80,28 +80,28 @@ class Tree:
         return "".join(parts).removeprefix(" ")
 
 
-def parse_tree(text: str, place: str = "tree") -> Tree:
+def parse_tree(text: str, location: str = "tree") -> Tree:
     """Reads one tree; only the outermost bracket may lack a label.
 
     Args:
         text: the tree, in one line or more.
-        place: the place of the text, for error messages.
+        location: the file, for error messages.
 
     Raises:
         UserError: the tree cannot be read (`BadTree`), or there is not one tree.
     """
     trees = []
-    for _, tree in parse_trees(text.split("\n"), place):
+    for _, tree in parse_trees(text.split("\n"), location):
         if isinstance(tree, BadTree):
             raise tree
         trees.append(tree)
     if len(trees) != 1:
-        raise UserError(f"{place}: {len(trees)} trees where one is expected")
+        raise UserError(f"{location}: {len(trees)} trees where one is expected")
     return trees[0]
 
 
 def parse_trees(
-    lines: Iterable[str], place: str, number: int = 1
+    lines: Iterable[str], location: str, start_line: int = 1
 ) -> Iterator[tuple[int, Tree | BadTree]]:
     """Reads the trees in consecutive lines.
 
@@ -109,62 +109,64 @@ def parse_trees(
 
     Args:
         lines: the lines.
-        place: the file, for error messages.
-        number: number of the first line.
+        location: the file, for error messages.
+        start_line: number of the first line.
 
     Yields:
         The number of the line in which a tree begins, and the tree, or the error if it
         cannot be read.
     """
-    stack: list[_Open] = []
+    stack: list[_OpenBracket] = []
     error: BadTree | None = None  # the first error in the current tree
-    for line, text in enumerate(lines, number):
+    for line, text in enumerate(lines, start_line):
         complete: list[tuple[int, Tree | BadTree]] = []  # trees that end in this line
         stray: str | None = None
         for tag, word, bracket, token in _ITEM.findall(text):
             if bracket == "(":
-                stack.append(_Open(line))
+                stack.append(_OpenBracket(line))
             elif not (tag or stack):
                 stray = stray or bracket or token
             elif token:
                 if stack[-1].children:
-                    error = error or stack[-1].beside(token, f"{place}:{line}")
+                    error = error or stack[-1].word_error(token, f"{location}:{line}")
                 stack[-1].tokens.append(token)
             else:  # a leaf, or the end of a bracket
-                first, node = line, Tree(tag, word=word)
+                first_line = line
+                node = Tree(tag, word=word)
                 if bracket:
                     closed = stack.pop()
-                    first, node = closed.line, closed.node()
-                    error = error or closed.mistake(node, not stack, place)
+                    first_line = closed.line
+                    node = closed.node()
+                    error = error or closed.find_error(node, not stack, location)
                 if stack:
                     stack[-1].children.append(node)
                 else:
-                    complete.append((first, error or node))
+                    complete.append((first_line, error or node))
                     error = None
         if stray:  # a tree that ends in this line may be only a part
-            message = f"{place}:{line}: '{stray}' stands outside of any bracket"
+            message = f"{location}:{line}: '{stray}' stands outside of any bracket"
             complete[-1:] = [(line, BadTree(message, "unbalanced_brackets"))]
         yield from complete
     if stack:
         missing = "1 bracket" if len(stack) == 1 else f"{len(stack)} brackets"
-        where = f"{place}:{stack[0].line}"
+        where = f"{location}:{stack[0].line}"
         message = f"{where}: the tree that begins here is not closed; {missing} missing"
         yield stack[0].line, BadTree(message, "unbalanced_brackets")
 
 
-def prepare(tree: Tree, place: str = "tree", collapse_unary: bool = False) -> Tree:
+def prepare(tree: Tree, location: str = "tree", collapse_unary: bool = False) -> Tree:
     """Prepares a treebank's tree for training and scoring of parsers.
 
     Traces and remarks such as `(CODE <P_3>)` are removed, and constituents that have
     nothing else (`conventions`); features, function tags and indices are stripped
     (NP-SBJ-1 and NP=2 become NP, -LRB- stays); the outermost bracket is labelled TOP,
-    and added if there is none; brackets of `OUTER_LABELS` within it are taken away.
+    and added if there is none; brackets of `OUTER_LABELS` within it are removed.
     Chains of NP over NP stay unless `collapse_unary` is set, because EVALB counts both
     brackets.
 
     Args:
         tree: a tree as read from a file.
-        place: the place of the tree, for error messages.
+        location: file:line of the tree, for error messages.
         collapse_unary: whether to collapse chains of X over X into one constituent.
 
     Raises:
@@ -196,7 +198,7 @@ def prepare(tree: Tree, place: str = "tree", collapse_unary: bool = False) -> Tr
     if not levels[0]:
         only_remarks = has_remarks and not has_traces
         reason = "only_remarks" if only_remarks else "no_words"
-        raise BadTree(f"{place}: the tree has no words", reason)
+        raise BadTree(f"{location}: the tree has no words", reason)
     inner = levels[0]
     while len(inner) == 1 and inner[0].word is None and inner[0].label in OUTER_LABELS:
         inner = list(inner[0].children)
@@ -224,7 +226,7 @@ def _with_words(tree: Tree, words: Iterable[str]) -> Tree:
 
 
 def _constituent(node: Tree, children: list[Tree], collapse: bool) -> list[Tree]:
-    """Returns what stands in a prepared tree for a constituent with children."""
+    """Returns the nodes that replace a constituent in a prepared tree."""
     label = core_label(node.label)
     if label and label in OUTER_LABELS:
         return children
@@ -236,7 +238,7 @@ def _constituent(node: Tree, children: list[Tree], collapse: bool) -> list[Tree]
 
 
 @dataclasses.dataclass(slots=True)
-class _Open:
+class _OpenBracket:
     """A bracket that is not closed yet."""
 
     line: int
@@ -250,29 +252,29 @@ class _Open:
             return Tree(label, word=" ".join(words))
         return Tree(label, tuple(self.children))
 
-    def mistake(self, node: Tree, outermost: bool, place: str) -> BadTree | None:
+    def find_error(self, node: Tree, outermost: bool, location: str) -> BadTree | None:
         """Returns the error in the closed node; None if there is none."""
-        place = f"{place}:{self.line}"
+        location = f"{location}:{self.line}"
         if self.children and len(self.tokens) > 1:
-            return self.beside(self.tokens[1], place)
+            return self.word_error(self.tokens[1], location)
         if len(self.tokens) > 2:
             leaf = " ".join(self.tokens)
-            message = f"{place}: the leaf ({leaf}) has a space in its word"
+            message = f"{location}: the leaf ({leaf}) has a space in its word"
             return BadTree(message, "space_in_word")
         if outermost:
             if node.words():
                 return None
-            return BadTree(f"{place}: the tree has no words", "no_words")
+            return BadTree(f"{location}: the tree has no words", "no_words")
         if self.children and not self.tokens:
-            message = f"{place}: a bracket within a tree has no label"
+            message = f"{location}: a bracket within a tree has no label"
             return BadTree(message, "bracket_without_label")
         return None
 
-    def beside(self, word: str, place: str) -> BadTree:
-        """Returns the error that a word is among a constituent's children."""
+    def word_error(self, word: str, location: str) -> BadTree:
+        """Returns the error for a word among a constituent's children."""
         label = self.tokens[0] if self.tokens else ""
         message = (
-            f"{place}: the word '{word}' stands beside brackets in ({label} ...); put "
-            "it into a bracket with a tag"
+            f"{location}: the word '{word}' stands beside brackets in ({label} ...); "
+            "put it into a bracket with a tag"
         )
         return BadTree(message, "word_without_tag")

@@ -29,45 +29,45 @@ class Phrase(NamedTuple):
         english: its tree.
         german: its words by case.
         person: the form of a verb that agrees: 0 for I, 1 for he, 2 for they.
-        kind: the kind of its noun; "" for a pronoun.
+        noun_class: the letter of its noun's class, see `lexicon`; "" for a pronoun.
         column: gender or plural, the column in the tables of endings.
     """
 
     english: str
     german: Mapping[str, str]
     person: int
-    kind: str = ""
+    noun_class: str = ""
     column: int = PLURAL
 
 
 class Clause(NamedTuple):
-    """A clause in parts: `verb` and `rest` are English trees, the others German."""
+    """A clause in parts; `verb` and `complement` are English trees, others German."""
 
     subject: Phrase
     verb: str
-    rest: str
+    complement: str
     finite: str
     middle: str
-    end: str
+    closing: str
 
     def tree(self) -> str:
         """Returns subject and verb phrase in English."""
-        return f"{self.subject.english} (VP {self.verb} {self.rest})"
+        return f"{self.subject.english} (VP {self.verb} {self.complement})"
 
     def verb_second(self) -> str:
         """Der Mann ruft den Jungen an."""
         subject = self.subject.german["nominative"]
-        return f"{subject} {self.finite} {self.middle} {self.end}"
+        return f"{subject} {self.finite} {self.middle} {self.closing}"
 
     def verb_first(self) -> str:
         """Ruft der Mann den Jungen an? Wenn er schläft, ruft der Mann den Jungen an."""
         subject = self.subject.german["nominative"]
-        return f"{self.finite} {subject} {self.middle} {self.end}"
+        return f"{self.finite} {subject} {self.middle} {self.closing}"
 
     def verb_last(self) -> str:
         """Dass der Mann den Jungen anruft, angerufen hat."""
-        end = f"{self.end} {self.finite}".replace("- ", "")
-        return f"{self.subject.german['nominative']} {self.middle} {end}"
+        verb = f"{self.closing} {self.finite}".replace("- ", "")
+        return f"{self.subject.german['nominative']} {self.middle} {verb}"
 
 
 def sentences(seed: int) -> Iterator[tuple[str, str]]:
@@ -85,7 +85,7 @@ def _english(tree: str) -> str:
     """Capitalizes the first word; "a" becomes "an" before a vowel."""
     tree = re.sub(r" +(?=[ )])", "", tree)  # where a part is empty
     tree = re.sub(r"\(DT a\)(?= \(\w+ [aeiou])", "(DT an)", tree)
-    return re.sub(r" \w(?=[^ ()]*\))", lambda it: it[0].upper(), tree, count=1)
+    return re.sub(r" \w(?=[^ ()]*\))", lambda match: match[0].upper(), tree, count=1)
 
 
 def _german(text: str) -> str:
@@ -103,28 +103,29 @@ class _Sampler(random.Random):
 
     def sentence(self) -> tuple[str, str]:
         """Draws the English tree and the German words."""
-        kinds = ("plain", "question", "relative", "if", "that", "because")
-        (kind,) = self.choices(kinds, (20, 13, 25, 14, 14, 14))
-        if kind == "question":
+        sentence_types = ("plain", "question", "relative", "if", "that", "because")
+        (sentence_type,) = self.choices(sentence_types, (20, 13, 25, 14, 14, 14))
+        if sentence_type == "question":
             main = self.clause(question=True)
-            english = f"{main.verb} {main.subject.english} {main.rest}"
+            english = f"{main.verb} {main.subject.english} {main.complement}"
             return f"(SQ {english} (. ?))", f"{main.verb_first()} ?"
-        if kind in ("plain", "relative"):
-            main = self.clause(relative=kind == "relative")
+        if sentence_type in ("plain", "relative"):
+            main = self.clause(relative=sentence_type == "relative")
             return f"(S {main.tree()} (. .))", f"{main.verb_second()} ."
-        other = self.clause()
-        subordinate = f"(SBAR (IN {kind}) (S {other.tree()}))"
-        if kind == "if":
+        clause = self.clause()
+        subordinate = f"(SBAR (IN {sentence_type}) (S {clause.tree()}))"
+        if sentence_type == "if":
             main = self.clause()
-            german = f"wenn {other.verb_last()} , {main.verb_first()} ."
+            german = f"wenn {clause.verb_last()} , {main.verb_first()} ."
             return f"(S {subordinate} (, ,) {main.tree()} (. .))", german
-        if kind == "that":
+        if sentence_type == "that":
             report = Phrase(subordinate, _NO_WORDS, 1)
             main = self.clause(self.choice((words.SAY, words.KNOW)), object_=report)
         else:
             main = self.clause()
-            main = main._replace(rest=f"{main.rest} {subordinate}")
-        german = f"{main.verb_second()} , {_CONJUNCTIONS[kind]} {other.verb_last()} ."
+            main = main._replace(complement=f"{main.complement} {subordinate}")
+        conjunction = _CONJUNCTIONS[sentence_type]
+        german = f"{main.verb_second()} , {conjunction} {clause.verb_last()} ."
         return f"(S {main.tree()} (. .))", german
 
     def clause(
@@ -144,7 +145,8 @@ class _Sampler(random.Random):
             subject: its subject.
             object_: its object.
         """
-        is_plain, tense = not (verb or relative), self.choice(_TENSES)
+        is_plain = not (verb or relative)
+        tense = self.choice(_TENSES)
         verb = verb or self.choice(words.VERBS)
         negated = is_plain and not question and self.random() < 0.25
         determiners = words.DEFINITE if negated else words.ANY
@@ -162,10 +164,11 @@ class _Sampler(random.Random):
         elif verb.follows and arguments:
             tag = "TO" if verb.follows == "to" else "IN"
             arguments = f"(PP ({tag} {verb.follows}) {arguments})"
-        rest, forms = arguments, verb.english.split("/")
+        complement = arguments
+        forms = verb.english.split("/")
         if tense in _MODALS or negated or question:
             not_ = "(RB not)" if negated else ""
-            rest = f"{not_} (VP (VB {forms[0]}) {rest})"
+            complement = f"{not_} (VP (VB {forms[0]}) {complement})"
             forms = ["do", "does", "did"]
         finite = f"(MD {tense})"
         if tense not in _MODALS:
@@ -174,64 +177,78 @@ class _Sampler(random.Random):
 
         german = object_.german[verb.case] if object_ else ""
         nicht = "nicht" if negated else ""
-        middle, end = f"{german} {nicht}", verb.german_follows
-        if end and not end.endswith("-"):
-            middle, end = f"{nicht} {end} {german}", ""
+        middle = f"{german} {nicht}"
+        closing = verb.german_follows
+        if closing and not closing.endswith("-"):  # a preposition
+            middle = f"{nicht} {closing} {german}"
+            closing = ""
         *present, participle = verb.german.split("/")
         if tense in _MODALS:
-            present, end = [*_MODALS[tense]], f"{end}{present[2]}"
+            closing = f"{closing}{present[2]}"
+            present = [*_MODALS[tense]]
         elif tense == "past":
-            auxiliary, _, end = participle.rpartition(" ")
+            auxiliary, _, closing = participle.rpartition(" ")
             present = [*_PERFECT[auxiliary]]
-        return Clause(subject, finite, rest, present[subject.person], middle, end)
+        german_finite = present[subject.person]
+        return Clause(subject, finite, complement, german_finite, middle, closing)
 
-    def with_relative(self, kinds: str) -> Phrase:
+    def with_relative(self, noun_classes: str) -> Phrase:
         """The dog that sleeps; the man who sleeps; the man whom the dog sees."""
-        head = self.noun_phrase(kinds, ((words.THE, words.A), (words.THE,)))
+        head = self.noun_phrase(noun_classes, ((words.THE, words.A), (words.THE,)))
         gap = head._replace(english="", german=_NO_WORDS)
-        by_subject = [verb for verb in words.VERBS if head.kind in verb.subject]
-        # "Whom he calls", but not "whom he waits for".
-        objects = [v for v in words.VERBS if head.kind in v.object and not v.follows]
+        by_subject = [verb for verb in words.VERBS if head.noun_class in verb.subject]
         if by_subject and self.random() < 0.5:
-            verb, case, pronoun = self.choice(by_subject), "nominative", "(WP who)"
+            verb = self.choice(by_subject)
             clause = self.clause(verb, subject=gap)
+            case = "nominative"
+            pronoun = "(WP who)"
         else:
-            verb, pronoun = self.choice(objects), "(WP whom)"
-            clause, case = self.clause(verb, object_=gap), verb.case
-        pronoun = pronoun if head.kind in PERSON else "(WDT that)"
+            # "Whom he calls", but not "whom he waits for".
+            by_object = [
+                verb
+                for verb in words.VERBS
+                if head.noun_class in verb.object and not verb.follows
+            ]
+            verb = self.choice(by_object)
+            clause = self.clause(verb, object_=gap)
+            case = verb.case
+            pronoun = "(WP whom)"
+        pronoun = pronoun if head.noun_class in PERSON else "(WDT that)"
         german = f", d{words.RELATIVE[case][head.column]} {clause.verb_last()} ,"
         return head._replace(
             english=f"(NP {head.english} (SBAR (WHNP {pronoun}) (S {clause.tree()})))",
-            german={case: f"{form} {german}" for case, form in head.german.items()},
+            german={case: f"{noun} {german}" for case, noun in head.german.items()},
         )
 
     def argument(
-        self, kinds: str, determiners: Determiners, is_object: bool = False
+        self, noun_classes: str, determiners: Determiners, is_object: bool = False
     ) -> Phrase:
         """Draws a noun phrase, or for persons sometimes a pronoun."""
-        if "a" in kinds and self.random() < 0.27:
+        if "a" in noun_classes and self.random() < 0.27:
             person, english, forms = self.choice(words.PRONOUNS[is_object:])  # no "me"
             english = f"(NP (PRP {english.split('/')[is_object]}))"
             german = dict(zip(CASES, forms.split("/"), strict=False))
             return Phrase(english, german, int(person))
-        return self.noun_phrase(kinds, determiners)
+        return self.noun_phrase(noun_classes, determiners)
 
-    def noun_phrase(self, kinds: str, determiners: Determiners) -> Phrase:
+    def noun_phrase(self, noun_classes: str, determiners: Determiners) -> Phrase:
         """Draws an article or owner, adjectives and a noun.
 
         Args:
-            kinds: the kinds of nouns to choose from.
+            noun_classes: the letters of the classes of nouns to choose from.
             determiners: the determiners to choose from.
         """
-        noun = self.choice([noun for noun in words.NOUNS if noun.kind in kinds])
+        noun = self.choice(
+            [noun for noun in words.NOUNS if noun.noun_class in noun_classes]
+        )
         plural = bool(determiners[1]) and self.random() < 0.35
         determiner = self.choice(determiners[plural])
         article, stem, endings, adjective_endings = determiner
         column = PLURAL if plural else words.ARTICLES.index(noun.article)
         adjectives = [
             (english, german)
-            for kinds, english, german in words.ADJECTIVES
-            if noun.kind in kinds and self.random() < 0.08
+            for classes, english, german in words.ADJECTIVES
+            if noun.noun_class in classes and self.random() < 0.08
         ]
         genitive = ""
         if determiners is words.ANY and determiner is words.THE and self.random() < 0.2:
@@ -250,4 +267,4 @@ class _Sampler(random.Random):
             declined = noun.declined(case, plural)
             forms[case] = " ".join([inflected_stem, *inflected, declined, genitive])
         english = f"(NP {article} {' '.join(leaves)})"
-        return Phrase(english, forms, 2 if plural else 1, noun.kind, column)
+        return Phrase(english, forms, 2 if plural else 1, noun.noun_class, column)

@@ -1,7 +1,7 @@
 """The words of the toy grammar, one per row, as in a printed dictionary.
 
-Forms are separated by slashes. Letters name kinds of nouns, so that kings open letters
-and apples do not:
+Forms are separated by slashes. Letters name classes of nouns, so that kings open
+letters and apples do not:
 
     a adult, c child, b animal, t text, s small thing, l large thing, f food, p place
 """
@@ -17,7 +17,7 @@ Endings = dict[str, list[str]]
 
 def _endings(*rows: str) -> Endings:
     """Returns endings by case, for masculine, feminine, neuter and plural."""
-    lists = ([form.strip("-") for form in row.split()] for row in rows)
+    lists = ([ending.strip("-") for ending in row.split()] for row in rows)
     return dict(zip(CASES, lists, strict=True))
 
 
@@ -33,7 +33,7 @@ RELATIVE = _endings("er ie as ie", "en ie as ie", "em er em enen", "- - - -")
 class Noun(NamedTuple):
     """A noun or a compound."""
 
-    kind: str
+    noun_class: str
     english: str  # singular, plural
     article: str  # in German
     german: str  # nominative, genitive, plural
@@ -50,9 +50,9 @@ class Noun(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb, and the kinds of its subjects and objects.
+    """A verb, and the classes of its subjects and objects.
 
-    What follows it is a preposition (wait for, warte auf), or ends in a hyphen: an
+    `follows` is a preposition (wait for, warte auf), or ends in a hyphen: an
     English particle (pick up-) or a separable German prefix (hebe auf-).
     """
 
@@ -104,7 +104,7 @@ NOUNS = [
     )
 ]
 
-# Kinds of nouns, English, German.
+# Classes of nouns, English, German.
 ADJECTIVES = _rows(
     """
     abtslfp  | old       | alt

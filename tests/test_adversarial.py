@@ -8,10 +8,11 @@ from command_line import run, write
 from decoding_models import LINES, transformer
 
 import t2t_keras
+from t2t_keras.blank_text import is_blank
 from t2t_keras.cli import translation
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.export.saved_model import export_saved_model
-from t2t_keras.problem import Problem, is_blank
+from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import UNK
 

@@ -12,9 +12,10 @@ from t2t_keras.decoding.alignment import AlignmentHead, joined_alignment, word_s
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.reports.align import alignment_scores
-from t2t_keras.problem import Problem, TextProcessor
+from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.token_words import words_of_tokens
+from t2t_keras.text_processor import TextProcessor
 
 TEXTS = [*LINES, "日本 a", "a 日", "  two  spaces ", "dog, cat; the_river?"]
 TEXTS += ["ab\tcd\u3000ef"]

@@ -18,8 +18,9 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.text_saved_model import TextSavedModel
-from t2t_keras.problem import Cleaning, TextProcessor
+from t2t_keras.problem import Cleaning
 from t2t_keras.run.averaging import average_run
+from t2t_keras.text_processor import TextProcessor
 from t2t_keras.type_hints import NonNegative, Positive, Seed
 from t2t_keras.usr_dir import load_usr_dir
 

@@ -20,8 +20,8 @@ from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.plugins.reports.attention import sentence_attention
 from t2t_keras.plugins.reports.attention_page import Picture, attention_page
-from t2t_keras.problem import TextProcessor
 from t2t_keras.run import directory
+from t2t_keras.text_processor import TextProcessor
 
 LAYERS = 2
 HEADS = 3

@@ -25,7 +25,8 @@ from t2t_keras.evaluation.tokenization import (
     sacrebleu,
     tokenization,
 )
-from t2t_keras.problem import Metrics, Problem
+from t2t_keras.metrics import Metrics
+from t2t_keras.problem import Problem
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.options import TrainOptions
 

@@ -14,8 +14,9 @@ from t2t_keras.decoding.long_inputs import InputSplitter
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, TextProcessor
+from t2t_keras.problem import Problem
 from t2t_keras.text.sentences import join_outputs
+from t2t_keras.text_processor import TextProcessor
 
 
 @pytest.fixture(scope="module")

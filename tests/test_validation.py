@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from small_run import trainer, weights
 
-from t2t_keras.problem import Metrics, Problem
+from t2t_keras.metrics import Metrics
+from t2t_keras.problem import Problem
 from t2t_keras.run.averaging import average_run
 from t2t_keras.run.checkpoint import Checkpoint, CheckpointDirectory
 from t2t_keras.run.directory import RunDirectory

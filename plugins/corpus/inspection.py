@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from t2t_keras.blank_text import is_blank
 from t2t_keras.data.checksums import hash_64
 from t2t_keras.data.cleaning import ENTITY
 from t2t_keras.data.languages import language_shares
@@ -27,7 +28,7 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.progress import progress
 from t2t_keras.data.sides import SIDES
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Pair, Problem, Source, Split, is_blank
+from t2t_keras.problem import Pair, Problem, Source, Split
 from t2t_keras.text.tokenizer import UNK, Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
 

@@ -35,9 +35,10 @@ from t2t_keras.export.formats import (
     require_checksum,
     require_intact,
 )
-from t2t_keras.problem import Problem, TextProcessor
+from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text_processor import TextProcessor
 from t2t_keras.type_hints import Positive
 
 _log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from t2t_keras.problem import WHITE_SPACE
+from t2t_keras.blank_text import WHITE_SPACE
 from t2t_keras.text.graph_ids import CPU, text_ids
 from t2t_keras.text.tokenizer import EOS, UNK
 

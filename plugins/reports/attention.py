@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from t2t_keras.blank_text import is_blank
 from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run, table, utf8
 from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.errors import UserError
-from t2t_keras.problem import is_blank
 from t2t_keras.run.config import require_run
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.tokenization import BleuTokens
-from t2t_keras.problem import CorpusMetric, Problem, Split
+from t2t_keras.metrics import CorpusMetric
+from t2t_keras.problem import Problem, Split
 
 from .scorers import scorer, scorer_names
 from .systems import Texts, check_files, needs_model, open_runs, read_texts

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from t2t_keras.errors import UserError
-from t2t_keras.problem import CorpusMetric
+from t2t_keras.metrics import CorpusMetric
 from t2t_keras.registry import Registry
 
 if TYPE_CHECKING:

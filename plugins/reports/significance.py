@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, NotRequired, Protocol, TypedDict, 
 import numpy as np
 
 from t2t_keras.errors import UserError
-from t2t_keras.problem import CorpusMetric
+from t2t_keras.metrics import CorpusMetric
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric, Score, Signature

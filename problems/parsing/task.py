@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from t2t_keras.errors import UserError
-from t2t_keras.problem import CorpusMetric, Metrics, Problem, TextProcessor
+from t2t_keras.metrics import CorpusMetric, Metrics
+from t2t_keras.problem import Problem
+from t2t_keras.text_processor import TextProcessor
 
 from .linearise import Brackets, linearise, restore_text
 from .tree import parse_tree, prepare

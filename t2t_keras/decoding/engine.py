@@ -13,8 +13,8 @@ import numpy as np
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.problem import TextProcessor
 from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text_processor import TextProcessor
 
 
 class Source(NamedTuple):

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+from t2t_keras.blank_text import is_blank
 from t2t_keras.data.text_files import read_text
 from t2t_keras.errors import UserError, did_you_mean, require_unicode, short_repr
 from t2t_keras.options import check_options, option, option_names
-from t2t_keras.problem import Problem, is_blank
+from t2t_keras.problem import Problem
 from t2t_keras.text.protected import KINDS, UNKNOWN
 
 if TYPE_CHECKING:

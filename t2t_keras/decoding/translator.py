@@ -28,9 +28,10 @@ from t2t_keras.decoding.text_arguments import (
 )
 from t2t_keras.entry_points import unknown_name
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Alignment, TextProcessor
+from t2t_keras.problem import Alignment
 from t2t_keras.text.token_words import words_of_tokens
 from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text_processor import TextProcessor
 from t2t_keras.type_hints import NonNegative
 
 
@@ -63,7 +64,7 @@ class Translator:
     lacks. The inputs are sorted by length into batches; this changes neither the order
     of the outputs nor, except for rounding, the outputs themselves.
 
-    A blank input (see `problem.is_blank`) has the empty output, with score 0. An output
+    A blank input (see `blank_text`) has the empty output, with score 0. An output
     is one line: line breaks in it become spaces. The problem's text form determines
     what inputs and outputs look like.
 

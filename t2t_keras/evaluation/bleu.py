@@ -15,7 +15,8 @@ from t2t_keras.evaluation.tokenization import (
     short_code,
     tokenization,
 )
-from t2t_keras.problem import CorpusMetric, Metrics, Problem
+from t2t_keras.metrics import CorpusMetric, Metrics
+from t2t_keras.problem import Problem
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.blank_text import BLANK, WHITE_ENDS
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.constraint import (
@@ -23,7 +24,6 @@ from t2t_keras.decoding.options import PHRASES, DecodingOptions, LengthPenalty
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.errors import UserError
 from t2t_keras.options import conditions
-from t2t_keras.problem import BLANK, WHITE_ENDS
 from t2t_keras.text.sentences import join_outputs, split_long_text, split_sentences
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, GraphTokenizer
 

@@ -20,8 +20,8 @@ from t2t_keras.decoding.length_penalty import length_penalty
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.parallel_search import search_in_batches
 from t2t_keras.errors import UserError
-from t2t_keras.problem import TextProcessor
 from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text_processor import TextProcessor
 
 # `Translator` itself applies it.
 _FREE_OPTIONS = ("batch_tokens",)

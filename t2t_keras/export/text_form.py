@@ -6,7 +6,8 @@ from typing import Literal
 from t2t_keras import registry
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import ExportSettings
-from t2t_keras.problem import Problem, TextProcessor
+from t2t_keras.problem import Problem
+from t2t_keras.text_processor import TextProcessor
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

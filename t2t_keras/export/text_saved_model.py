@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.arguments import checked
+from t2t_keras.blank_text import is_blank
 from t2t_keras.decoding.batches import batches
 from t2t_keras.decoding.distinct import replace_duplicates
 from t2t_keras.decoding.hypothesis import Hypothesis, Score
@@ -22,7 +23,6 @@ from t2t_keras.decoding.options import PHRASES, DecodingOptions
 from t2t_keras.decoding.text_arguments import checked_pairs, checked_texts
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import ExportSettings
-from t2t_keras.problem import is_blank
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.type_hints import NonNegative
 

@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from t2t_keras.blank_text import is_blank
 from t2t_keras.errors import UserError
-from t2t_keras.problem import is_blank
 from t2t_keras.text.tokenizer import EOS
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from t2t_keras.problem import WHITE_SPACE
+from t2t_keras.blank_text import WHITE_SPACE
 from t2t_keras.text.sentence_ends import (
     WITHOUT_SPACES,
     mark_sentence_ends,

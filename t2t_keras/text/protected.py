@@ -7,7 +7,7 @@ operations. So Python and an exported model run the same code.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from t2t_keras.problem import WHITE_SPACE
+from t2t_keras.blank_text import WHITE_SPACE
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -23,7 +23,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from t2t_keras.problem import INVISIBLE, WHITE_SPACE, is_blank
+from t2t_keras.blank_text import INVISIBLE, WHITE_SPACE, is_blank
 
 
 def _letters(category: str) -> str:

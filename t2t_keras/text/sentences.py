@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from t2t_keras.problem import BLANK, WHITE_ENDS, WHITE_SPACE
+from t2t_keras.blank_text import BLANK, WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.sentence_ends import RULES, WITHOUT_SPACES, tag_pattern
 from t2t_keras.text.tokenizer import EOS

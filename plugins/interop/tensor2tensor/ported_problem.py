@@ -17,8 +17,9 @@ import numpy as np
 from t2t_keras.data.sides import SIDES
 from t2t_keras.data.vocabulary_files import vocab_files
 from t2t_keras.errors import UserError, require_local
-from t2t_keras.problem import Pair, Problem, Split, TextProcessor
+from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.text.vocabulary_file import write_vocabulary
+from t2t_keras.text_processor import TextProcessor
 from t2t_keras.user_code import definition_location, error_in_file
 
 from .data_generators.problem import DatasetSplit

@@ -1,0 +1,106 @@
+"""Metrics: how the outputs of a problem are scored."""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class CorpusMetric(abc.ABC):
+    """A metric that is computed from statistics of sentences, summed over a corpus.
+
+    It can be computed for any sample of the sentences: the tests of `t2t compare` do
+    so thousands of times.
+
+    Attributes:
+        name: the name in tables and for `--metric`.
+        higher_is_better: whether a better model has a higher score.
+        uses_sources: whether the statistics depend on the sources.
+    """
+
+    name: str
+    higher_is_better: bool = True
+    uses_sources: bool = False
+
+    @abc.abstractmethod
+    def statistics(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> "np.ndarray":
+        """Returns the statistics of N sentences, an array [N, n] of numbers."""
+
+    @abc.abstractmethod
+    def score(self, statistics: "np.ndarray") -> float:
+        """Returns the score of a corpus.
+
+        Args:
+            statistics: the sums [n] of the statistics of its sentences.
+        """
+
+    def sentence_score(self, statistics: "np.ndarray") -> float:
+        """Returns the score of one sentence, whose statistics are given."""
+        return self.score(statistics)
+
+    def settings(self) -> dict[str, str]:
+        """Returns the settings on which the score depends, for its signature."""
+        return {}
+
+
+class Metrics(abc.ABC):
+    """The metrics of a problem, computed from sources, outputs and references.
+
+    Training calls `score` on dev; `t2t evaluate` prints `report`.
+
+    Attributes:
+        selection_metric: the metric from `score` by which checkpoints are compared.
+        higher_is_better: whether a better model has a higher selection metric.
+    """
+
+    selection_metric: str
+    higher_is_better: bool = True
+
+    @abc.abstractmethod
+    def score(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> dict[str, float]:
+        """Scores outputs; the three lists have equal length.
+
+        Args:
+            sources: the source texts.
+            outputs: the model's outputs, one line each.
+            references: the correct outputs.
+
+        Returns:
+            Metrics by name, `selection_metric` among them.
+        """
+
+    def report(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> Mapping[str, object]:
+        """Scores outputs by all available metrics; by default, by those of `score`."""
+        return self.score(sources, outputs, references)
+
+    def corpus_metrics(self) -> Sequence[CorpusMetric]:
+        """Returns the metrics by which `t2t compare` tests differences, if any."""
+        return ()
+
+    def settings(self) -> dict[str, object]:
+        """Returns the settings on which `score` depends."""
+        return {}
+
+    def reversed(self) -> "Metrics | None":
+        """Returns the metrics of the reversed problem; None: its default, BLEU."""
+        return None
+
+    def selection_score(self, values: Mapping[str, float]) -> float:
+        """Returns the selection score, which is higher for a better model.
+
+        Args:
+            values: the metrics from `score`, if sentences were decoded, and "loss",
+                which is used otherwise.
+        """
+        if self.selection_metric not in values:
+            return -values["loss"]
+        value = values[self.selection_metric]
+        return value if self.higher_is_better else -value

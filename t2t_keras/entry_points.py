@@ -31,10 +31,10 @@ def load_plugins(group: str) -> dict[str, Any]:
     Args:
         group: the group, without `t2t_keras.`.
     """
-    found = {}
+    plugins = {}
     for entry in entry_points(group=f"t2t_keras.{group}"):
         try:
-            found[entry.name] = entry.load()
+            plugins[entry.name] = entry.load()
         except UserError:
             raise
         except Exception as error:
@@ -45,7 +45,7 @@ def load_plugins(group: str) -> dict[str, Any]:
                 f"{type(error).__name__}: {first_line(error)}",
                 file=sys.stderr,
             )
-    return found
+    return plugins
 
 
 def plugin_names(group: str) -> list[str]:

@@ -34,16 +34,16 @@ def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def did_you_mean(name: str, names: Iterable[str], form: str = "'{}'") -> str:
+def did_you_mean(name: str, names: Iterable[str], template: str = "'{}'") -> str:
     """Returns "; did you mean 'x'?", or "" if no name is near the one that is wrong.
 
     Args:
         name: the name that the user gave.
         names: the names that there are.
-        form: how the nearest one is written.
+        template: how the nearest one is written.
     """
     near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {form.format(*near)}?" if near else ""
+    return f"; did you mean {template.format(*near)}?" if near else ""
 
 
 def require_unicode(name: str, text: str) -> None:

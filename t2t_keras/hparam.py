@@ -347,13 +347,13 @@ class HParams:
         """Returns the description of each field by name."""
         return {field.name: field.metadata["help"] for field in dataclasses.fields(cls)}
 
-    def difference(self, other: "HParams") -> dict[str, tuple[object, object]]:
-        """Returns the fields that differ: name -> (value here, value in `other`)."""
+    def difference(self, changed: "HParams") -> dict[str, tuple[object, object]]:
+        """Returns the fields that differ: name -> (value here, value there)."""
         values = dataclasses.asdict(self)
-        other_values = dataclasses.asdict(other)
+        changed_values = dataclasses.asdict(changed)
         changes = {}
-        for name in values | other_values:
-            pair = (values.get(name), other_values.get(name))
+        for name in values | changed_values:
+            pair = (values.get(name), changed_values.get(name))
             if pair[0] != pair[1]:
                 changes[name] = pair
         return changes

@@ -154,12 +154,12 @@ def _converted(hint: type, value: object) -> object:
     if isinstance(value, bool):
         return value
     try:
-        number = float(value)  # type: ignore[arg-type]  # other types raise TypeError
+        as_float = float(value)  # type: ignore[arg-type]  # other types raise TypeError
     except (OverflowError, TypeError, ValueError):
         return value
     if hint is float:
-        return number
-    return int(number) if number.is_integer() else value
+        return as_float
+    return int(as_float) if as_float.is_integer() else value
 
 
 def parse_options(options: type, text: str, context: str = "") -> dict[str, Any]:

@@ -206,7 +206,8 @@ def register_problem(
         caller = inspect.stack()[1]
         location = f"{Path(caller.filename).resolve()}:{caller.lineno}"
     else:
-        name, location = definition.__name__, definition_location(definition)
+        name = definition.__name__
+        location = definition_location(definition)
         if inspect.isclass(definition):
             name = snake_case(name)
     with _deferred(_problems, name, location):
@@ -266,7 +267,8 @@ def register_model(definition: Any = None, *, hparams: type[HParams] = HParams) 
     """
     if definition is None:
         return functools.partial(register_model, hparams=hparams)
-    name, doc = definition.__name__, inspect.getdoc(definition) or ""
+    name = definition.__name__
+    doc = inspect.getdoc(definition) or ""
     alias = name
     if inspect.isclass(definition):
         alias = earlier_snake_case(name)

@@ -106,10 +106,10 @@ class TypeMismatchError(Exception):
         self.value = value
 
 
-def is_finite(number: Any) -> bool:
+def is_finite(value: Any) -> bool:
     """Returns whether a number is finite as a `float`."""
     try:
-        return math.isfinite(number)
+        return math.isfinite(value)
     except OverflowError:  # an integer of hundreds of digits
         return False
 
@@ -184,7 +184,8 @@ class TypeChecker:
         Raises:
             TypeMismatchError: it has another type, or violates a rule of the hint.
         """
-        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        origin = typing.get_origin(hint)
+        arguments = typing.get_args(hint)
         if origin is Annotated:
             return self._convert_annotated(arguments, value, name)
         if origin in (Union, types.UnionType):
@@ -298,7 +299,8 @@ class TypeChecker:
 
     def describe(self, hint: Any) -> str:
         """Returns what a hint allows, in words."""
-        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        origin = typing.get_origin(hint)
+        arguments = typing.get_args(hint)
         if hint in self.names:
             return self.names[hint]
         if origin in (Union, types.UnionType):

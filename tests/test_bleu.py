@@ -7,7 +7,7 @@ from errors import refused
 from reference import reference
 from sacrebleu.metrics import BLEU, CHRF
 
-from t2t_keras.cli.evaluation import scored
+from t2t_keras.cli.evaluation import with_scoring
 from t2t_keras.evaluation.bleu import Bleu, bleu_scores, paper_tokenize
 from t2t_keras.evaluation.moses import (
     replace_unicode_punctuation,
@@ -220,7 +220,9 @@ class WithLength(Bleu):
 
 
 def test_flags_keep_the_class_of_the_metrics():
-    changed = scored(Problem(summary="", metrics=WithLength()), "char", "fr").metrics
+    changed = with_scoring(
+        Problem(summary="", metrics=WithLength()), "char", "fr"
+    ).metrics
     assert (changed.bleu_tokens, changed.languages) == ("char", ("", "fr"))
     assert changed.score(["a"], ["abc"], ["abc"])["length"] == 3
 

@@ -13,7 +13,7 @@ from t2t_keras.cli.decoding import (
     add_decoding_flags,
     check_decoding,
 )
-from t2t_keras.cli.evaluation import check_language, scored, suffix_language
+from t2t_keras.cli.evaluation import check_language, suffix_language, with_scoring
 from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.evaluation.bleu import metrics_of
@@ -167,7 +167,7 @@ def _problem(args: argparse.Namespace, runs: "Mapping[str, RunDirectory]") -> Pr
     else:
         problem = Problem(summary="files")
         language = language or suffix_language(args.references)
-    return scored(problem, args.tokenize, language)
+    return with_scoring(problem, args.tokenize, language)
 
 
 def _compare(args: argparse.Namespace) -> dict[str, Any]:

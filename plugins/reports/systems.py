@@ -13,7 +13,7 @@ from t2t_keras.cli.checks import (
     require_readable,
 )
 from t2t_keras.cli.decoding import given_decoding
-from t2t_keras.cli.evaluation import chosen_split
+from t2t_keras.cli.evaluation import select_split
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import find_loader
@@ -180,7 +180,7 @@ def _decode_split(
     from t2t_keras.run.evaluation import open_split
 
     checkpoint = system if _is_checkpoint(system) else args.checkpoint
-    split = chosen_split(run, args.split, args.data_dir)
+    split = select_split(run, args.split, args.data_dir)
     evaluator = open_split(run, run.translator(checkpoint), split, args.data_dir)
     options = given_decoding(args)
     return evaluator.decode(args.eval_sentences, progress, **options)

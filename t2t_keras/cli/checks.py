@@ -33,7 +33,8 @@ def require_writable(flag: str, path: str | None) -> None:
     """Refuses an output file that cannot be written."""
     if path is None:
         return
-    file, parent = Path(path), Path(path).parent
+    file = Path(path)
+    parent = file.parent
     if not file.absolute().parent.is_dir():
         raise UserError(f"--{flag}: there is no directory {parent}; make it first")
     if file.is_dir():
@@ -48,22 +49,23 @@ def require_outputs(
     """Refuses output files that cannot be written, or that the command also reads.
 
     Args:
-        args: the flags; what they name, and standard input, is read.
-        written: flag -> the files that are written for it, of which the user names the
-            first; none if the flag is not given.
+        args: the flags. The files that they name, and standard input, are read.
+        written: flag -> the files that are written for it. The user names the first;
+            there are none if the flag is not given.
 
     Raises:
         UserError: a file cannot be written, is also read, or is written twice.
     """
     inputs, directories = _named(args, written)
-    first: dict[str, str] = {}
+    flags_by_path: dict[str, str] = {}
     for flag, files in written.items():
         if files:
             require_writable(flag, str(files[0]))
-        for number, path in enumerate(map(Path, files)):
-            its_name = f", the name that {files[0]} has while it is written,"
-            name = f"{path}{its_name if number else ''}"
-            if any(_is_same(path, other) for other in inputs):
+        for index, path in enumerate(map(Path, files)):
+            name = str(path)
+            if index:
+                name += f", the name that {files[0]} has while it is written,"
+            if any(_is_same(path, input_file) for input_file in inputs):
                 raise UserError(f"--{flag}: {name} is the input; name another file")
             if any(_belongs_to(path, directory) for directory in directories):
                 raise UserError(
@@ -72,7 +74,7 @@ def require_outputs(
                 )
             if is_special(path):
                 continue
-            other_flag = first.setdefault(os.path.realpath(path), flag)
+            other_flag = flags_by_path.setdefault(os.path.realpath(path), flag)
             if other_flag != flag:
                 raise UserError(
                     f"--{flag}: it is also --{other_flag}; name another file"
@@ -85,7 +87,7 @@ def _named(
     """Returns the files and the directories that the other flags name."""
     words = list[str]()
     for flag, value in vars(args).items():
-        if flag in written or flag == "argv":  # it has all words once more
+        if flag in written or flag == "argv":  # `argv` repeats the words of all flags
             continue
         if isinstance(value, KeyValues):
             words += split_pairs(value.text).values()
@@ -104,17 +106,19 @@ def _exists(path: Path, test: Callable[[Path], bool]) -> bool:
         return False
 
 
-def _is_same(path: Path, other: Path | int) -> bool:
-    """Returns whether a file that will be written is another, a regular one."""
+def _is_same(path: Path, input_file: Path | int) -> bool:
+    """Returns whether an output is an input file, if it is a regular file."""
     try:
-        mine, others = os.stat(path), os.stat(other)
+        output_status = os.stat(path)
+        input_status = os.stat(input_file)
     except (OSError, ValueError):
         return False
-    return stat.S_ISREG(mine.st_mode) and os.path.samestat(mine, others)
+    is_regular = stat.S_ISREG(output_status.st_mode)
+    return is_regular and os.path.samestat(output_status, input_status)
 
 
-# The files of data, of a run and of an export that have always the same names.
-_OWN_FILES = re.compile(
+# The names of the files that make up data, a run or an export.
+_RESERVED_NAMES = re.compile(
     r"(config|hparams|t2t_export)\.json|(metrics|history)\.jsonl|SHA256SUMS|vocab\..+"
     r"|.+\.ckpt-.+|.+\.lock|.+\.manifest\.json|.+-\d{5}-of-\d{5}|.+\.index\.npz"
     r"|saved_model\.pb"
@@ -123,24 +127,25 @@ _OWN_FILES = re.compile(
 
 def _belongs_to(path: Path, directory: Path) -> bool:
     """Returns whether a file is one that makes up data, a run or an export."""
-    place = Path(os.path.realpath(path))
-    is_inside = place.is_file() and place.parent == Path(os.path.realpath(directory))
-    return is_inside and _OWN_FILES.fullmatch(place.name) is not None
+    file = Path(os.path.realpath(path))
+    is_inside = file.is_file() and file.parent == Path(os.path.realpath(directory))
+    return is_inside and _RESERVED_NAMES.fullmatch(file.name) is not None
 
 
 def require_lines(
     files: Mapping[str, Sequence[str]], origin: str, lines: Sequence[str]
 ) -> None:
-    """Refuses files with another number of lines than one that they belong to.
+    """Refuses files unless each has as many lines as the reference file.
 
     Args:
         files: the lines of each file, by its name.
-        origin: the name of the other file, or of what its lines come from.
-        lines: the other file's.
+        origin: the name of the reference file, or of the source of its lines.
+        lines: the lines of the reference file.
     """
-    for name, own in files.items():
-        if len(own) != len(lines):
+    for name, file_lines in files.items():
+        if len(file_lines) != len(lines):
             raise UserError(
-                f"{name} and {origin} differ in their number of lines, {len(own)} "
-                f"and {len(lines)}; line n of one must belong to line n of the other"
+                f"{name} and {origin} differ in their number of lines, "
+                f"{len(file_lines)} and {len(lines)}; line n of one must belong to "
+                "line n of the other"
             )

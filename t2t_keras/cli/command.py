@@ -6,7 +6,7 @@ import math
 import shutil
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 from t2t_keras.errors import UserError
 from t2t_keras.options import parse_options
@@ -14,6 +14,9 @@ from t2t_keras.options import parse_options
 N = TypeVar("N", int, float)
 
 MAX_SEED = 2**31
+
+# Values of options by name; the dataclass of the options checks them.
+OptionValues: TypeAlias = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +33,7 @@ class Command:
         has_problem_flags: whether the command has the flags of `Problem.add_flags`.
         decodes_files: whether the command decodes several batches at once, as
             `Translator` does; may depend on its flags. On a CPU, each operation then
-            gets its share of the cores; with all of them, it would wait for other
-            batches.
+            gets only a share of the cores, so that batches do not wait for each other.
     """
 
     summary: str
@@ -53,13 +55,13 @@ def add_usr_dir(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def require_only(args: argparse.Namespace, flags: Collection[str], other: str) -> None:
+def require_only(args: argparse.Namespace, flags: Collection[str], reason: str) -> None:
     """Refuses flags that have no effect together with another one.
 
     Args:
         args: the flags.
-        flags: those that have an effect, with hyphens.
-        other: the other flag, and why.
+        flags: the flags that have an effect, with hyphens.
+        reason: the other flag, for the message.
 
     Raises:
         UserError: another flag is given.
@@ -67,22 +69,22 @@ def require_only(args: argparse.Namespace, flags: Collection[str], other: str) -
     for word in args.argv:
         flag = word.partition("=")[0]
         if flag.startswith("--") and flag not in flags:
-            raise UserError(f"{flag} has no effect with {other}; leave it out")
+            raise UserError(f"{flag} has no effect with {reason}; leave it out")
 
 
-def add_checkpoint(parser: argparse._ActionsContainer, more: str = "") -> None:
+def add_checkpoint(parser: argparse._ActionsContainer, extra_help: str = "") -> None:
     """Adds `--checkpoint` and `--usr_dir`, for commands that load the model of a run.
 
     Args:
         parser: the command's parser, or a group of it.
-        more: the help for values that only this command takes.
+        extra_help: the help for values that only this command takes.
     """
     parser.add_argument(
         "--checkpoint",
         metavar="WHICH",
         help="a step, 'latest', 'average', 'best' (on dev), 'ema' or a path (default: "
         "the average of the newest step if there is one, otherwise the newest "
-        f"checkpoint){more}",
+        f"checkpoint){extra_help}",
     )
     add_usr_dir(parser)
 
@@ -140,7 +142,7 @@ def add_hparams(parser: argparse.ArgumentParser, default: str = "") -> None:
 
 def given_options(
     args: argparse.Namespace, options: type, keys: str | None = None
-) -> dict[str, Any]:
+) -> OptionValues:
     """Returns the fields of a dataclass that the command line gives, by name.
 
     Args:
@@ -151,13 +153,15 @@ def given_options(
     Raises:
         UserError: an option is given by its flag and in the flag of `add_keys`.
     """
-    names = (field.name for field in dataclasses.fields(options))
-    given = {name: getattr(args, name, None) for name in names}
-    flags = {name: value for name, value in given.items() if value is not None}
-    others: dict[str, Any] = (keys and getattr(args, keys)) or {}
-    for name in flags.keys() & others.keys():
+    by_flags: OptionValues = {}
+    for field in dataclasses.fields(options):
+        value = getattr(args, field.name, None)
+        if value is not None:
+            by_flags[field.name] = value
+    by_keys: OptionValues = (keys and getattr(args, keys)) or {}
+    for name in by_flags.keys() & by_keys.keys():
         raise UserError(f"--{name} is in --{keys} as well; leave out one")
-    return flags | others
+    return by_flags | by_keys
 
 
 def add_option_flags(
@@ -170,23 +174,24 @@ def add_option_flags(
     for field in dataclasses.fields(options):
         if field.name not in names:
             continue
-        form: dict[str, Any] = {"metavar": "NAME"}
+        settings: dict[str, Any] = {"metavar": "NAME"}
         if get_origin(field.type) is Literal:
-            form = {"choices": get_args(field.type)}
-        elif field.type is not str and field.type != "str | Constraint":
-            kind = float if field.type is float else int
-            form = {"type": kind, "metavar": "X" if kind is float else "N"}
-        group.add_argument(f"--{field.name}", help=described(field), **form)
+            settings = {"choices": get_args(field.type)}
+        elif field.type is float:
+            settings = {"type": float, "metavar": "X"}
+        elif field.type in (int, int | None):
+            settings = {"type": int, "metavar": "N"}
+        group.add_argument(f"--{field.name}", help=described(field), **settings)
 
 
-class KeyValues(dict[str, Any]):
+class KeyValues(OptionValues):
     """The options that a flag of `add_keys` gives.
 
     Attributes:
         text: the value of the flag, in which an option may name a file.
     """
 
-    def __init__(self, values: Mapping[str, Any], text: str) -> None:
+    def __init__(self, values: OptionValues, text: str) -> None:
         super().__init__(values)
         self.text = text
 
@@ -214,7 +219,7 @@ def add_keys(
         refused: options that have no effect on the command.
     """
 
-    def parse(text: str) -> dict[str, Any]:
+    def parse(text: str) -> KeyValues:
         try:
             values = parse_options(options, utf8(text), flag.lstrip("-"))
         except UserError as error:
@@ -226,13 +231,16 @@ def add_keys(
 
     text = f'further options, such as "{example}"'
     group.add_argument(flag, type=parse, metavar="K=V,K=V", help=text)
-    fields = dataclasses.fields(options)
-    rows = {f.name: described(f) for f in fields if f.name in listed}
+    rows = {
+        field.name: described(field)
+        for field in dataclasses.fields(options)
+        if field.name in listed
+    }
     parser.add_argument_group(f"keys of {flag}", rule + listing(rows))
 
 
-def described(field: "dataclasses.Field[Any]") -> str:
-    """Returns the meaning of an option, with its default."""
+def described(field: "dataclasses.Field[object]") -> str:
+    """Returns the help of an option, with its default."""
     default = field.default
     if field.metadata.get("from_problem"):
         default = "the problem's"
@@ -261,16 +269,18 @@ def table(rows: Mapping[str, object]) -> str:
 
 def columns(rows: Sequence[Mapping[str, object]]) -> str:
     """Formats rows as a table with a header; numbers are aligned to the right."""
-    cells = [list(rows[0]), *([str(_rounded(v)) for v in r.values()] for r in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    texts = [isinstance(value, str) for value in rows[0].values()]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if text else cell.rjust(width)
-            for cell, width, text in zip(line, widths, texts, strict=True)
-        ).rstrip()
-        for line in cells
-    )
+    table_rows = [list(rows[0])]
+    for row in rows:
+        table_rows.append([str(_rounded(value)) for value in row.values()])
+    padded_columns = []
+    for value, cells in zip(
+        rows[0].values(), zip(*table_rows, strict=True), strict=True
+    ):
+        width = max(map(len, cells))
+        pad = str.ljust if isinstance(value, str) else str.rjust
+        padded_columns.append([pad(cell, width) for cell in cells])
+    lines = zip(*padded_columns, strict=True)
+    return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
 def _rounded(value: object) -> object:
@@ -279,23 +289,26 @@ def _rounded(value: object) -> object:
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
-def _number(
-    kind: Callable[[str], N], name: str, holds: Callable[[N], bool], refusal: str
+def _number_type(
+    number_type: Callable[[str], N],
+    name: str,
+    holds: Callable[[N], bool],
+    refusal: str,
 ) -> Callable[[str], N]:
     """Returns the function that converts a flag's text to a number.
 
     Args:
-        kind: int or float.
+        number_type: int or float.
         name: what argparse calls the number: "invalid integer value: 'x'".
         holds: returns whether the flag takes a number.
-        refusal: the error message for other numbers, which the text follows.
+        refusal: the error message for other numbers, before the text of the number.
     """
 
     def convert(text: str) -> N:
-        number = kind(text)
-        if not holds(number):
+        value = number_type(text)
+        if not holds(value):
             raise argparse.ArgumentTypeError(f"{refusal} {text}")
-        return number
+        return value
 
     convert.__name__ = name
     return convert
@@ -311,11 +324,15 @@ def utf8(text: str) -> str:
 _NEGATIVE = "must not be negative, but is"
 _SEEDS = f"must be from 0 to {MAX_SEED - 1}, not"
 
-positive = _number(int, "positive integer", lambda n: n >= 1, "must be at least 1, not")
-not_negative = _number(int, "integer", lambda n: n >= 0, _NEGATIVE)
-at_least_two = _number(int, "integer", lambda n: n >= 2, "must be at least 2, not")
-seed = _number(int, "integer", lambda n: 0 <= n < MAX_SEED, _SEEDS)
-positive_number = _number(
+positive = _number_type(
+    int, "positive integer", lambda n: n >= 1, "must be at least 1, not"
+)
+not_negative = _number_type(int, "integer", lambda n: n >= 0, _NEGATIVE)
+at_least_two = _number_type(int, "integer", lambda n: n >= 2, "must be at least 2, not")
+seed = _number_type(int, "integer", lambda n: 0 <= n < MAX_SEED, _SEEDS)
+positive_number = _number_type(
     float, "number", lambda x: 0 < x < math.inf, "must be above 0, not"
 )
-not_negative_number = _number(float, "number", lambda x: 0 <= x < math.inf, _NEGATIVE)
+not_negative_number = _number_type(
+    float, "number", lambda x: 0 <= x < math.inf, _NEGATIVE
+)

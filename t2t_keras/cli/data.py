@@ -70,9 +70,16 @@ def _show_list(result: dict[str, Any]) -> str:
     rows = []
     for name, field in result.items():
         value, base, meaning = map(str, field.values())
-        star, base = ("", "") if value == base else ("*", base)
-        row = {"": star, "field": name, "value": value, "base": base}
-        rows.append({**row, "meaning": meaning})
+        is_changed = value != base
+        rows.append(
+            {
+                "": "*" if is_changed else "",
+                "field": name,
+                "value": value,
+                "base": base if is_changed else "",
+                "meaning": meaning,
+            }
+        )
     return columns(rows)
 
 
@@ -115,16 +122,16 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         metavar="K/N",
         default="1/1",
         help="do the K-th of N shards of the work: run one command on each machine, "
-        "all with the same --data_dir on a shared disk; the last one completes the "
-        "data (--task is the earlier name)",
+        "all with the same --data_dir on a shared disk; the one that ends last "
+        "completes the data (--task is the earlier name)",
     )
     parser.add_argument(
         "--vocab",
         nargs="+",
         default=(),
         metavar="FILE",
-        help="use this vocabulary, or these of source and target, or those of a run "
-        "directory, and train none",
+        help="use this vocabulary, these of source and target, or those of a run "
+        "directory, instead of training one",
     )
     add_sources(parser)
 
@@ -206,8 +213,9 @@ def _problem(args: argparse.Namespace) -> Problem:
     from t2t_keras.data.cleaning import parse_cleaning
 
     problem = with_sources(registry.problem(args.problem), args)
-    given = given_options(args, Problem)
-    problem = problem.replace(**{k: v for k, v in given.items() if k != "languages"})
+    changes = given_options(args, Problem)
+    changes.pop("languages", None)
+    problem = problem.replace(**changes)
     if args.clean:
         problem = problem.replace(cleaning=parse_cleaning(args.clean))
     if args.languages:
@@ -235,12 +243,12 @@ def _data_languages(
 
 def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
     """Returns the files of source and target that --vocab names."""
-    first, last = Path(paths[0]), Path(paths[-1])
-    if not first.is_dir():
-        return first, last
-    require_run(first)
-    config = RunConfig.read(first)
-    return first / config.source_vocab, first / config.target_vocab
+    source = Path(paths[0])
+    if not source.is_dir():
+        return source, Path(paths[-1])
+    require_run(source)
+    config = RunConfig.read(source)
+    return source / config.source_vocab, source / config.target_vocab
 
 
 def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
@@ -255,12 +263,12 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
             "direction"
         )
     for split in get_args(Split):
-        source, target = (
-            getattr(args, f"{split}_{side}") for side in ("source", "target")
-        )
-        if bool(source) != bool(target):
-            have, lack = ("source", "target") if source else ("target", "source")
-            raise UserError(f"--{split}_{have} needs --{split}_{lack}; give both")
+        source = getattr(args, f"{split}_source")
+        target = getattr(args, f"{split}_target")
+        if source and not target:
+            raise UserError(f"--{split}_source needs --{split}_target; give both")
+        if target and not source:
+            raise UserError(f"--{split}_target needs --{split}_source; give both")
         if source:
             if split in sources:
                 raise UserError(
@@ -287,8 +295,8 @@ def _pairs(
     from t2t_keras.data.pair_files import PairFile, format_of
     from t2t_keras.data.parallel_files import ParallelFiles
 
-    is_one_file = os.path.exists(source) and os.path.exists(target)
-    is_one_file = is_one_file and os.path.samefile(source, target)
+    exist = os.path.exists(source) and os.path.exists(target)
+    is_one_file = exist and os.path.samefile(source, target)
     format = format_of(source) if is_one_file else None
     if format is not None:
         languages = _data_languages(args, problem)
@@ -315,12 +323,11 @@ def _pairs(
 def _show_datagen(result: dict[str, Any]) -> str:
     if not result["finished"]:
         return f"shard {result['shard']} is done, others are not yet"
-    rows = {
-        **{f"{split} examples": n for split, n in result["examples"].items()},
-        **{f"dropped, {reason}": n for reason, n in result["dropped"].items()},
-        "vocabulary": result["vocab_size"],
-        "seconds": result["seconds"],
-    }
+    rows = {f"{split} examples": n for split, n in result["examples"].items()}
+    for reason, count in result["dropped"].items():
+        rows[f"dropped, {reason}"] = count
+    rows["vocabulary"] = result["vocab_size"]
+    rows["seconds"] = result["seconds"]
     return table(rows)
 
 

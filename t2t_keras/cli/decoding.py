@@ -3,16 +3,20 @@
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import Any
 
-from t2t_keras.cli.command import add_keys, add_option_flags, given_options
+from t2t_keras.cli.command import (
+    OptionValues,
+    add_keys,
+    add_option_flags,
+    given_options,
+)
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import is_saved_model, require_export
 from t2t_keras.run.config import require_run
 
 FLAGS = ("beam_size", "alpha", "n_best")
-_OF_SAMPLING = ("sampling", *DecodingOptions.names("of_sampling"))
+_SAMPLING_OPTIONS = ("sampling", *DecodingOptions.names("of_sampling"))
 _RULE = """\
   A list is written [...]: protect=[url,email], glossary=[dog=Hund,cat=Katze].
   glossary and forbidden may also name a file: `source TAB target`, or a phrase,
@@ -30,7 +34,7 @@ def add_decoding_flags(
         *without: names of options that the command does not take.
         sampling: whether the command takes the options of sampling.
     """
-    without = without if sampling else (*without, *_OF_SAMPLING)
+    without = without if sampling else (*without, *_SAMPLING_OPTIONS)
     group = parser.add_argument_group("decoding")
     add_option_flags(group, DecodingOptions, [x for x in FLAGS if x not in without])
     names = {field.name for field in dataclasses.fields(DecodingOptions)}
@@ -52,13 +56,13 @@ def add_engine(parser: argparse._ActionsContainer) -> None:
         "--engine",
         choices=("tensorflow", "auto"),
         default="tensorflow",
-        help="what computes the model of a run; auto: CTranslate2 on a CPU if it is "
-        "installed and has the model and the options; the checkpoint is converted once "
-        "into RUN/engines (default: tensorflow)",
+        help="the library that computes the model of a run; auto: CTranslate2 on a CPU "
+        "if it is installed and supports the model and the options; the checkpoint is "
+        "converted once into RUN/engines (default: tensorflow)",
     )
 
 
-def given_decoding(args: argparse.Namespace) -> dict[str, Any]:
+def given_decoding(args: argparse.Namespace) -> OptionValues:
     """Returns the decoding options that the command line gives, by name.
 
     Raises:
@@ -67,26 +71,26 @@ def given_decoding(args: argparse.Namespace) -> dict[str, Any]:
     return given_options(args, DecodingOptions, "decode_hparams")
 
 
-def spelled(name: str) -> str:
-    """Returns an option as the command line spells it, for messages."""
+def flag_name(name: str) -> str:
+    """Returns an option as it is written on the command line, for messages."""
     return f"--{name}" if name in FLAGS else f"--decode_hparams {name}"
 
 
-def check_decoding(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the given options; refuses those that are impossible for any model.
+def check_decoding(args: argparse.Namespace) -> OptionValues:
+    """Returns the given options; refuses options that no model takes.
 
     Raises:
         UserError: a value is impossible, or has no effect with the other options.
     """
     options = given_decoding(args)
     if not options.get("sampling"):
-        for name in options.keys() & {*_OF_SAMPLING[1:]}:
-            raise UserError(f"{spelled(name)} needs sampling=true as well")
+        for name in options.keys() & {*_SAMPLING_OPTIONS[1:]}:
+            raise UserError(f"{flag_name(name)} needs sampling=true as well")
     elif "beam_size" in options:
         raise UserError(
             "--beam_size has no effect with sampling=true; leave out one of them"
         )
-    default = {"beam_size": options.get("n_best", 1)}  # the problem's is not known yet
+    default = {"beam_size": options.get("n_best", 1)}  # not yet the problem's
     DecodingOptions(**default | options)
     return options
 
@@ -109,8 +113,8 @@ def check_decoder(args: argparse.Namespace) -> None:
     check_export(options, args.export_dir)
 
 
-def check_export(options: dict[str, Any], export_dir: str | Path) -> None:
-    """Refuses a directory without an export, and options that the export has built in.
+def check_export(options: OptionValues, export_dir: str | Path) -> None:
+    """Refuses a directory without an export, and options that are fixed in the export.
 
     Raises:
         UserError: there is no export, or such an option is given.
@@ -119,15 +123,16 @@ def check_export(options: dict[str, Any], export_dir: str | Path) -> None:
     check_served(options, export_dir)
 
 
-def check_served(options: dict[str, Any], export_dir: str | Path) -> None:
+def check_served(options: OptionValues, export_dir: str | Path) -> None:
     """Refuses options that are fixed in a SavedModel; other formats check their own.
 
     Raises:
-        UserError: there is one.
+        UserError: such an option is given.
     """
     served = DecodingOptions.names("is_served")
     for name in options:
         if name not in served and is_saved_model(Path(export_dir)):
             raise UserError(
-                f"{spelled(name)} needs a run: the export {export_dir} has it built in"
+                f"{flag_name(name)} needs a run: the export {export_dir} has it built "
+                "in"
             )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from t2t_keras.run.directory import RunDirectory
 
 _NO_LANGUAGE = (
-    "Tokenised BLEU is left out, since the language of the references is not known: "
+    "Tokenised BLEU is left out, because the language of the references is unknown: "
     "give --language CODE, such as de."
 )
 
@@ -77,10 +77,13 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         type=not_negative_number,
         metavar="M",
         help="with --checkpoint all: follow a training, even one that has not begun, "
-        "until it has reached its last step or M minutes have passed without a new "
-        "checkpoint",
+        "until it reaches its last step or M minutes pass without a new checkpoint",
     )
     add_decoding_flags(parser, "n_best", "raw")
+    _add_scoring_flags(parser)
+
+
+def _add_scoring_flags(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("or compare two files, one sentence per line")
     files.add_argument("--hypotheses", metavar="FILE", help="the outputs")
     files.add_argument("--references", metavar="FILE", help="the correct outputs")
@@ -89,7 +92,7 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         "--tokenize",
         choices=get_args(BleuTokens),
         help="sacreBLEU tokenization for an additional score; none: the text is "
-        "tokenized already (default: the run's or the problem's, else sacreBLEU's for "
+        "already tokenized (default: the run's or the problem's, else sacreBLEU's for "
         "the language: 13a, zh, ja-mecab, ko-mecab; char for Thai and the like)",
     )
     scoring.add_argument(
@@ -103,11 +106,11 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
 def _check_evaluate(args: argparse.Namespace) -> None:
     if _mode(args) == "files":
         return
-    if not args.wait_minutes:  # otherwise the training may have yet to begin
+    if not args.wait_minutes:  # with it, the training may not have begun
         require_run(args.output_dir)
     require_directory("data_dir", args.data_dir)
-    ends = ("source", "reference", "hypothesis")
-    files = [f"{args.output}.{end}" for end in ends] if args.output else []
+    suffixes = ("source", "reference", "hypothesis")
+    files = [f"{args.output}.{x}" for x in suffixes] if args.output else []
     require_outputs(args, {"output": files})
     options = check_decoding(args)
     if args.export_dir:
@@ -127,20 +130,27 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)
-    problem = scored(run.problem, args.tokenize, args.language)
-    split = chosen_split(run, args.split, args.data_dir)
+    problem = with_scoring(run.problem, args.tokenize, args.language)
+    split = select_split(run, args.split, args.data_dir)
     options = {"data_dir": args.data_dir, "sentences": args.eval_sentences}
     options |= given_decoding(args)
     if mode == "split":
-        where = {"checkpoint": args.checkpoint, "write": args.output}
-        where["export"] = args.export_dir and _opened(args.export_dir, run)
-        return evaluate(run, split, problem, **where, **options)
+        export = args.export_dir and _load_export(args.export_dir, run)
+        return evaluate(
+            run,
+            split,
+            problem,
+            checkpoint=args.checkpoint,
+            write=args.output,
+            export=export,
+            **options,
+        )
     points = continuous_eval(run, split, problem, wait_minutes=wait_minutes, **options)
     best = max(points, key=metrics_of(problem).selection_score)
     return {"split": split, "checkpoints": points, "best": best}
 
 
-def _opened(path: str, run: "RunDirectory") -> tuple[str, Any]:
+def _load_export(path: str, run: "RunDirectory") -> tuple[str, Any]:
     """Returns the path of an export, and the loaded export.
 
     Raises:
@@ -160,7 +170,7 @@ def _opened(path: str, run: "RunDirectory") -> tuple[str, Any]:
 
 
 def check_language(language: str | None) -> None:
-    """Refuses a value of `--language` that no tokenization is known for.
+    """Refuses a value of `--language` that has no tokenization.
 
     Raises:
         UserError: it is not such a code.
@@ -180,10 +190,10 @@ def suffix_language(path: str) -> str | None:
 
 
 def _mode(args: argparse.Namespace) -> str:
-    """Returns what is evaluated: "files", "split" or "all", every checkpoint of a run.
+    """Returns "files", "split", or "all" for all checkpoints of a run.
 
     Raises:
-        UserError: a flag does not belong to it.
+        UserError: the flags do not go together.
     """
     if bool(args.hypotheses) != bool(args.references):
         raise UserError("--hypotheses and --references need each other")
@@ -207,7 +217,7 @@ def _mode(args: argparse.Namespace) -> str:
     return "all" if is_all else "split"
 
 
-def scored(
+def with_scoring(
     problem: Problem, tokenize: BleuTokens | None, language: str | None = None
 ) -> Problem:
     """Returns the problem with the metrics that the flags ask for.
@@ -227,7 +237,7 @@ def scored(
     )
 
 
-def chosen_split(
+def select_split(
     run: "RunDirectory", split: Split | None, data_dir: str | None
 ) -> Split:
     """Returns the split to evaluate: test, or dev if there is no test.
@@ -256,24 +266,38 @@ def _show_evaluate(result: dict[str, Any]) -> str:
     if "checkpoints" in result:
         best = f"best: step {result['best']['step']}"
         return f"{columns(result['checkpoints'])}\n\n{best}"
-    reports = [value for value in result.values() if isinstance(value, dict)]
-    rows = {k: v for k, v in result.items() if not isinstance(v, dict)}
-    parts = [_show_report(report) for report in reports]
-    return "\n\n".join(filter(None, [table(rows), *parts]))
+    rows = {}
+    sections = []
+    for name, value in result.items():
+        if isinstance(value, dict):
+            sections.append(_show_report(value))
+        else:
+            rows[name] = value
+    return "\n\n".join(filter(None, [table(rows), *sections]))
 
 
 def _show_report(report: dict[str, Any]) -> str:
     """Formats metrics: scores with their signatures, or summaries in columns."""
     if signatures := report.get("signatures"):
-        rows = {name: f"{report[name]:6.2f}  {it}" for name, it in signatures.items()}
+        rows = {
+            name: f"{report[name]:6.2f}  {signature}"
+            for name, signature in signatures.items()
+        }
         if report.get("language"):
             return table({"language": report["language"], **rows})
         return f"{table(rows)}\n\n{_NO_LANGUAGE}"
-    summaries = {k: v for k, v in report.items() if isinstance(v, dict)}
+    summaries = {
+        title: summary for title, summary in report.items() if isinstance(summary, dict)
+    }
     if not summaries:
         return table(report)
-    names = next(iter(summaries.values()))
-    return columns([{"": n, **{k: v[n] for k, v in summaries.items()}} for n in names])
+    summary_rows = []
+    for name in next(iter(summaries.values())):
+        row: dict[str, object] = {"": name}
+        for title, summary in summaries.items():
+            row[title] = summary[name]
+        summary_rows.append(row)
+    return columns(summary_rows)
 
 
 COMMANDS = {

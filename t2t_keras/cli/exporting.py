@@ -9,8 +9,8 @@ from t2t_keras.cli.command import Command, add_ensemble, add_run, not_negative, 
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     check_decoding,
+    flag_name,
     given_decoding,
-    spelled,
 )
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import export_formats, require_free, require_quantization
@@ -24,31 +24,32 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an earlier export"
     )
+    formats = export_formats()
+    summaries = [f"{name}: {format_.summary}" for name, format_ in formats.items()]
+    quantizations = [
+        f"{name}: {', '.join(format_.quantizations)}"
+        for name, format_ in formats.items()
+        if format_.quantizations
+    ]
     parser.add_argument(
         "--format",
-        choices=[*export_formats()],
+        choices=[*formats],
         default="savedmodel",
-        help="; ".join(f"{n}: {it.summary}" for n, it in export_formats().items())
-        + " (default: savedmodel)",
+        help=f"{'; '.join(summaries)} (default: savedmodel)",
     )
     parser.add_argument(
         "--quantization",
         metavar="DTYPE",
         help="dtype to which the weights are rounded: "
-        + "; ".join(
-            f"{name}: {', '.join(it.quantizations)}"
-            for name, it in export_formats().items()
-            if it.quantizations
-        )
-        + " (default: float32)",
+        f"{'; '.join(quantizations)} (default: float32)",
     )
     parser.add_argument(
         "--verify",
         type=not_negative,
         default=20,
         metavar="N",
-        help="sentences of the run's data whose outputs must be those of the run, or "
-        "the export is refused; 0: no verification (default: 20)",
+        help="number of sentences of the run's data; the export is refused unless its "
+        "outputs are those of the run; 0: no verification (default: 20)",
     )
     add_decoding_flags(parser)
 
@@ -57,14 +58,14 @@ def _check_export(args: argparse.Namespace) -> None:
     for run in (args.output_dir, *args.ensemble):
         require_run(run)
     require_free(Path(args.export_dir), args.overwrite)
-    chosen = export_formats()[args.format]
+    export_format = export_formats()[args.format]
     for name in check_decoding(args):
-        if chosen.options is not None and name not in chosen.options:
+        if export_format.options is not None and name not in export_format.options:
             raise UserError(
-                f"{spelled(name)} has no effect with --format {args.format}; leave it "
-                "out, and give its library such options when it translates"
+                f"{flag_name(name)} has no effect with --format {args.format}; leave "
+                "it out, and give it to the library that translates with the export"
             )
-    chosen.check()
+    export_format.check()
     require_quantization(args.quantization, args.format)
 
 

@@ -19,7 +19,8 @@ from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.errors import UserError
 from t2t_keras.type_hints import Count
 
-STDIN, STDOUT = 0, 1
+STDIN = 0
+STDOUT = 1
 
 
 def read_lines(path: str | None) -> Iterator[str]:
@@ -48,11 +49,11 @@ def count_lines(path: str | Path | None) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class OutputRecord:
-    """How far an incomplete file has come: the content of `FILE.incomplete.json`.
+    """The progress of an incomplete file: the content of `FILE.incomplete.json`.
 
     Attributes:
-        settings: all that the output depends on except the input.
-        lines: the number of lines of the input whose output is written.
+        settings: everything that the output depends on except the input.
+        lines: the number of input lines whose output is written.
         input: the SHA-256 of these lines.
         bytes: the size of their output.
         done: the counts given to `OutputFile.save`.
@@ -65,16 +66,16 @@ class OutputRecord:
     done: dict[str, Count] = dataclasses.field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """Writes it, atomically."""
+        """Writes the record atomically."""
         write_json(path, dataclasses.asdict(self), with_checksum=True)
 
 
 class OutputFile:
-    """The lines that a command writes, and how far it has come.
+    """The file that a command writes, with its progress.
 
     Attributes:
         file: the file to write to.
-        saved: what was recorded last; at first by the process that is resumed, if any.
+        saved: the last record; at first that of the process that is resumed, if any.
     """
 
     def __init__(
@@ -83,11 +84,12 @@ class OutputFile:
         saved: OutputRecord | None = None,
         record: Path | None = None,
     ) -> None:
-        """Takes the open file, and for `open_output` the record that it keeps."""
+        """Takes the open file and, if the file can be resumed, its record."""
         self.file = file
         self.saved = saved or OutputRecord({})
         self._record = record
-        self._lines, self._digest = 0, hashlib.sha256()
+        self._lines = 0
+        self._digest = hashlib.sha256()
 
     @property
     def done(self) -> dict[str, int]:
@@ -145,42 +147,42 @@ def incomplete_files(path: str | Path) -> tuple[Path, Path]:
 
 @contextlib.contextmanager
 def open_output(
-    path: str | None, settings: Mapping[str, Any], resume: bool = False
+    path: str | None, settings: Mapping[str, object], resume: bool = False
 ) -> Iterator[OutputFile]:
     """Opens a file, or standard output, for writing lines.
 
     A file gets its name only when it is complete. Until then it is `{path}.incomplete`,
-    and `{path}.incomplete.json` has what the last `save` recorded. Both remain after a
-    kill, an error or Ctrl-C, unless nothing was saved; then the process can be resumed.
-    Standard output, pipes and devices have no record.
+    and `{path}.incomplete.json` has the record of the last `save`. Both remain after a
+    kill, an error or Ctrl-C, unless nothing was saved, so that the command can be
+    resumed. Standard output, pipes and devices have no record.
 
     Args:
         path: the file; None: standard output.
-        settings: all that the output depends on except the input.
+        settings: everything that the output depends on except the input.
         resume: whether to continue the incomplete file, if there is one.
 
     Raises:
-        UserError: another process writes the file; or there is a file of that name
-            without a record, or with one of other settings.
+        UserError: another process writes the file; or the incomplete file exists
+            without a record, or with a record of other settings.
         KeyboardInterrupt: Ctrl-C was pressed; the message names the incomplete file.
     """
     if path is None or is_special(path):
         with _open_text(STDOUT if path is None else path, "w") as file:
             yield OutputFile(file)
         return
-    settings = dict(json.loads(json.dumps(settings)))  # as they are read later
+    settings = dict(json.loads(json.dumps(settings)))  # tuples become lists
     incomplete, record = incomplete_files(path)
     is_resumed = resume and incomplete.exists()
-    with open(open_regular(incomplete), "r+b") as own:
-        _lock(own, incomplete)
-        size = os.fstat(own.fileno()).st_size
+    with open(open_regular(incomplete), "r+b") as locked:
+        _lock(locked, incomplete)
+        size = os.fstat(locked.fileno()).st_size
         if is_resumed:
-            saved = _resumable(incomplete, record, settings)
-        elif size and not record.exists():  # whatever this program writes has one
+            saved = _read_record(incomplete, record, settings)
+        elif size and not record.exists():  # this program writes a record first
             raise UserError(
-                f"--output: {incomplete} is there, the name that {path} has while it "
-                "is written, and is not of this program; rename it, or name another "
-                "file"
+                f"--output: {incomplete} exists, the name that {path} has while it is "
+                "written, but this program did not write it; rename it, or name "
+                "another file"
             )
         else:
             saved = OutputRecord(settings)
@@ -228,36 +230,35 @@ def _open_text(file: int | str | Path, mode: Literal["w", "a"]) -> TextIO:
     return open(file, mode, encoding="utf-8", newline="\n", closefd=closefd)
 
 
-def _resumable(
-    incomplete: Path, record: Path, settings: Mapping[str, Any]
+def _read_record(
+    incomplete: Path, record: Path, settings: Mapping[str, object]
 ) -> OutputRecord:
     """Returns the record of an incomplete file.
 
     Raises:
         UserError: the file cannot be resumed with these settings.
     """
-    again = "leave out --resume to start again"
-    fields = read_json(record, again)
+    advice = "leave out --resume to start again"
+    fields = read_json(record, advice)
     if fields is None:
         raise UserError(
             f"--resume: {incomplete} has no record, {record}; rename it or remove "
             "it to start again"
         )
     saved = from_fields(OutputRecord, fields, record)
-    names = [*saved.settings, *settings]
-    changes = [
-        f"{name} was {was}, is now {now}"
-        for name in dict.fromkeys(names)
-        if (was := saved.settings.get(name, "the default"))
-        != (now := settings.get(name, "the default"))
-    ]
+    changes = []
+    for name in {**saved.settings, **settings}:
+        old_value = saved.settings.get(name, "the default")
+        new_value = settings.get(name, "the default")
+        if old_value != new_value:
+            changes.append(f"{name} was {old_value}, is now {new_value}")
     if changes:
         raise UserError(
             f"--resume: {incomplete} was written with other settings: "
-            f"{'; '.join(changes)}; give the same ones, or {again}"
+            f"{'; '.join(changes)}; give the same ones, or {advice}"
         )
     if incomplete.stat().st_size < saved.bytes:
         raise UserError(
-            f"--resume: {incomplete} is shorter than {record} says; {again}"
+            f"--resume: {incomplete} is shorter than {record} says; {advice}"
         )
     return saved

@@ -88,13 +88,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _require_standard_streams() -> None:
     """Refuses a closed standard output.
 
-    Closed standard input and standard error are opened to /dev/null: otherwise the next
-    file to be opened would take their place.
+    Closed standard input and standard error are opened to /dev/null, because the next
+    file to be opened would get their descriptors.
     """
     is_closed = sys.stdout is None
-    for number in range(3):
+    for descriptor in range(3):
         try:
-            os.fstat(number)
+            os.fstat(descriptor)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     if sys.stderr is None:
@@ -227,15 +227,20 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     if argv[0] in parsers:
         mistake = _add_problem_flags(argv, parsers[argv[0]])
     _check_names(argv, parser, parsers, mistake)
-    given = argparse.Namespace(argv=argv, environ=dict(os.environ))
-    args = parser.parse_args(argv, given)
-    for action in parsers[args.command]._actions:
-        if action.type is not utf8:  # a text may be anything
+    namespace = argparse.Namespace(argv=argv, environ=dict(os.environ))
+    args = parser.parse_args(argv, namespace)
+    _require_local_paths(args, parsers[args.command])
+    return args
+
+
+def _require_local_paths(args: argparse.Namespace, parser: _Parser) -> None:
+    """Refuses addresses of remote storage in the values of flags."""
+    for action in parser._actions:
+        if action.type is not utf8:  # a text may look like an address
             values = getattr(args, action.dest, None)
             for value in values if isinstance(values, list) else [values]:
                 name = (action.option_strings or [action.dest])[0]
                 require_local(name, value)
-    return args
 
 
 def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> UserError | None:
@@ -249,14 +254,14 @@ def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> UserError | None
     names = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     names.add_argument("--problem", nargs="?")
     names.add_argument("--usr_dir", nargs="?")
-    given, _ = names.parse_known_args(argv[1:])
+    args, _ = names.parse_known_args(argv[1:])
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            if given.problem:
-                if given.usr_dir:
-                    load_usr_dir(given.usr_dir)
-                problem = registry.problem(given.problem)
-                group = parser.add_argument_group(f"problem {given.problem}")
+            if args.problem:
+                if args.usr_dir:
+                    load_usr_dir(args.usr_dir)
+                problem = registry.problem(args.problem)
+                group = parser.add_argument_group(f"problem {args.problem}")
                 problem.add_flags(group)
     except UserError as error:
         return error  # it is reported when the command runs, or at an unknown flag
@@ -264,23 +269,23 @@ def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> UserError | None
 
 
 class _Version(argparse.Action):
-    """Prints the versions, which take a moment to find, and ends the program."""
+    """Prints the versions, which it looks up only if asked, and ends the program."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        own, *others = (
+        package, *libraries = (
             f"{name} {importlib.metadata.version(name)}"
             for name in ("t2t_keras", "tensorflow", "keras")
         )
-        print(f"{own} ({', '.join(others)})")
+        print(f"{package} ({', '.join(libraries)})")
         parser.exit()
 
 
 def _commands_help() -> str:
     """Returns the commands with their summaries, in groups."""
-    added = {k: v for k, v in commands().items() if k not in _CORE}
+    added = {name: command for name, command in commands().items() if name not in _CORE}
     sections = []
     for title, group in {"core": _CORE, "plugins": added}.items():
         if group:
@@ -297,17 +302,17 @@ def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:
     import argcomplete
 
     def names_of(
-        known: Callable[[], dict[str, str]], suffix: str = ""
+        list_names: Callable[[], dict[str, str]], suffix: str = ""
     ) -> Callable[..., list[str]]:
         def complete(
             prefix: str, parsed_args: argparse.Namespace, **_: object
         ) -> list[str]:
             if getattr(parsed_args, "usr_dir", None):
                 load_usr_dir(parsed_args.usr_dir)
-            names = list(known())
-            return names + [
-                f"{n}{suffix}" for n in names if suffix and prefix.startswith(n)
-            ]
+            names = list(list_names())
+            if suffix:
+                names += [f"{x}{suffix}" for x in names if prefix.startswith(x)]
+            return names
 
         return complete
 
@@ -315,8 +320,8 @@ def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:
         "--problem": names_of(registry.list_problems, "_rev"),
         "--hparams_set": names_of(registry.list_hparams),
     }
-    for one in parsers.values():
-        for flag, action in one._option_string_actions.items():
+    for command_parser in parsers.values():
+        for flag, action in command_parser._option_string_actions.items():
             if flag in completers:
                 action.completer = completers[flag]  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser)
@@ -350,14 +355,15 @@ def _check_names(
     flags = parsers[command]._option_string_actions
     actions = parsers[command]._actions
     has_command = any(action.nargs == argparse.REMAINDER for action in actions)
-    for number, word in enumerate(argv[1:], 1):
-        if has_command and not any(it.startswith("-") for it in argv[number - 1 :][:2]):
-            return  # a command begins, whose flags are another command's
+    for index, word in enumerate(argv[1:], 1):
+        is_flag_or_value = any(x.startswith("-") for x in argv[index - 1 :][:2])
+        if has_command and not is_flag_or_value:
+            return  # the following flags belong to the command that begins here
         flag, equals, value = word.partition("=")
         if not re.match("--?[A-Za-z]", flag) or flag in flags:
             continue
-        if not equals and number + 1 < len(argv):
-            value = argv[number + 1]
+        if not equals and index + 1 < len(argv):
+            value = argv[index + 1]
         advice = counterpart(command, flag, value)
         if not advice and not flag.startswith("--"):
             continue

@@ -49,6 +49,18 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         help="seed of the initial weights, the order of the data, and dropout "
         "(default: 0)",
     )
+    _add_device_flags(parser)
+    _add_source_run_flags(parser)
+    _add_reporting_flags(parser)
+    parser.add_argument(
+        "--callbacks",
+        metavar="MODULE:FUNCTION",
+        help="a function without arguments, such as one in --usr_dir, that returns a "
+        "list of Keras callbacks",
+    )
+
+
+def _add_device_flags(parser: argparse.ArgumentParser) -> None:
     devices = parser.add_argument_group("devices")
     devices.add_argument(
         "--simulate_devices",
@@ -63,40 +75,36 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         default=1,
         metavar="N",
         help="gradient accumulation: each replica divides its part of a batch into N "
-        "micro-batches; that takes the memory of one and gives the same update",
+        "micro-batches, which takes the memory of one and gives the same update",
     )
-    earlier = parser.add_argument_group("earlier runs")
-    earlier.add_argument(
+
+
+def _add_source_run_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("earlier runs")
+    group.add_argument(
         "--init_from",
         metavar="RUN",
         help="fine-tuning: a run directory, or a checkpoint in one, to take the "
         "initial weights from; if the vocabularies differ, embeddings are matched by "
         "token",
     )
-    earlier.add_argument(
+    group.add_argument(
         "--change_settings",
         action="store_true",
         help="resume the run with other values of some hyper-parameters: "
         f"{', '.join(sorted(CHANGEABLE_FIELDS))}",
     )
-    _watching_flags(parser)
-    parser.add_argument(
-        "--callbacks",
-        metavar="MODULE:FUNCTION",
-        help="a function without arguments, such as one in --usr_dir, that returns a "
-        "list of Keras callbacks",
-    )
 
 
-def _watching_flags(parser: argparse.ArgumentParser) -> None:
+def _add_reporting_flags(parser: argparse.ArgumentParser) -> None:
     """Adds flags for the fields of `TrainOptions` that most trainings need."""
     names = [field.name for field in dataclasses.fields(TrainOptions)]
     common = ("save_every", "eval_every", "eval_sentences", "patience")
-    others = [name for name in names if name not in common]
+    further = [name for name in names if name not in common]
     group = parser.add_argument_group("saving, evaluating, ending")
     add_option_flags(group, TrainOptions, common)
     example = "keep=40,best_by=metric"
-    add_keys(parser, group, "--train_options", TrainOptions, example, listed=others)
+    add_keys(parser, group, "--train_options", TrainOptions, example, listed=further)
 
 
 def _check_train(args: argparse.Namespace) -> None:
@@ -111,34 +119,36 @@ def _check_train(args: argparse.Namespace) -> None:
     Manifest.open(Path(args.data_dir), problem.data_name)
 
 
-def _callbacks(place: str | None) -> list[Any]:
-    """Returns the Keras callbacks that the function `module:function` makes."""
-    if not place:
+def _load_callbacks(function_name: str | None) -> list[Any]:
+    """Returns the Keras callbacks that the function `module:function` returns."""
+    if not function_name:
         return []
     try:
-        made = pkgutil.resolve_name(place)()
+        callbacks = pkgutil.resolve_name(function_name)()
     except Exception as error:
         raise UserError(
-            f"--callbacks {place}: {type(error).__name__}: {first_line(error)}"
+            f"--callbacks {function_name}: {type(error).__name__}: {first_line(error)}"
         ) from error
-    if not isinstance(made, list):
+    if not isinstance(callbacks, list):
         raise UserError(
-            f"--callbacks {place}: it must return a list of callbacks, not "
-            f"{type(made).__name__}"
+            f"--callbacks {function_name}: it must return a list of callbacks, not "
+            f"{type(callbacks).__name__}"
         )
-    return made
+    return callbacks
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.training.process_group import LostProcess
     from t2t_keras.training.trainer import train
 
-    # Every other parameter of `train` has a flag of its name.
+    # All parameters of `train` except these two have a flag of the same name.
     names = inspect.signature(train).parameters.keys() - {"options", "callbacks"}
     flags = {name: getattr(args, name) for name in names}
     options = TrainOptions(**given_options(args, TrainOptions, "train_options"))
     try:
-        result = train(**flags, options=options, callbacks=_callbacks(args.callbacks))
+        result = train(
+            **flags, options=options, callbacks=_load_callbacks(args.callbacks)
+        )
     except LostProcess:
         if LAUNCHED in os.environ:
             raise SystemExit(LOST) from None
@@ -149,7 +159,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
         print(f"t2t train: {stopped_by}: saved step {result.step}", file=sys.stderr)
     code = 128 + signal.Signals[stopped_by] if by_signal else 0
     if not result.is_chief:
-        os._exit(code)  # at once: TensorFlow takes the chief's end for an error
+        os._exit(code)  # TensorFlow would report the end of the chief as an error
     if by_signal:
         raise SystemExit(code)
     return result.to_dict()
@@ -160,7 +170,7 @@ def _show_train(result: dict[str, Any]) -> str:
     for name, value in result.items():
         if isinstance(value, dict):
             prefix = name.removesuffix("_metrics")
-            rows |= {f"{prefix}_{key}": number for key, number in value.items()}
+            rows |= {f"{prefix}_{key}": metric for key, metric in value.items()}
         elif value is not None:
             rows[name] = value
     return table(rows)

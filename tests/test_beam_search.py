@@ -7,6 +7,7 @@ from decoding_models import (
     PAD,
     TableModel,
     all_targets,
+    coverages_of,
     log_probs_of,
     outputs,
     penalty,
@@ -46,18 +47,6 @@ PENALTIES = {
     "average": lambda length, alpha: length,
     "none": lambda length, alpha: 1.0,
 }
-
-
-def coverages_of(models, source, targets):
-    """GNMT's coverage penalties with factor 1, from the mean of attention weights."""
-    width = max(map(len, targets))
-    ids = np.array([[*target, *[PAD] * (width - len(target))] for target in targets])
-    total = 0.0
-    for model in models:
-        maps = model.attention_maps(np.array([source] * len(targets)), ids)
-        weights = np.array(maps.cross[-1]).mean(axis=1)  # [N, T, S]
-        total += (weights * (ids != PAD)[:, :, None]).sum(axis=1) / len(models)
-    return np.log(np.minimum(total[:, : source.index(EOS) + 1], 1.0)).sum(axis=1)
 
 
 @pytest.mark.parametrize(

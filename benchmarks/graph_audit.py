@@ -191,7 +191,10 @@ def training_audit(hparams: HParams, vocab_size: int, replicas: int = 1) -> Audi
         ids = tf.ones([_ROWS, _LENGTH], tf.int32)
         index = tf.constant(0, tf.int64)
         learning_rate = tf.constant(1e-3)
-        return step._update((ids, ids), index, learning_rate, tf.constant(False))
+        dry_run = tf.constant(False)
+        # Not `function` itself, whose signature has no sizes.
+        run = step.function.python_function
+        return run((ids, ids), index, learning_rate, dry_run)
 
     graph = update.get_concrete_function().graph
     return audit(graph, vocab_size, _ROWS * _LENGTH)

@@ -249,7 +249,7 @@ def test_seed_and_companions(draw):
     assert (samples.scores[:, 0] != samples.scores[:, 1]).any()
     for row in range(6):
         length = np.count_nonzero(source[row])
-        alone = draw(source[row : row + 1, :length], first=row)
+        alone = draw(source[row : row + 1, :length], first_row=row)
         assert outputs(alone, 0) == outputs(samples, row)
         np.testing.assert_allclose(alone.scores[0], samples.scores[row], atol=1e-4)
 

@@ -7,12 +7,13 @@
     translator.translate(["A dog runs."])
     t2t_keras.load("served/1").translate(["A dog runs."])  # written by `t2t export`
 
-The command line is `t2t`. The names below are also all that your own problem needs.
+The command line is `t2t`. A problem, model or hparam set of your own needs no other
+names than these.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from t2t_keras.arguments import checked
 from t2t_keras.errors import UserError, require_local
@@ -26,6 +27,17 @@ if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator
     from t2t_keras.export.text_saved_model import TextSavedModel
     from t2t_keras.training.trainer import train
+else:
+    # Importing TensorFlow takes seconds, and neither `t2t list` nor a file that only
+    # registers definitions needs it. Editors and type checkers see the imports above.
+    def __getattr__(name: str) -> object:
+        """Imports `train`, and TensorFlow with it, at its first use."""
+        if name == "train":
+            from t2t_keras.training.trainer import train
+
+            return train
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
 
 __all__ = [
     "HParams",
@@ -49,8 +61,8 @@ def load(
 ) -> "Translator | TextSavedModel":
     """Loads a translator from a run directory or an export.
 
-    All kinds have the methods `translate`, `n_best` and `score`, also those of other
-    formats (`ExportFormat.load`).
+    Translators of runs and of all export formats have the methods `translate`, `n_best`
+    and `score`.
 
     Args:
         output_dir: the run directory that `t2t train` wrote, or the directory that
@@ -58,8 +70,8 @@ def load(
         checkpoint: a step, "latest", "average", "best", "ema", or a path; None: the
             average of the newest checkpoints if there is one, else the newest. Must be
             None for an export.
-        ensemble: further run directories with the same vocabularies, whose models
-            decode together with the first.
+        ensemble: further run directories with the same vocabularies; all models decode
+            together.
 
     Raises:
         UserError: there is no such run, export or checkpoint.
@@ -77,15 +89,6 @@ def load(
     from t2t_keras.run.directory import RunDirectory
 
     return RunDirectory(output_dir).translator(checkpoint, ensemble)
-
-
-def __getattr__(name: str) -> Any:
-    """Imports `train`, and TensorFlow with it, at its first use."""
-    if name == "train":
-        from t2t_keras.training.trainer import train
-
-        return train
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ from training_steps import model_and_step
 from t2t_keras import HParams
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraint import Constraint
-from t2t_keras.model.layers import BLOCK
+from t2t_keras.model.layers.embedding import BLOCK
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.strategy import make_strategy
 

@@ -10,11 +10,11 @@ from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import (
     CrossAttention,
     SelfAttention,
+    WindowSelfAttention,
     attention_weights,
     padding_bias,
 )
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.model.window_attention import WindowSelfAttention
 
 VOCAB = 17
 
@@ -51,7 +51,9 @@ def band(length, num_before, num_after):
 )
 def test_blocks_equal_a_band_mask_over_everything(length, num_before, num_after):
     """Outputs and all gradients, with a padded sentence in the batch."""
-    layer = attention_layer(WindowSelfAttention, before=num_before, after=num_after)
+    layer = attention_layer(
+        WindowSelfAttention, left_context=num_before, right_context=num_after
+    )
     full = full_attention(layer)
     x = tf.constant(normal(2, length, D))
     lengths = np.array([length, max(length - 4, 1)])
@@ -79,7 +81,9 @@ def test_blocks_equal_a_band_mask_over_everything(length, num_before, num_after)
 
 @pytest.mark.parametrize("num_after", [2, 0])
 def test_the_call_of_a_window_takes_a_mask_of_padding_only(num_after):
-    layer = attention_layer(WindowSelfAttention, before=3, after=num_after)
+    layer = attention_layer(
+        WindowSelfAttention, left_context=3, right_context=num_after
+    )
     x = normal(2, 7, D)
     is_token = np.arange(7) < np.array([[7], [4]])
     allowed = band(7, 3, num_after) & is_token[:, None, :]
@@ -102,7 +106,9 @@ def test_the_largest_tensor_grows_linearly_with_the_length(num_after):
 
     def largest(length):
         x = tf.TensorSpec([1, length, D])
-        layer = attention_layer(WindowSelfAttention, before=8, after=num_after)
+        layer = attention_layer(
+            WindowSelfAttention, left_context=8, right_context=num_after
+        )
 
         def gradient(x):
             with tf.GradientTape() as tape:
@@ -123,7 +129,9 @@ def test_the_largest_tensor_grows_linearly_with_the_length(num_after):
 
 
 def test_dropout_in_the_window_drops_and_scales():
-    layer = attention_layer(WindowSelfAttention, before=3, after=3, dropout=0.5)
+    layer = attention_layer(
+        WindowSelfAttention, left_context=3, right_context=3, dropout=0.5
+    )
     x = np.repeat(normal(1, 16, D), 2000, axis=0)  # each row has another mask
     dropped = layer.compute_attention(x, None, seed=np.array([1, 2], np.int32))[
         0
@@ -132,7 +140,9 @@ def test_dropout_in_the_window_drops_and_scales():
     assert np.abs(dropped[0] - remaining).max() > 0.1
     np.testing.assert_allclose(dropped.mean(0), remaining, atol=0.15)
     with pytest.raises(ValueError, match="must be 'scaled'"):
-        attention_layer(WindowSelfAttention, before=3, after=3, score="additive")
+        attention_layer(
+            WindowSelfAttention, left_context=3, right_context=3, score="additive"
+        )
 
 
 # The functions of 3.2.1

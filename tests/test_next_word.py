@@ -14,7 +14,7 @@ from tokenizer_checks import (
 )
 
 from t2t_keras import registry
-from t2t_keras.model.layers import rotated
+from t2t_keras.plugins.parsing.rotary import rotate
 from t2t_keras.plugins.parsing.words import WordTokenizer, word_classes
 from t2t_keras.problems.parsing.linearise import BRACKETS
 from t2t_keras.text.tokenizer import EOS, UNK
@@ -91,5 +91,5 @@ def test_rotary_products_are_of_complex_numbers_turned_by_the_distance():
     pairs = (query[..., :4] + 1j * query[..., 4:]) * (key[..., :4] - 1j * key[..., 4:])
     for m, n in ((0, 0), (2, 5), (9, 2)):
         turned = pairs * np.exp(1j * (m - n) * 10000.0 ** (-np.arange(4) / 4))
-        products = np.sum(rotated(query, [[m]]) * rotated(key, [[n]]))
+        products = np.sum(rotate(query, [[m]]) * rotate(key, [[n]]))
         np.testing.assert_allclose(products, turned.real.sum(), atol=1e-5)

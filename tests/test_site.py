@@ -35,7 +35,7 @@ def test_nothing_is_fetched_from_elsewhere(site):
 def test_formulas_need_no_script_and_links_to_source_files_no_address(site):
     """Nobody but the owner can set the repository's address, in pyproject.toml."""
     paper = (site / "paper.html").read_text(encoding="utf-8")
-    assert "layers.py" in paper and 'layers.py"' not in paper
+    assert "residual.py" in paper and 'residual.py"' not in paper
     assert "outside:" not in paper
     assert paper.count("<math ") >= 6
     assert "```" not in re.sub(r"<code>.*?</code>", "", paper, flags=re.DOTALL)

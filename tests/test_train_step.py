@@ -15,7 +15,7 @@ from small_run import assert_same, trainer, weights
 
 from t2t_keras import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.model.layers import Dropout, random_bits
+from t2t_keras.model.layers.dropout import Dropout, random_bits
 from t2t_keras.training import loss_scale as module
 from t2t_keras.training.loss_scale import LossScale
 

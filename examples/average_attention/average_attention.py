@@ -8,11 +8,13 @@ those of `t2t_keras.model.layers`.
 import dataclasses
 from typing import Any, NamedTuple
 
+import keras
 from keras import ops
 
 from t2t_keras import HParams, option, register_hparams, register_model, registry
-from t2t_keras.model.layers import Block, FeedForward, Linear
-from t2t_keras.model.transformer import Transformer
+from t2t_keras.model import Block, FeedForward, Linear, SelfAttention, Transformer
+from t2t_keras.model.backend import Tensor
+from t2t_keras.model.layers import Kernels, SelfAttentionOutput
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,15 +30,16 @@ class AverageHParams(HParams):
 class AverageCache(NamedTuple):
     """The sum [B, K, D] of each hypothesis's inputs; their number [B, 1, 1]."""
 
-    total: Any
-    count: Any
+    total: Tensor
+    count: Tensor
 
-    def select(self, rows: Any, columns: Any) -> "AverageCache":
-        """Returns the cache of sentences [R]; no tokens are kept."""
+    def select(self, rows: Tensor, columns: Tensor) -> "AverageCache":
+        """Returns the cache of sentences [R]; it holds no single tokens."""
         del columns
-        return AverageCache(*(ops.take(x, rows, axis=0) for x in self))
+        total = ops.take(self.total, rows, axis=0)  # [R, K, D]
+        return AverageCache(total, ops.take(self.count, rows, axis=0))
 
-    def reorder(self, parents: Any) -> "AverageCache":
+    def reorder(self, parents: Tensor) -> "AverageCache":
         """Returns the cache in which beam k continues beam `parents[b, k]`, [B, K]."""
         total = ops.take_along_axis(self.total, parents[:, :, None], axis=1)
         return self._replace(total=total)
@@ -56,50 +59,75 @@ class GatedAverage(Block):
     """
 
     def __init__(
-        self, feed_forward: Any, num_heads: int, d_model: int, **kwargs: Any
+        self,
+        feed_forward: FeedForward | None,
+        num_heads: int,
+        d_model: int,
+        **kwargs: Any,
     ) -> None:
         super().__init__(autocast=False, **kwargs)  # the sum is float32
         self.feed_forward = feed_forward
         self.num_heads = num_heads
         self.d_model = d_model
-        gates = {"activation": "sigmoid", "dtype": self.dtype_policy}
-        self.input_gate = Linear(d_model, name="input_gate", **gates)
-        self.forget_gate = Linear(d_model, name="forget_gate", **gates)
+        self.input_gate = self._make_gate("input_gate")
+        self.forget_gate = self._make_gate("forget_gate")
+
+    def _make_gate(self, name: str) -> Linear:
+        dtype = self.dtype_policy
+        return Linear(self.d_model, activation="sigmoid", name=name, dtype=dtype)
 
     def compute_attention(
-        self, x: Any, bias: Any = None, seed: Any = None, cache: Any = None
-    ) -> tuple[Any, Any, Any]:
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        cache: AverageCache | None = None,
+        kernels: Kernels | None = None,
+    ) -> SelfAttentionOutput:
         """Averages all positions, or continues a cache, as `SelfAttention` does."""
         del bias
         batch, length, _ = ops.shape(x)
         if cache is None:
             counts = ops.arange(1, length + 1, dtype="float32")
-            average = ops.cumsum(x, axis=1) / counts[:, None]
+            average = ops.cumsum(x, axis=1) / counts[:, None]  # [B, T, D]
         else:
             cache = AverageCache(cache.total + x, cache.count + 1.0)
-            average = cache.total / cache.count
-        y = average
+            average = cache.total / cache.count  # [B, K, D]
         if self.feed_forward:
-            y = self.feed_forward(average, seed=seed)
-        x, y = (ops.cast(z, self.compute_dtype) for z in (x, y))
-        y = self.input_gate(x) * x + self.forget_gate(y) * y
-        return y, ops.zeros((batch, self.num_heads, length, 1)), cache
+            average = self.feed_forward(average, seed=seed, kernels=kernels)
+        x = ops.cast(x, self.compute_dtype)
+        y = ops.cast(average, self.compute_dtype)
+        x = self.input_gate(x, kernels=kernels) * x
+        y = self.forget_gate(y, kernels=kernels) * y
+        no_scores = ops.zeros((batch, self.num_heads, length, 1))
+        return SelfAttentionOutput(x + y, no_scores, cache)
 
-    def empty_cache(self, batch_size: Any, num_beams: Any) -> AverageCache:
+    def empty_cache(
+        self, batch_size: int | Tensor, num_beams: int | Tensor
+    ) -> AverageCache:
         """Returns the cache before the first step."""
         total = ops.zeros((batch_size, num_beams, self.d_model))
         return AverageCache(total, ops.zeros((batch_size, 1, 1)))
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {
+            "feed_forward": keras.saving.serialize_keras_object(self.feed_forward),
+            "num_heads": self.num_heads,
+            "d_model": self.d_model,
+        }
 
 
 @register_model(hparams=AverageHParams)
 class AverageAttention(Transformer):
     """The paper's model, with average attention as the decoder's self-attention."""
 
-    def make_self_attention(self, causal: bool) -> Any:
+    def make_self_attention(self, causal: bool) -> SelfAttention | GatedAverage:
         """Returns average attention in the decoder, self-attention in the encoder."""
         if not causal:
             return super().make_self_attention(causal)
-        hparams, dtype = self.hparams, self.dtype_policy
+        hparams = self.hparams
+        dtype = self.dtype_policy
         feed_forward = None
         if width := hparams.average_d_ff:
             feed_forward = FeedForward(

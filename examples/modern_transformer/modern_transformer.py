@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
 from t2t_keras import (
@@ -21,15 +22,14 @@ from t2t_keras import (
     register_model,
     registry,
 )
+from t2t_keras.model import FeedForward, Linear, SelfAttention, Transformer
+from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.layers import (
-    FeedForward,
-    Linear,
-    SelfAttention,
+    Kernels,
+    SelfAttentionOutput,
     causal_bias,
-    rotated,
     select_columns,
 )
-from t2t_keras.model.transformer import Transformer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,18 +58,36 @@ class ModernHParams(HParams):
 class RotaryCache(NamedTuple):
     """Keys and values [B, G, C, d] of a sentence's tokens; the next position [B, 1]."""
 
-    key: Any
-    value: Any
-    position: Any
+    key: Tensor
+    value: Tensor
+    position: Tensor
 
-    def select(self, rows: Any, columns: Any) -> "RotaryCache":
+    def select(self, rows: Tensor, columns: Tensor) -> "RotaryCache":
         """Returns the cache of sentences [R] with some of their tokens [R, U]."""
-        key, value = (select_columns(x, rows, columns) for x in self[:2])
+        key = select_columns(self.key, rows, columns)  # [R, G, U, d]
+        value = select_columns(self.value, rows, columns)  # [R, G, U, d]
         return RotaryCache(key, value, ops.take(self.position, rows, axis=0))
 
-    def reorder(self, parents: Any) -> "RotaryCache":
-        """Returns the cache after beams changed places: beams share all tokens."""
+    def reorder(self, parents: Tensor) -> "RotaryCache":
+        """Returns the same cache: the beams of a sentence share all tokens."""
         return self
+
+
+def rotate(x: Tensor, positions: Tensor) -> Tensor:
+    """Rotates the pairs (x[i], x[i + d / 2]) by angles proportional to the position.
+
+    Args:
+        x: queries or keys [B, H, T, d]; d is even.
+        positions: [1, T] or [B, T].
+    """
+    half = x.shape[-1] // 2
+    rates = 10000.0 ** (-np.arange(half) / half)
+    angles = ops.cast(positions, "float32")[:, None, :, None] * rates.astype("float32")
+    cos = ops.cast(ops.cos(angles), x.dtype)  # [B, 1, T, d / 2]
+    sin = ops.cast(ops.sin(angles), x.dtype)
+    a = x[..., :half]
+    b = x[..., half:]
+    return ops.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
 @keras.saving.register_keras_serializable("modern_transformer")
@@ -82,38 +100,52 @@ class RotaryAttention(SelfAttention):
 
     def make_projection(self) -> Linear:
         """Returns the projection to queries, keys and values."""
-        heads = self.num_heads, self.num_kv_heads, self.num_kv_heads
-        widths = (number * self.key_size for number in heads)
-        return self.make_linear(*widths, name="query_key_value")
+        queries = self.num_heads * self.key_size
+        keys = self.num_kv_heads * self.key_size
+        return self.make_linear(queries, keys, keys, name="query_key_value")
 
     def compute_attention(
-        self, x: Any, bias: Any = None, seed: Any = None, cache: Any = None
-    ) -> tuple[Any, Any, Any]:
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        cache: RotaryCache | None = None,
+        kernels: Kernels | None = None,
+    ) -> SelfAttentionOutput:
         """Has the arguments and results of `SelfAttention.compute_attention`."""
         batch, length, _ = ops.shape(x)
-        ends = self.num_heads, self.num_heads + self.num_kv_heads
-        heads = self.projection(x)
-        count = heads.shape[-1] // self.key_size
+        heads = self.projection(x, kernels=kernels)
+        count = self.num_heads + 2 * self.num_kv_heads
         heads = ops.reshape(heads, (batch, length, count, self.key_size))
-        heads = ops.transpose(heads, (0, 2, 1, 3))
-        query, key, value = ops.split(heads, ends, axis=1)
+        heads = ops.transpose(heads, (0, 2, 1, 3))  # [B, H + 2 G, T, d]
+        boundaries = (self.num_heads, self.num_heads + self.num_kv_heads)
+        query, key, value = ops.split(heads, boundaries, axis=1)
         positions = ops.arange(length)[None] if cache is None else cache.position
-        query, key = rotated(query, positions), rotated(key, positions)
+        query = rotate(query, positions)
+        key = rotate(key, positions)
         if cache is not None:
-            key = ops.concatenate([cache.key, key], axis=2)
+            key = ops.concatenate([cache.key, key], axis=2)  # [B, G, C + K, d]
             value = ops.concatenate([cache.value, value], axis=2)
             cache = RotaryCache(key, value, cache.position + 1)
         elif self.causal:
             bias = causal_bias(length, bias)
         groups = self.num_heads // self.num_kv_heads
-        key, value = (ops.repeat(x, groups, axis=1) for x in (key, value))
-        return *self.multi_head(query, [key], [value], bias, seed), cache
+        key = ops.repeat(key, groups, axis=1)  # [B, H, S, d]
+        value = ops.repeat(value, groups, axis=1)
+        attention = self.multi_head(query, [key], [value], bias, seed, kernels)
+        return SelfAttentionOutput(*attention, cache)
 
-    def empty_cache(self, batch_size: Any, num_beams: Any) -> RotaryCache:
+    def empty_cache(
+        self, batch_size: int | Tensor, num_beams: int | Tensor
+    ) -> RotaryCache:
         """Returns the cache before the first step."""
-        tokens = (batch_size, self.num_kv_heads, 0, self.key_size)
-        none = ops.zeros(tokens, self.compute_dtype)
-        return RotaryCache(none, none, ops.zeros((batch_size, 1), "int32"))
+        shape = (batch_size, self.num_kv_heads, 0, self.key_size)
+        key = ops.zeros(shape, self.compute_dtype)
+        return RotaryCache(key, key, ops.zeros((batch_size, 1), "int32"))
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"num_kv_heads": self.num_kv_heads}
 
 
 @keras.saving.register_keras_serializable("modern_transformer")
@@ -124,15 +156,18 @@ class SwiGLU(FeedForward):
         super().__init__(*args, **kwargs)
         self.gate = Linear(self.d_ff, name="gate", dtype=self.dtype_policy)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the weights."""
         super().build(input_shape)
         self.gate.build(input_shape)
 
-    def call(self, x: Any, seed: Any = None) -> Any:
+    def call(
+        self, x: Tensor, seed: Tensor | None = None, kernels: Kernels | None = None
+    ) -> Tensor:
         """Maps [B, T, D] to [B, T, D]."""
-        hidden = ops.silu(self.gate(x)) * self.inner(x)
-        return self.outer(self.dropout(hidden, seed=seed))
+        gate = ops.silu(self.gate(x, kernels=kernels))  # [B, T, F]
+        hidden = gate * self.inner(x, kernels=kernels)
+        return self.outer(self.dropout(hidden, seed=seed), kernels=kernels)
 
 
 @register_model(hparams=ModernHParams)
@@ -140,7 +175,7 @@ class SwiGLU(FeedForward):
 class ModernTransformer(Transformer):
     """Rotary positions, RMSNorm, SwiGLU and grouped key/value heads."""
 
-    def make_positions(self) -> Callable[[Any], Any]:
+    def make_positions(self) -> Callable[[Tensor], Tensor]:
         """Adds nothing to embeddings: self-attention has the positions."""
         return lambda positions: 0.0
 
@@ -150,15 +185,19 @@ class ModernTransformer(Transformer):
 
     def make_self_attention(self, causal: bool) -> SelfAttention:
         """Returns rotary self-attention."""
-        groups = self.hparams.num_kv_heads
         options = self.attention_options("self_attention")
-        return RotaryAttention(causal=causal, num_kv_heads=groups, **options)
+        num_kv_heads = self.hparams.num_kv_heads
+        return RotaryAttention(causal=causal, num_kv_heads=num_kv_heads, **options)
 
     def make_feed_forward(self) -> FeedForward:
         """Returns SwiGLU."""
-        d_model, d_ff = self.hparams.d_model, self.hparams.d_ff
-        dropout, dtype = self.hparams.ffn_dropout, self.dtype_policy
-        return SwiGLU(d_model, d_ff, dropout, name="feed_forward", dtype=dtype)
+        return SwiGLU(
+            self.hparams.d_model,
+            self.hparams.d_ff,
+            self.hparams.ffn_dropout,
+            name="feed_forward",
+            dtype=self.dtype_policy,
+        )
 
 
 @register_hparams

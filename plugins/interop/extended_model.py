@@ -14,9 +14,10 @@ from t2t_keras.model.layers import (
     FeedForward,
     Layer,
     LayerNorm,
-    serializable,
     sinusoids,
 )
+from t2t_keras.model.layers.attention import AttentionOptions
+from t2t_keras.model.layers.base import serializable
 from t2t_keras.model.transformer import Transformer
 
 from .extended_hparams import ExtendedHParams
@@ -31,12 +32,9 @@ class ExtendedTransformer(Transformer):
 
     def build(self, input_shape: Shape) -> None:
         """Creates all weights."""
-        d_model = self.hparams.d_model
-        self.target_space = (
-            TargetSpace(d_model, name="target_space")
-            if self.hparams.target_space
-            else None
-        )
+        self.target_space: TargetSpace | None = None
+        if self.hparams.target_space:
+            self.target_space = TargetSpace(self.hparams.d_model, name="target_space")
         super().build(input_shape)
         if self.hparams.output_bias:
             self.output_bias = self.add_weight(
@@ -54,10 +52,11 @@ class ExtendedTransformer(Transformer):
             return super().make_positions()
         return functools.partial(encoding, d_model=self.hparams.d_model)
 
-    def attention_options(self, name: str) -> dict[str, Any]:
+    def attention_options(self, name: str) -> AttentionOptions:
         """Returns the arguments of both attention layers."""
-        use_bias = self.hparams.attention_bias
-        return super().attention_options(name) | {"use_bias": use_bias}
+        options = super().attention_options(name)
+        options["use_bias"] = self.hparams.attention_bias
+        return options
 
     def make_feed_forward(self) -> FeedForward:
         """Returns a feed-forward network with the activation of the hparams."""
@@ -107,6 +106,10 @@ class TargetSpace(Layer):
         """Adds the vector to float32 embeddings [B, S, D]."""
         return x + ops.convert_to_tensor(self.vector)
 
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"d_model": self.d_model}
+
 
 def sinusoids_in_halves(positions: Tensor, d_model: int) -> Tensor:
     """Returns `sinusoids` with all sines before all cosines, as transformers has them.
@@ -116,7 +119,8 @@ def sinusoids_in_halves(positions: Tensor, d_model: int) -> Tensor:
         d_model: see `sinusoids`.
     """
     pairs = ops.reshape(sinusoids(positions, d_model), (-1, d_model // 2, 2))
-    return ops.reshape(ops.transpose(pairs, (0, 2, 1)), (-1, d_model))
+    halves = ops.transpose(pairs, (0, 2, 1))  # [T, 2, D / 2]
+    return ops.reshape(halves, (-1, d_model))
 
 
 def t2t_timing_signal(positions: Tensor, d_model: int) -> Tensor:
@@ -133,6 +137,6 @@ def t2t_timing_signal(positions: Tensor, d_model: int) -> Tensor:
         [T, D], float32.
     """
     step = math.log(10000.0) / max(d_model // 2 - 1, 1)
-    rates = np.exp(-step * np.arange(d_model // 2))
+    rates = np.exp(-step * np.arange(d_model // 2))  # [D / 2]
     angles = ops.cast(positions, "float32")[:, None] * rates.astype("float32")
     return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)

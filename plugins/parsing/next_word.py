@@ -1,46 +1,17 @@
 """A Transformer with cross-attention that is biased towards the next source word."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import keras
 from keras import ops
 
-from t2t_keras.model.backend import Nest, Tensor
-from t2t_keras.model.layers import SelfAttention, rotated
+from t2t_keras.model.backend import Tensor
+from t2t_keras.model.cache import DecodingCache
+from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
 
+from .rotary import RotaryAttention
 from .sets import NextWordHParams
-
-
-class NextWordCache(NamedTuple):
-    """The attributes of `Cache`, and the number of words in each hypothesis.
-
-    Attributes:
-        words: [B, K] float32, the number of tokens so far that stand for words.
-    """
-
-    positions: Tensor
-    bias: Tensor
-    coverage: Tensor
-    matrices: tuple[Tensor, ...]
-    layers: tuple[Nest, ...]
-    words: Tensor
-
-
-@keras.saving.register_keras_serializable("t2t_keras")
-class RotaryAttention(SelfAttention):
-    """Self-attention with rotary positions."""
-
-    def project(self, x: Tensor, bias: Any = None, cache: Any = None) -> list[Tensor]:
-        """Returns queries and keys, rotated by their positions, and values."""
-        query, key, value = super().project(x, bias, cache)
-        if cache is None:
-            positions = ops.arange(ops.shape(x)[1])[None]
-        else:
-            visible = ops.cast(ops.equal(bias[:, 0], 0), "int32")  # [B, K, C + K]
-            positions = ops.sum(visible, axis=2) - 1
-        return [rotated(query, positions), rotated(key, positions), value]
 
 
 class NextWordTransformer(Transformer):
@@ -58,6 +29,9 @@ class NextWordTransformer(Transformer):
     Self-attention has rotary positions, so its scores depend on the distance between
     tokens.
 
+    In decoding, `DecodingCache.state` is [B, K] float32, the number of tokens so far
+    that stand for words.
+
     Args:
         hparams: hyper-parameters; ids 3 to 2 + `num_brackets` are brackets.
         *args: see `Transformer`.
@@ -71,7 +45,7 @@ class NextWordTransformer(Transformer):
         self._first_word = 3 + hparams.num_brackets
         super().__init__(hparams, *args, **kwargs)
 
-    def make_positions(self) -> Callable[[Tensor], Any]:
+    def make_positions(self) -> Callable[[Tensor], Tensor]:
         """Adds nothing to the embeddings: self-attention encodes the positions."""
         return lambda positions: 0.0
 
@@ -82,13 +56,14 @@ class NextWordTransformer(Transformer):
 
     def cross_attention_bias(self, bias: Tensor, shifted: Tensor) -> Tensor:
         """Adds the bias towards the next word to `bias`; returns [B, H, T, S]."""
-        return self._biased(bias, ops.cumsum(self._stands_for_word(shifted), axis=1))
+        words = ops.cumsum(self._stands_for_word(shifted), axis=1)  # [B, T]
+        return self._add_word_bias(bias, words)
 
     def _stands_for_word(self, ids: Tensor) -> Tensor:
         """Returns 1.0 where ids [...] stand for words, and 0.0 elsewhere."""
         return ops.cast(ids >= self._first_word, "float32")
 
-    def _biased(self, bias: Tensor, words: Tensor) -> Tensor:
+    def _add_word_bias(self, bias: Tensor, words: Tensor) -> Tensor:
         """Adds the bias towards the next word to `bias`.
 
         Args:
@@ -98,37 +73,34 @@ class NextWordTransformer(Transformer):
         Returns:
             The sum, [B, H, T, S].
         """
-        places = ops.arange(ops.shape(bias)[3], dtype="float32")
-        distances = ops.abs(places - words[:, None, :, None])
-        slopes = ops.convert_to_tensor(self._slopes, "float32")
+        positions = ops.arange(ops.shape(bias)[3], dtype="float32")  # [S]
+        distances = ops.abs(positions - words[:, None, :, None])  # [B, 1, T, S]
+        slopes = ops.convert_to_tensor(self._slopes, "float32")  # [H]
         return bias - slopes[:, None, None] * distances
 
     def start_cache(
         self, encoder_output: Tensor, source: Tensor, num_beams: int | Tensor
-    ) -> Any:
+    ) -> DecodingCache:
         """Returns the cache for the first decoding step, as `Transformer` does."""
         cache = super().start_cache(encoder_output, source, num_beams)
-        words = ops.zeros((ops.shape(encoder_output)[0], num_beams))
-        return NextWordCache(*cache, words=words)
+        words = ops.zeros((ops.shape(encoder_output)[0], num_beams))  # [B, K]
+        return cache._replace(state=words)
 
     def decode_step(
-        self, ids: Tensor, position: Tensor, cache: Any
-    ) -> tuple[Tensor, Any]:
+        self, ids: Tensor, position: Tensor, cache: DecodingCache
+    ) -> tuple[Tensor, DecodingCache]:
         """Extends every hypothesis by one position, as `Transformer` does."""
-        words = cache.words + self._stands_for_word(ids)
-        biased = cache._replace(bias=self._biased(cache.bias, words))
-        after: Any
-        logits, after = super().decode_step(ids, position, biased)
-        return logits, after._replace(bias=cache.bias, words=words)
+        words = cache.state + self._stands_for_word(ids)  # [B, K]
+        biased = cache._replace(bias=self._add_word_bias(cache.bias, words))
+        logits, new_cache = super().decode_step(ids, position, biased)
+        return logits, new_cache._replace(bias=cache.bias, state=words)
 
-    def reorder_cache(self, cache: Any, parents: Tensor) -> Any:
+    def reorder_cache(self, cache: DecodingCache, parents: Tensor) -> DecodingCache:
         """Reorders the beams of the cache, as `Transformer` does."""
-        words = ops.take_along_axis(cache.words, parents, axis=1)
-        reordered: Any = super().reorder_cache(cache, parents)
-        return reordered._replace(words=words)
+        words = ops.take_along_axis(cache.state, parents, axis=1)  # [B, K]
+        return super().reorder_cache(cache, parents)._replace(state=words)
 
-    def select_rows(self, cache: Any, rows: Tensor) -> Any:
+    def select_rows(self, cache: DecodingCache, rows: Tensor) -> DecodingCache:
         """Returns the cache of some sentences, as `Transformer` does."""
-        words = ops.take(cache.words, rows, axis=0)
-        selected: Any = super().select_rows(cache, rows)
-        return selected._replace(words=words)
+        words = ops.take(cache.state, rows, axis=0)  # [R, K]
+        return super().select_rows(cache, rows)._replace(state=words)

@@ -3,22 +3,22 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 import keras
 from keras import ops
 
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import Tensor
-from t2t_keras.model.layers import serializable
+from t2t_keras.model.layers.base import serializable
 
 
 def scheduled_rate(
     hparams: HParams,
-    step: Any,
-    minimum: Callable[[Any, Any], Any],
-    maximum: Callable[[Any, Any], Any],
-) -> Any:
+    step: float | Tensor,
+    minimum: Callable[[float, float | Tensor], float | Tensor],
+    maximum: Callable[[float | Tensor, float], float | Tensor],
+) -> float | Tensor:
     """Returns `hparams.learning_rate` times the factors that `schedule` names.
 
     Args:
@@ -36,8 +36,8 @@ def scheduled_rate(
         "rsqrt_normalized_decay": maximum(1.0, step / warmup) ** -0.5,
         "rsqrt_hidden_size": hparams.d_model**-0.5,
     }
-    chosen = (factors[name] for name in hparams.schedule.split("*"))
-    return hparams.learning_rate * math.prod(chosen)
+    product = math.prod(factors[name] for name in hparams.schedule.split("*"))
+    return hparams.learning_rate * product
 
 
 @serializable
@@ -53,14 +53,14 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: Tensor) -> Tensor:
         """Returns the rate of an update, float32; Keras counts them from 0."""
-        number = ops.cast(step, "float32") + 1.0
-        return scheduled_rate(self.hparams, number, ops.minimum, ops.maximum)
+        step = ops.cast(step, "float32") + 1.0
+        return scheduled_rate(self.hparams, step, ops.minimum, ops.maximum)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
         return {"hparams": dataclasses.asdict(self.hparams)}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
+    def from_config(cls, config: dict[str, dict[str, object]]) -> Self:
         """Returns the schedule that `get_config` describes."""
         return cls(HParams.from_dict(config["hparams"]))

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-import t2t_keras.model  # noqa: F401  registers the core's model
 from t2t_keras import registry
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.json_files import read_json, write_json

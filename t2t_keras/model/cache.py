@@ -1,0 +1,116 @@
+"""What the model keeps between decoding steps."""
+
+from typing import NamedTuple, Self
+
+import keras
+from keras import ops
+
+from t2t_keras.model.backend import Nest, Tensor
+from t2t_keras.model.layers.linear import Kernels
+from t2t_keras.model.layers.self_attention import select_columns
+
+
+class LayerCache(NamedTuple):
+    """What a decoder layer attends to.
+
+    Attributes:
+        tokens: the cache of the self-attention, a `TokenCache` of the class that its
+            `empty_cache` returns; None where all positions are decoded at once.
+        cross_key: [B, H, S, d_k], the source's keys, the same for all beams.
+        cross_value: [B, H, S, d_v], the source's values.
+    """
+
+    tokens: Nest
+    cross_key: Tensor
+    cross_value: Tensor
+
+
+class DecodingCache(NamedTuple):
+    """What the model keeps between decoding steps.
+
+    The hypotheses of a sentence often share their first tokens. So the tokens of all of
+    them form one list, with C columns, and `positions` says which of them each
+    hypothesis consists of: when a hypothesis continues another, keys and values stay
+    where they are.
+
+    Attributes:
+        positions: [B, K, C] float32, the position of the token in column c if it is in
+            hypothesis k, otherwise -1. (A GPU compares integers on the host.)
+        bias: [B, 1, 1, S], masks the source's padding.
+        coverage: [B, K, S] float32, the cross-attention weights of the last layer, the
+            mean of its heads, summed over the steps; [B, K, 0] unless tracked.
+        kernels: what the layers multiply by.
+        layers: the cache of each decoder layer.
+        state: what a subclass of `Transformer` keeps besides; () in others.
+    """
+
+    positions: Tensor
+    bias: Tensor
+    coverage: Tensor
+    kernels: Kernels
+    layers: tuple[LayerCache, ...]
+    state: Nest = ()
+
+    def reorder(self, parents: Tensor) -> Self:
+        """Returns the cache in which beam k continues beam `parents[b, k]`, [B, K].
+
+        `state` is not changed.
+        """
+        batch, beams = ops.shape(parents)
+        rows = parents + ops.arange(batch)[:, None] * beams  # [B, K]
+
+        def reorder_beams(x: Tensor) -> Tensor:
+            return ops.take(ops.reshape(x, (-1, ops.shape(x)[2])), rows, axis=0)
+
+        layers = [
+            layer._replace(tokens=layer.tokens.reorder(parents))
+            for layer in self.layers
+        ]
+        coverage = self.coverage
+        if coverage.shape[2] != 0:
+            coverage = reorder_beams(coverage)  # [B, K, S]
+        positions = reorder_beams(self.positions)  # [B, K, C]
+        return self._replace(
+            positions=positions, coverage=coverage, layers=tuple(layers)
+        )
+
+    def select(self, rows: Tensor, oldest: Tensor) -> Self:
+        """Returns the cache of some sentences, without tokens that are too old.
+
+        `state` is not changed.
+
+        Args:
+            rows: int32 [R], the sentences.
+            oldest: the lowest position that a hypothesis still attends to,
+                broadcastable to [R, K, C].
+        """
+        positions = ops.take(self.positions, rows, axis=0)  # [R, K, C]
+        is_needed = ops.any(positions >= oldest, axis=1)  # [R, C]
+        counts = ops.sum(ops.cast(is_needed, "int32"), axis=1)  # [R]
+        # The needed columns come first; a sentence with fewer of them has others too.
+        _, columns = ops.top_k(ops.cast(is_needed, "float32"), ops.max(counts))
+        layers = []
+        for layer in self.layers:
+            tokens = layer.tokens.select(rows, columns)
+            key = ops.take(layer.cross_key, rows, axis=0)  # [R, H, S, d_k]
+            value = ops.take(layer.cross_value, rows, axis=0)  # [R, H, S, d_v]
+            layers.append(LayerCache(tokens, key, value))
+        every_row = ops.arange(ops.shape(rows)[0])
+        return self._replace(
+            positions=select_columns(positions, every_row, columns),  # [R, K, U]
+            bias=ops.take(self.bias, rows, axis=0),  # [R, 1, 1, S]
+            coverage=ops.take(self.coverage, rows, axis=0),  # [R, K, S]
+            layers=tuple(layers),
+        )
+
+    def shapes(self) -> Self:
+        """Returns the shapes that hold at every step, given the first cache.
+
+        An axis that is empty in the first cache is None: it grows at each step, and
+        shrinks in `select`.
+        """
+        shapes = keras.tree.map_structure(lambda x: tuple(x.shape), self)
+        growing = keras.tree.map_structure(
+            lambda x: tuple(size or None for size in x.shape), self.layers
+        )
+        return shapes._replace(positions=(None, None, None), layers=growing)

@@ -1,0 +1,245 @@
+"""The decoder (3.1): layers that attend to the target so far and to the source."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+
+from t2t_keras.model.backend import Tensor
+from t2t_keras.model.cache import LayerCache
+from t2t_keras.model.layers.base import Block, Stack, serializable
+from t2t_keras.model.layers.cross_attention import CrossAttention
+from t2t_keras.model.layers.feed_forward import FeedForward
+from t2t_keras.model.layers.linear import Kernels
+from t2t_keras.model.layers.masks import with_masks
+from t2t_keras.model.layers.residual import Residual
+from t2t_keras.model.layers.self_attention import SelfAttention, TokenCache
+
+
+class DecoderLayerOutput(NamedTuple):
+    """What a decoder layer returns.
+
+    Attributes:
+        output: [B, T, D]
+        self_attention_scores: the attention weights [B, H, T, T].
+        cross_attention_scores: the attention weights [B, H, T, S].
+        cache: in a decoding step it has the new tokens.
+    """
+
+    output: Tensor
+    self_attention_scores: Tensor
+    cross_attention_scores: Tensor
+    cache: LayerCache
+
+
+@serializable
+class DecoderLayer(Block):
+    """Masked self-attention, cross-attention, feed-forward network (3.1).
+
+    Args:
+        self_attention: the first sub-layer, a causal `SelfAttention`.
+        cross_attention: the second, such as `CrossAttention`.
+        feed_forward: the third, such as `FeedForward`.
+        residuals: the residual connections around them.
+        **kwargs: arguments of `keras.layers.Layer`.
+    """
+
+    def __init__(
+        self,
+        self_attention: SelfAttention,
+        cross_attention: CrossAttention,
+        feed_forward: FeedForward,
+        residuals: Sequence[Residual],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.self_attention = self_attention
+        self.cross_attention = cross_attention
+        self.feed_forward = feed_forward
+        (
+            self.self_attention_residual,
+            self.cross_attention_residual,
+            self.feed_forward_residual,
+        ) = residuals
+
+    def call(
+        self,
+        x: Tensor,
+        encoder_output: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+        encoder_output_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
+        """Applies the layer to all positions at once.
+
+        Args:
+            x: [B, T, D]
+            encoder_output: [B, S, D], the encoded source.
+            bias: [B, 1, 1, S], masks the source's padding, see `padding_bias`.
+            seed: dropout seed, see `Dropout`.
+            attention_mask: bool [B, T, T], for the self-attention, see
+                `SelfAttention.call`.
+            cross_attention_mask: bool [B, T, S], see `CrossAttention.call`.
+            mask: bool [B, T], true where x has a token.
+            x_mask: the same; Keras passes the mask of x.
+            encoder_output_mask: bool [B, S], true where the source has a token; Keras
+                passes the mask of `encoder_output`.
+            return_attention_scores: whether to return the attention weights.
+
+        Returns:
+            The output [B, T, D]; or that, the self-attention weights [B, H, T, T], and
+            the cross-attention weights [B, H, T, S].
+        """
+        bias = with_masks(bias, cross_attention_mask, encoder_output_mask)
+        self_bias = with_masks(None, attention_mask, mask, x_mask)
+        cache = self.init_cross_cache(encoder_output)
+        outputs = self.decode(x, bias, cache, self_bias, seed)
+        return outputs[:3] if return_attention_scores else outputs.output
+
+    def decode(
+        self,
+        x: Tensor,
+        bias: Tensor | None,
+        cache: LayerCache,
+        self_bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        kernels: Kernels | None = None,
+    ) -> DecoderLayerOutput:
+        """Applies the layer to all positions at once, or in a decoding step.
+
+        In a decoding step the new tokens of a sentence's K hypotheses take the place of
+        positions: all of them attend to one list of tokens, and to the same source.
+
+        Args:
+            x: [B, T, D], in a decoding step [B, K, D].
+            bias: [B, 1, 1, S], masks the source's padding, see `padding_bias`.
+            cache: the source's keys and values, and in a decoding step C tokens.
+            self_bias: masks tokens; in a decoding step [B, 1, K, C + K], the tokens of
+                other hypotheses.
+            seed: dropout seed, see `Dropout`.
+            kernels: see `Linear.call`; None except in a decoding step.
+        """
+        residual = self.self_attention_residual
+        y, self_attention_scores, tokens = self.self_attention.compute_attention(
+            residual.preprocess(x), self_bias, seed, cache.tokens, kernels
+        )
+        x = residual.postprocess(x, y, seed)
+        residual = self.cross_attention_residual
+        key, value = cache.cross_key, cache.cross_value
+        y, cross_attention_scores = self.cross_attention.compute_attention(
+            residual.preprocess(x), key, value, bias, seed, kernels
+        )
+        x = residual.postprocess(x, y, seed)
+        residual = self.feed_forward_residual
+        y = self.feed_forward(residual.preprocess(x), seed=seed, kernels=kernels)
+        x = residual.postprocess(x, y, seed)
+        cache = cache._replace(tokens=tokens)
+        return DecoderLayerOutput(
+            x, self_attention_scores, cross_attention_scores, cache
+        )
+
+    def init_cross_cache(
+        self, encoder_output: Tensor, tokens: TokenCache | None = None
+    ) -> LayerCache:
+        """Returns the cache of the source's keys and values, and of some tokens.
+
+        Args:
+            encoder_output: [B, S, D]
+            tokens: the cache of the self-attention; None except in a decoding step.
+        """
+        key, value = self.cross_attention.project_key_value(encoder_output)
+        return LayerCache(tokens, key, value)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        residuals = [
+            self.self_attention_residual,
+            self.cross_attention_residual,
+            self.feed_forward_residual,
+        ]
+        arguments = {
+            "self_attention": self.self_attention,
+            "cross_attention": self.cross_attention,
+            "feed_forward": self.feed_forward,
+            "residuals": residuals,
+        }
+        return super().get_config() | keras.saving.serialize_keras_object(arguments)
+
+
+class DecoderOutput(NamedTuple):
+    """What the decoder returns.
+
+    Attributes:
+        output: [B, T, D]
+        self_attention_scores: the attention weights [B, H, T, T] of each layer.
+        cross_attention_scores: the attention weights [B, H, T, S] of each layer.
+        caches: of each layer, in a decoding step with the new tokens.
+    """
+
+    output: Tensor
+    self_attention_scores: list[Tensor]
+    cross_attention_scores: list[Tensor]
+    caches: list[LayerCache]
+
+
+@serializable
+class Decoder(Stack):
+    """A stack of N decoder layers; the arguments are those of `Stack`."""
+
+    def call(
+        self,
+        x: Tensor,
+        encoder_output: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+        encoder_output_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Decodes all positions; the arguments are those of `DecoderLayer.call`.
+
+        Returns:
+            The output [B, T, D]; or that and the attention weights of each layer, as
+            `DecoderLayer.call` returns them.
+        """
+        bias = with_masks(bias, cross_attention_mask, encoder_output_mask)
+        self_bias = with_masks(None, attention_mask, mask, x_mask)
+        caches = self.init_cross_caches(encoder_output)
+        outputs = self.decode(x, bias, caches, self_bias, seed)
+        return outputs[:3] if return_attention_scores else outputs.output
+
+    def init_cross_caches(self, encoder_output: Tensor) -> list[LayerCache]:
+        """Returns the cache of the source's keys and values for each layer."""
+        return [layer.init_cross_cache(encoder_output) for layer in self.layers]
+
+    def decode(
+        self,
+        x: Tensor,
+        bias: Tensor | None,
+        caches: Sequence[LayerCache],
+        self_bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        kernels: Kernels | None = None,
+    ) -> DecoderOutput:
+        """Decodes with a cache for each layer, see `DecoderLayer.decode`."""
+        outputs = []
+        for layer, cache in zip(self.layers, caches, strict=True):
+            output = layer.decode(x, bias, cache, self_bias, seed, kernels)
+            x = output.output
+            outputs.append(output)
+        return DecoderOutput(
+            output=self.norm(x) if self.norm else x,
+            self_attention_scores=[x.self_attention_scores for x in outputs],
+            cross_attention_scores=[x.cross_attention_scores for x in outputs],
+            caches=[x.cache for x in outputs],
+        )

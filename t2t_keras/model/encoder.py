@@ -1,0 +1,140 @@
+"""The encoder (3.1): layers of self-attention and a feed-forward network."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+
+from t2t_keras.model.backend import Tensor
+from t2t_keras.model.layers.base import Block, Stack, serializable
+from t2t_keras.model.layers.feed_forward import FeedForward
+from t2t_keras.model.layers.masks import with_masks
+from t2t_keras.model.layers.residual import Residual
+from t2t_keras.model.layers.self_attention import SelfAttention
+
+
+class EncoderLayerOutput(NamedTuple):
+    """The output [B, S, D] and the self-attention weights [B, H, S, S]."""
+
+    output: Tensor
+    self_attention_scores: Tensor
+
+
+@serializable
+class EncoderLayer(Block):
+    """Self-attention, then the feed-forward network, each with its residual (3.1).
+
+    Args:
+        self_attention: the first sub-layer, such as `SelfAttention`.
+        feed_forward: the second, such as `FeedForward`.
+        residuals: the residual connections around them.
+        **kwargs: arguments of `keras.layers.Layer`.
+    """
+
+    def __init__(
+        self,
+        self_attention: SelfAttention,
+        feed_forward: FeedForward,
+        residuals: Sequence[Residual],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.self_attention = self_attention
+        self.feed_forward = feed_forward
+        self.self_attention_residual, self.feed_forward_residual = residuals
+
+    def call(
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Tensor | EncoderLayerOutput:
+        """Applies the layer.
+
+        Args:
+            x: [B, S, D]
+            bias: [B, 1, 1, S], masks padding, see `padding_bias`.
+            seed: dropout seed, see `Dropout`.
+            attention_mask: bool [B, S, S], see `SelfAttention.call`.
+            mask: bool [B, S], true where x has a token; Keras passes the mask of x.
+            x_mask: the same, see `SelfAttention.call`.
+            return_attention_scores: whether to return the attention weights.
+
+        Returns:
+            The output [B, S, D]; or that and the self-attention weights [B, H, S, S].
+        """
+        bias = with_masks(bias, attention_mask, mask, x_mask)
+        outputs = self.encode(x, bias, seed)
+        return outputs if return_attention_scores else outputs.output
+
+    def encode(
+        self, x: Tensor, bias: Tensor | None, seed: Tensor | None
+    ) -> EncoderLayerOutput:
+        """Applies the layer, with the arguments of `call`."""
+        residual = self.self_attention_residual
+        y, scores, _ = self.self_attention.compute_attention(
+            residual.preprocess(x), bias, seed
+        )
+        x = residual.postprocess(x, y, seed)
+        residual = self.feed_forward_residual
+        y = self.feed_forward(residual.preprocess(x), seed=seed)
+        x = residual.postprocess(x, y, seed)
+        return EncoderLayerOutput(x, scores)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        residuals = [self.self_attention_residual, self.feed_forward_residual]
+        arguments = {
+            "self_attention": self.self_attention,
+            "feed_forward": self.feed_forward,
+            "residuals": residuals,
+        }
+        return super().get_config() | keras.saving.serialize_keras_object(arguments)
+
+
+class EncoderOutput(NamedTuple):
+    """The output [B, S, D] and the self-attention weights [B, H, S, S] by layer."""
+
+    output: Tensor
+    self_attention_scores: list[Tensor]
+
+
+@serializable
+class Encoder(Stack):
+    """A stack of N encoder layers; the arguments are those of `Stack`."""
+
+    def call(
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+    ) -> Tensor | EncoderOutput:
+        """Encodes; the arguments are those of `EncoderLayer.call`.
+
+        Returns:
+            The output [B, S, D]; or that and the attention weights [B, H, S, S] of each
+            layer.
+        """
+        bias = with_masks(bias, attention_mask, mask, x_mask)
+        outputs = self.encode(x, bias, seed)
+        return outputs if return_attention_scores else outputs.output
+
+    def encode(
+        self, x: Tensor, bias: Tensor | None = None, seed: Tensor | None = None
+    ) -> EncoderOutput:
+        """Encodes, with the arguments of `call`."""
+        scores = []
+        for layer in self.layers:
+            x, layer_scores = layer.encode(x, bias, seed)
+            scores.append(layer_scores)
+        return EncoderOutput(self.norm(x) if self.norm else x, scores)

@@ -1,0 +1,231 @@
+"""The loss of the output layer with a gradient written by hand.
+
+Automatic differentiation of `loss.cross_entropies` keeps several arrays of the size of
+the logits, and reads and writes more than 100 bytes for each logit beside the matrix
+products; on a GPU that takes as long as the products. Here it is 24 (28 in 16 bits).
+"""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from t2t_keras.model.backend import Tensor
+from t2t_keras.model.layers.embedding import BLOCK, fill_block
+
+
+class _Forward(NamedTuple):
+    """What the gradient needs of the forward pass, and the losses.
+
+    Attributes:
+        loss: the label-smoothed loss, a scalar.
+        nll: the negative log-likelihood, a scalar.
+        matrix: the softmax matrix [V, D] in the dtype of the products.
+        probabilities: [N, whole blocks], in the dtype of the products.
+        label_probability: [N, 1]
+        column_sums: the sums [D] over the rows of the softmax matrix.
+        share: [N, 1], the probability of the V tokens without the copies of row 0 that
+            fill up the last block; None without such copies.
+    """
+
+    loss: Tensor
+    nll: Tensor
+    matrix: Tensor
+    probabilities: Tensor
+    label_probability: Tensor
+    column_sums: Tensor
+    share: Tensor | None
+
+
+def output_losses(
+    states: Tensor,
+    table: Tensor,
+    label_rows: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    smoothing: float,
+    dtype: str,
+) -> tuple[Tensor, Tensor]:
+    """Projects to logits and returns the weighted sums of both `cross_entropies`.
+
+    With P = softmax(states table^T) and the soft targets Q, the gradient of the logits
+    is (P - Q) * weights. Q is u everywhere, and 1 - smoothing at the label, so
+
+        (P - Q) table = P' table + c table[labels] - u sum(table),
+
+    where P' is P without the labels' probabilities, and c is these, less
+    1 - smoothing - u. (In 16 bits P itself, rounded, would leave little of a gradient
+    that is a small difference.) The other factor of the gradient, weights, multiplies
+    rows [N, D]. So the only arrays [N, V] are logits, P and P', and in 16 bits also
+    logits and P in float32, from which the losses are computed.
+
+    A GPU multiplies faster if the rows of the matrix fill whole blocks. Copies of row 0
+    fill up the last block: they change no maximum, and the other probabilities are
+    divided by what the copies leave.
+
+    Args:
+        states: the decoder's output, float32 [N, D].
+        table: the softmax matrix, float32 [V, D].
+        label_rows: its rows of the labels, float32 [N, D]: looked up by the caller,
+            so that their sparse gradient is scattered with that of other look-ups.
+        labels: int [N]
+        weights: of the rows, float32 [N]: 1, or 0 for padding.
+        smoothing: the probability that is taken from the label.
+        dtype: of the matrix products.
+
+    Returns:
+        The sums of the label-smoothed loss and of the negative log-likelihood: float32
+        scalars. The latter has no gradient.
+    """
+    labels = ops.cast(labels, "int64")  # a GPU has int32 in the host's memory
+    weights = ops.expand_dims(weights, 1)  # [N, 1]
+
+    @ops.custom_gradient
+    def losses(
+        states: Tensor, table: Tensor, label_rows: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        forward = _forward(states, table, labels, weights, smoothing, dtype)
+
+        def grad(*upstreams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            upstream, _ = keras.tree.flatten(upstreams)  # on JAX they are one tuple
+            factor = weights * upstream  # [N, 1]
+            return _gradients(forward, states, label_rows, labels, factor, smoothing)
+
+        return (forward.loss, forward.nll), grad
+
+    return losses(states, table, label_rows)
+
+
+def _forward(
+    states: Tensor,
+    table: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    smoothing: float,
+    dtype: str,
+) -> _Forward:
+    """Computes the losses; weights are [N, 1], see `output_losses` for the others."""
+    vocab_size = table.shape[0]
+    u = smoothing / (vocab_size - 1)
+    copies = -vocab_size % BLOCK
+    matrix = ops.cast(table, dtype)
+    with_copies = fill_block(matrix, matrix[:1])  # [whole blocks, D]
+    logits = ops.matmul(ops.cast(states, dtype), ops.transpose(with_copies))  # [N, ..]
+    probabilities = ops.softmax(logits)
+    exact = probabilities
+    if dtype != "float32":
+        exact = ops.softmax(ops.cast(logits, "float32"))
+    label_column = ops.expand_dims(labels, 1)  # [N, 1]
+    share = None
+    if copies:
+        share = 1.0 - copies * _pick(exact, ops.zeros_like(label_column))  # [N, 1]
+
+    # The largest probability is at least 1 / V, so its logarithm is exact. (Not by
+    # `top_k`: XLA would sort all logits for it.)
+    largest = ops.max(exact, axis=-1, keepdims=True)  # [N, 1]
+    log_normalizer = ops.cast(ops.max(logits, axis=-1, keepdims=True), "float32")
+    log_normalizer -= ops.log(_divide(largest, share))
+    label_logit = ops.cast(_pick(logits, label_column), "float32")  # [N, 1]
+    column_sums = _column_sums(table)
+    logit_sum = ops.matmul(states, ops.expand_dims(column_sums, 1))  # [N, 1]
+    loss = log_normalizer - (1.0 - smoothing - u) * label_logit
+    loss = ops.sum(weights * (loss - u * logit_sum))
+    nll = ops.sum(weights * (log_normalizer - label_logit))
+    return _Forward(
+        loss=loss,
+        nll=nll,
+        matrix=matrix,
+        probabilities=probabilities,
+        label_probability=_divide(_pick(exact, label_column), share),
+        column_sums=column_sums,
+        share=share,
+    )
+
+
+def _gradients(
+    forward: _Forward,
+    states: Tensor,
+    label_rows: Tensor,
+    labels: Tensor,
+    factor: Tensor,
+    smoothing: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the gradients [N, D], [V, D], [N, D]; `factor` [N, 1] multiplies rows."""
+    matrix = forward.matrix
+    vocab_size = matrix.shape[0]
+    u = smoothing / (vocab_size - 1)
+    others = _without(forward.probabilities, labels)  # P' [N, whole blocks]
+    excess = forward.label_probability - (1.0 - smoothing - u)  # c [N, 1]
+    with_zeros = fill_block(matrix, ops.zeros_like(matrix[:1]))  # [whole blocks, D]
+    d_states = ops.cast(ops.matmul(others, with_zeros), "float32")  # [N, D]
+    d_states = _divide(d_states, forward.share)
+    d_states += excess * label_rows
+    d_states -= u * forward.column_sums
+
+    rows = states * factor  # [N, D]
+    columns = ops.transpose(ops.cast(_divide(rows, forward.share), matrix.dtype))
+    d_table = ops.matmul(columns, others)  # [D, whole blocks]
+    if others.shape[1] != vocab_size:
+        d_table = d_table[:, :vocab_size]  # [D, V]
+    d_table = ops.cast(ops.transpose(d_table), "float32")  # [V, D]
+    d_table -= u * _column_sums(rows)
+    return d_states * factor, d_table, excess * rows
+
+
+def _divide(x: Tensor, share: Tensor | None) -> Tensor:
+    """Divides x [N, any], a multiple of the probabilities, by `_Forward.share`."""
+    return x if share is None else x / share
+
+
+def _pick(array: Tensor, ids: Tensor) -> Tensor:
+    """Returns array[n, ids[n]], [N, 1]; `ops.take_along_axis` would copy the array.
+
+    Args:
+        array: [N, any]
+        ids: int64 [N, 1]
+    """
+    starts = ops.arange(ops.shape(ids)[0], dtype="int64") * array.shape[1]  # [N]
+    return ops.take(ops.reshape(array, (-1,)), ops.expand_dims(starts, 1) + ids)
+
+
+def _column_sums(x: Tensor) -> Tensor:
+    """Returns the sums [n] over the rows of x [N, n], as a matrix product.
+
+    It is several times faster than `ops.sum` on a CPU, whose order of summation also
+    depends on the number of threads.
+    """
+    ones = ops.ones((1, ops.shape(x)[0]), x.dtype)
+    return ops.reshape(ops.matmul(ones, x), (-1,))
+
+
+def _without(x: Tensor, ids: Tensor) -> Tensor:
+    """Returns x [N, V] with zeros at x[n, ids[n]], where V is a multiple of BLOCK.
+
+    A mask [N, V] would be two more passes over an array of its size. So only a block of
+    each row is masked, [N, BLOCK], and takes the place of the block in x.
+
+    Args:
+        x: [N, V]
+        ids: int64 [N]
+    """
+    blocks = x.shape[1] // BLOCK
+    block = ids // BLOCK  # [N]
+    is_block = _one_hot(block, blocks)  # [N, blocks]
+    is_column = _one_hot(ids % BLOCK, BLOCK)  # [N, BLOCK]
+    starts = ops.arange(ops.shape(ids)[0], dtype="int64") * blocks
+    masked = ops.take(ops.reshape(x, (-1, BLOCK)), starts + block, axis=0)
+    masked = ops.where(is_column, 0, masked)  # [N, BLOCK]
+    x = ops.where(
+        ops.expand_dims(is_block, 2),
+        ops.expand_dims(masked, 1),
+        ops.reshape(x, (-1, blocks, BLOCK)),
+    )  # [N, blocks, BLOCK]
+    return ops.reshape(x, (-1, blocks * BLOCK))
+
+
+def _one_hot(ids: Tensor, size: int) -> Tensor:
+    """Returns the bool one-hot vectors [N, size] of ids [N]."""
+    # In float32: a GPU compares integers in the host's memory.
+    ids = ops.expand_dims(ops.cast(ids, "float32"), 1)
+    return ops.equal(np.arange(size, dtype="float32"), ids)

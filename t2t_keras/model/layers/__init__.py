@@ -1,0 +1,60 @@
+"""The Transformer's layers, written like the paper's equations (3.1 to 3.5, 5.4).
+
+Letters in shapes, here and everywhere: B batch size, S source length, T target length,
+D model width (d_model), F inner width (d_ff), H heads, K beams, V vocabulary size; N is
+any number of rows, C the number of tokens in a decoding cache.
+"""
+
+from t2t_keras.model.layers.attention import (
+    AttentionOutput,
+    MultiHead,
+    attention_weights,
+    scaled_dot_product,
+)
+from t2t_keras.model.layers.base import Block, Layer, Stack
+from t2t_keras.model.layers.cross_attention import CrossAttention
+from t2t_keras.model.layers.dropout import Dropout
+from t2t_keras.model.layers.embedding import Embedding
+from t2t_keras.model.layers.feed_forward import FeedForward
+from t2t_keras.model.layers.linear import Kernels, Linear
+from t2t_keras.model.layers.masks import MASKED, causal_bias, padding_bias
+from t2t_keras.model.layers.normalization import LayerNorm
+from t2t_keras.model.layers.positions import LearnedPositions, sinusoids
+from t2t_keras.model.layers.residual import Residual
+from t2t_keras.model.layers.self_attention import (
+    SelfAttention,
+    SelfAttentionCache,
+    SelfAttentionOutput,
+    TokenCache,
+    select_columns,
+)
+from t2t_keras.model.layers.window_attention import WindowSelfAttention
+
+__all__ = [
+    "MASKED",
+    "AttentionOutput",
+    "Block",
+    "CrossAttention",
+    "Dropout",
+    "Embedding",
+    "FeedForward",
+    "Kernels",
+    "Layer",
+    "LayerNorm",
+    "LearnedPositions",
+    "Linear",
+    "MultiHead",
+    "Residual",
+    "SelfAttention",
+    "SelfAttentionCache",
+    "SelfAttentionOutput",
+    "Stack",
+    "TokenCache",
+    "WindowSelfAttention",
+    "attention_weights",
+    "causal_bias",
+    "padding_bias",
+    "scaled_dot_product",
+    "select_columns",
+    "sinusoids",
+]

@@ -1,0 +1,85 @@
+"""Multi-head attention of the target to the encoded source (3.2.3)."""
+
+from t2t_keras.model.backend import Shape, Tensor
+from t2t_keras.model.layers.attention import AttentionOutput, MultiHead
+from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.layers.linear import Kernels
+from t2t_keras.model.layers.masks import with_masks
+
+
+@serializable
+class CrossAttention(MultiHead):
+    """Multi-head attention of the target to the encoded source.
+
+    The arguments are those of `MultiHead`.
+    """
+
+    def build(self, input_shape: Shape) -> None:
+        """Creates the weights."""
+        keys = self.num_heads * self.key_size
+        values = self.num_heads * self.value_size
+        self.query_projection = self.make_linear(keys, name="query")
+        self.key_value_projection = self.make_linear(keys, values, name="key_value")
+        self.query_projection.build(input_shape)
+        self.key_value_projection.build(input_shape)
+        super().build(input_shape)
+
+    def call(
+        self,
+        x: Tensor,
+        encoder_output: Tensor,
+        attention_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        seed: Tensor | None = None,
+        encoder_output_mask: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attends as `keras.layers.MultiHeadAttention` does.
+
+        Args:
+            x: queries [B, T, D].
+            encoder_output: [B, S, D], what they attend to.
+            attention_mask: bool [B, T, S], see `SelfAttention.call`.
+            return_attention_scores: whether to return the attention weights as well.
+            seed: dropout seed, see `Dropout`.
+            encoder_output_mask: bool [B, S], true where the source has a token; Keras
+                passes the mask of `encoder_output`.
+
+        Returns:
+            The output [B, T, D], or that and the attention weights [B, H, T, S].
+        """
+        key, value = self.project_key_value(encoder_output)
+        bias = with_masks(None, attention_mask, encoder_output_mask)
+        y, scores = self.compute_attention(x, key, value, bias, seed)
+        return (y, scores) if return_attention_scores else y
+
+    def project_key_value(self, encoder_output: Tensor) -> list[Tensor]:
+        """Projects [B, S, D] to keys [B, H, S, d_k] and values [B, H, S, d_v]."""
+        projected = self.key_value_projection(encoder_output)
+        return self.split_heads(projected, self.key_size, self.value_size)
+
+    def compute_attention(
+        self,
+        x: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        seed: Tensor | None = None,
+        kernels: Kernels | None = None,
+    ) -> AttentionOutput:
+        """Attends from every target position to the source.
+
+        Keys and values come from `project_key_value`: decoding computes them once for
+        all steps.
+
+        Args:
+            x: [B, T, D]; in a decoding step the T axis holds a sentence's K beams,
+                which all attend to the same source.
+            key: [B, H, S, d_k]
+            value: [B, H, S, d_v]
+            bias: broadcastable to [B, H, T, S], see `padding_bias`.
+            seed: dropout seed, see `Dropout`.
+            kernels: see `Linear.call`; None except in a decoding step.
+        """
+        projected = self.query_projection(x, kernels=kernels)
+        (query,) = self.split_heads(projected, self.key_size)  # [B, H, T, d_k]
+        return self.multi_head(query, [key], [value], bias, seed, kernels)

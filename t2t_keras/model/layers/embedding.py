@@ -1,0 +1,89 @@
+"""The embedding, whose matrix also maps to logits (3.4)."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.model.backend import Shape, Tensor
+from t2t_keras.model.layers.base import Layer, serializable
+from t2t_keras.model.layers.linear import Kernels
+
+BLOCK = 64  # products are faster on a GPU if their sizes are multiples of it
+
+
+def fill_block(matrix: Tensor, row: Tensor) -> Tensor:
+    """Pads a matrix [V, D] to a multiple of BLOCK rows with copies of a row [1, D]."""
+    copies = -matrix.shape[0] % BLOCK
+    if not copies:
+        return matrix
+    return ops.concatenate([matrix, ops.repeat(row, copies, axis=0)])
+
+
+@serializable
+class Embedding(Layer):
+    """One matrix [V, D] that embeds ids and projects back to logits (3.4).
+
+    It is initialized from N(0, 1 / D), so that the embeddings times sqrt(D) and the
+    logits have variance one (tensor2tensor's choice; the paper names none).
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.d_model = d_model
+
+    def build(self, input_shape: Shape) -> None:
+        """Creates the matrix."""
+        self.table = self.add_weight(
+            name="table",
+            shape=(self.vocab_size, self.d_model),
+            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+            autocast=False,  # a look-up needs few rows: do not cast the whole table
+        )
+
+    def call(self, ids: Tensor) -> Tensor:
+        """Returns float32 embeddings [..., D] of ids [...], times sqrt(D).
+
+        Padding (id 0) is embedded as zeros, and so is the decoder's first input, which
+        shifts the outputs by one position (3.1).
+        """
+        vectors = ops.take(ops.convert_to_tensor(self.table), ids, axis=0)  # [..., D]
+        scale = ops.where(ops.not_equal(ids, 0), self.d_model**0.5, 0.0)  # [...]
+        return vectors * ops.expand_dims(scale, -1)
+
+    def compute_mask(
+        self, inputs: Tensor, previous_mask: Tensor | None = None
+    ) -> Tensor:
+        """Returns the mask of the output, true where there is a token (an id not 0)."""
+        return ops.not_equal(inputs, 0)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        """Returns [B, T, D]."""
+        return (*input_shape[:2], self.d_model)
+
+    def cast_kernel(self) -> Tensor:
+        """Returns the table in the compute dtype, zero-padded to whole blocks."""
+        table = ops.cast(self.table, self.compute_dtype)
+        return fill_block(table, ops.zeros_like(table[:1]))
+
+    def logits(self, x: Tensor, kernels: Kernels | None = None) -> Tensor:
+        """Returns the logits x E^T, float32 [..., V]; without the factor sqrt(D).
+
+        Args:
+            x: [..., D]
+            kernels: see `Linear.call`.
+        """
+        shape = ops.shape(x)
+        table = self.cast_kernel() if kernels is None else kernels[self.path]
+        x = ops.cast(ops.reshape(x, (-1, self.d_model)), self.compute_dtype)  # [N, D]
+        logits = ops.matmul(x, ops.transpose(table))  # [N, whole blocks]
+        if logits.shape[1] != self.vocab_size:
+            logits = logits[:, : self.vocab_size]  # [N, V]
+        logits = ops.cast(logits, "float32")
+        return ops.reshape(logits, (*shape[:-1], self.vocab_size))
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        arguments = {"vocab_size": self.vocab_size, "d_model": self.d_model}
+        return super().get_config() | arguments

@@ -1,0 +1,56 @@
+"""Masks of attention, as biases that are added to its scores."""
+
+from keras import ops
+
+from t2t_keras.model.backend import Tensor
+
+# Added to the scores of illegal positions. It is finite so that a row without any legal
+# position (an empty sentence that pads a batch) does not become NaN.
+MASKED = -1e9
+
+
+def padding_bias(is_padding: Tensor) -> Tensor:
+    """Returns the bias [B, 1, 1, S] that masks padding; `is_padding` is bool [B, S]."""
+    return ops.expand_dims(ops.where(is_padding, MASKED, 0.0), (1, 2))
+
+
+def causal_bias(length: int | Tensor, bias: Tensor | None = None) -> Tensor:
+    """Returns the bias [1, 1, T, T] that masks all later positions, plus another."""
+    steps = ops.arange(length)  # [T]
+    is_later = steps[None, :] > steps[:, None]  # [T, T]
+    causal = ops.expand_dims(ops.where(is_later, MASKED, 0.0), (0, 1))  # [1, 1, T, T]
+    return causal if bias is None else causal + bias
+
+
+def masking_bias(mask: Tensor | None) -> Tensor | None:
+    """Returns the bias [B, 1, T, S] of a mask [B, T, S], true where one may attend."""
+    if mask is None:
+        return None
+    return ops.expand_dims(ops.where(ops.cast(mask, "bool"), 0.0, MASKED), 1)
+
+
+def with_masks(
+    bias: Tensor | None, attention_mask: Tensor | None, *masks: Tensor | None
+) -> Tensor | None:
+    """Returns a bias, plus one for the positions that any of the masks excludes.
+
+    Args:
+        bias: broadcastable to [B, H, T, S]; None: 0.
+        attention_mask: bool [B, T, S], true where one may attend; None: everywhere.
+        *masks: bool [B, S], true where there is a token; None: everywhere. Only the
+            first one that is not None counts: Keras passes the mask of a layer's input
+            as `mask` if that is the only tensor, and otherwise by the input's name.
+    """
+    mask = next((mask for mask in masks if mask is not None), None)
+    if mask is not None:
+        has_token = ops.expand_dims(ops.cast(mask, "bool"), 1)  # [B, 1, S]
+        if attention_mask is None:
+            attention_mask = has_token
+        else:
+            attention_mask = ops.logical_and(
+                ops.cast(attention_mask, "bool"), has_token
+            )  # [B, T, S]
+    excluded = masking_bias(attention_mask)  # [B, 1, T, S]
+    if bias is None or excluded is None:
+        return excluded if bias is None else bias
+    return bias + excluded

@@ -1,0 +1,231 @@
+"""Multi-head attention of a sequence to itself (3.2.3), and its decoding cache."""
+
+from typing import Any, NamedTuple, Protocol, Self
+
+from keras import ops
+
+from t2t_keras.model.backend import Shape, Tensor
+from t2t_keras.model.layers.attention import MultiHead
+from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.layers.linear import Kernels, Linear
+from t2t_keras.model.layers.masks import causal_bias, with_masks
+
+
+class TokenCache(Protocol):
+    """What a decoder's self-attention keeps of the tokens before a decoding step."""
+
+    def select(self, rows: Tensor, columns: Tensor) -> Self:
+        """Returns the cache of some sentences, with some of their tokens.
+
+        Args:
+            rows: int32 [R], the sentences.
+            columns: int32 [R, U], the tokens of each.
+        """
+
+    def reorder(self, parents: Tensor) -> Self:
+        """Returns the cache in which beam k continues beam `parents[b, k]`, [B, K]."""
+
+
+class SelfAttentionCache(NamedTuple):
+    """The keys and values of the C tokens that a sentence's hypotheses consist of.
+
+    A token is stored once, however many hypotheses begin with it. A step appends to the
+    recent tokens only, because appending copies the existing ones.
+
+    Attributes:
+        key: [B, H, P, d_k], the keys of P tokens.
+        value: [B, H, P, d_v], their values.
+        recent_key: [B, H, C - P, d_k], the keys of the tokens of the last few steps.
+        recent_value: [B, H, C - P, d_v], their values.
+    """
+
+    key: Tensor
+    value: Tensor
+    recent_key: Tensor
+    recent_value: Tensor
+
+    def append(self, key: Tensor, value: Tensor) -> "SelfAttentionCache":
+        """Returns the cache with the tokens of a step, [B, H, K, d_k] and d_v."""
+        return self._replace(
+            recent_key=ops.concatenate([self.recent_key, key], axis=2),
+            recent_value=ops.concatenate([self.recent_value, value], axis=2),
+        )
+
+    def select(self, rows: Tensor, columns: Tensor) -> "SelfAttentionCache":
+        """Returns the cache of some sentences, with some of their tokens."""
+        key = ops.concatenate([self.key, self.recent_key], axis=2)  # [B, H, C, d_k]
+        key = select_columns(key, rows, columns)  # [R, H, U, d_k]
+        value = ops.concatenate([self.value, self.recent_value], axis=2)
+        value = select_columns(value, rows, columns)  # [R, H, U, d_v]
+        return SelfAttentionCache(key, value, key[:, :, :0], value[:, :, :0])
+
+    def reorder(self, parents: Tensor) -> "SelfAttentionCache":
+        """Returns the same cache: `DecodingCache.positions` changes instead."""
+        del parents
+        return self
+
+
+def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Returns x[rows[r], h, columns[r, u]], [R, H, U, ...], of x [B, H, C, ...]."""
+    _, heads, count, *sizes = ops.shape(x)
+    starts = (rows[:, None] * heads + ops.arange(heads)) * count  # [R, H]
+    indices = starts[:, :, None] + columns[:, None, :]  # [R, H, U]
+    return ops.take(ops.reshape(x, (-1, *sizes)), indices, axis=0)
+
+
+class SelfAttentionOutput(NamedTuple):
+    """What self-attention returns.
+
+    Attributes:
+        output: [B, T, D]
+        scores: the attention weights [B, H, T, T], in a decoding step [B, H, K, C + K].
+        cache: with the new tokens, C + K in all; None except in a decoding step.
+    """
+
+    output: Tensor
+    scores: Tensor
+    cache: TokenCache | None
+
+
+@serializable
+class SelfAttention(MultiHead):
+    """Multi-head attention of a sequence to itself.
+
+    The projections to queries, keys and values are one matrix product.
+
+    Args:
+        *args: see `MultiHead`.
+        causal: whether positions attend to earlier ones and themselves only.
+        **kwargs: see `MultiHead`.
+    """
+
+    def __init__(self, *args: Any, causal: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.causal = causal
+
+    def make_projection(self) -> Linear:
+        """Returns the projection of [B, T, D] to queries, keys and values."""
+        keys = self.num_heads * self.key_size
+        values = self.num_heads * self.value_size
+        return self.make_linear(keys, keys, values, name="query_key_value")
+
+    def build(self, input_shape: Shape) -> None:
+        """Creates the weights."""
+        self.projection = self.make_projection()
+        self.projection.build(input_shape)
+        super().build(input_shape)
+
+    def call(
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        seed: Tensor | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attends as `keras.layers.MultiHeadAttention` does with x as query and value.
+
+        Args:
+            x: [B, T, D]
+            attention_mask: bool [B, T, T], true where a position is attended to; the
+                axes of B and of the queries may be 1.
+            use_causal_mask: whether positions attend to earlier ones and themselves
+                only.
+            return_attention_scores: whether to return the attention weights as well.
+            seed: dropout seed, see `Dropout`.
+            mask: bool [B, T], true where x has a token; Keras passes the mask of x.
+            x_mask: the same by the name under which Keras passes it beside other
+                tensors.
+
+        Returns:
+            The output [B, T, D], or that and the attention weights [B, H, T, T].
+        """
+        bias = with_masks(None, attention_mask, mask, x_mask)
+        length = ops.shape(x)[1]
+        if use_causal_mask:
+            bias = causal_bias(length, bias)
+        y, scores, _ = self.compute_attention(x, bias, seed)
+        if not return_attention_scores:
+            return y
+        return y, self.full_attention_scores(scores, length)
+
+    def compute_attention(
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        cache: SelfAttentionCache | None = None,
+        kernels: Kernels | None = None,
+    ) -> SelfAttentionOutput:
+        """Attends from every position to every other, or to the tokens in a cache.
+
+        In a decoding step, the new tokens of a sentence's K hypotheses take the place
+        of positions, and `bias` masks the tokens that are not in their prefixes.
+
+        Args:
+            x: [B, T, D], in a decoding step [B, K, D].
+            bias: broadcastable to [B, H, T, T], see `padding_bias`; in a decoding step
+                [B, 1, K, C + K].
+            seed: dropout seed, see `Dropout`.
+            cache: the keys and values of C tokens; None except in a decoding step.
+            kernels: see `Linear.call`; None except in a decoding step.
+        """
+        query, key, value = self.project(x, kernels)
+        query, key = self.encode_positions(query, key, bias, cache)
+        if cache is None:
+            if self.causal:
+                bias = causal_bias(ops.shape(x)[1], bias)
+            attention = self.multi_head(query, [key], [value], bias, seed)
+            return SelfAttentionOutput(*attention, cache=None)
+        cache = cache.append(key, value)
+        keys = [cache.key, cache.recent_key]
+        values = [cache.value, cache.recent_value]
+        attention = self.multi_head(query, keys, values, bias, seed, kernels)
+        return SelfAttentionOutput(*attention, cache)
+
+    def project(self, x: Tensor, kernels: Kernels | None = None) -> list[Tensor]:
+        """Projects x to queries and keys [B, H, T, d_k] and values [B, H, T, d_v]."""
+        sizes = self.key_size, self.key_size, self.value_size
+        return self.split_heads(self.projection(x, kernels=kernels), *sizes)
+
+    def encode_positions(
+        self,
+        query: Tensor,
+        key: Tensor,
+        bias: Tensor | None,
+        cache: SelfAttentionCache | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Adds positions to queries and keys in a subclass; here it adds none.
+
+        In a decoding step, the position of a token is the number of other tokens that
+        `bias` does not mask.
+
+        Args:
+            query: [B, H, T, d_k]
+            key: [B, H, T, d_k]
+            bias: see `compute_attention`.
+            cache: see `compute_attention`.
+        """
+        del bias, cache
+        return query, key
+
+    def full_attention_scores(self, scores: Tensor, length: int | Tensor) -> Tensor:
+        """Returns the scores of `compute_attention` as [B, H, T, T], T = `length`."""
+        del length
+        return scores
+
+    def empty_cache(
+        self, batch_size: int | Tensor, num_beams: int | Tensor
+    ) -> SelfAttentionCache:
+        """Returns the cache before the first step of K hypotheses for each sentence."""
+        del num_beams  # they share one list of tokens
+        shape = (batch_size, self.num_heads, 0)
+        key = ops.zeros((*shape, self.key_size), self.compute_dtype)  # [B, H, 0, d_k]
+        value = ops.zeros((*shape, self.value_size), self.compute_dtype)
+        return SelfAttentionCache(key, value, key, value)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"causal": self.causal}

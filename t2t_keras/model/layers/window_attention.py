@@ -1,0 +1,164 @@
+"""Self-attention restricted to neighbours, which the paper proposes (4, Table 1)."""
+
+from typing import Any
+
+from keras import ops
+
+from t2t_keras.model.backend import Tensor
+from t2t_keras.model.layers.attention import attention_weights
+from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.layers.linear import Kernels
+from t2t_keras.model.layers.masks import MASKED
+from t2t_keras.model.layers.self_attention import (
+    SelfAttention,
+    SelfAttentionCache,
+    SelfAttentionOutput,
+)
+
+# Added to the scores of positions that only fill up the blocks. It is lower than
+# MASKED, so that padding inside a sentence is preferred to them.
+_OUTSIDE = 4 * MASKED
+
+
+@serializable
+class WindowSelfAttention(SelfAttention):
+    """`SelfAttention` of position i to i - `left_context` ... i + `right_context`.
+
+    The sequence is cut into N blocks of P positions, as many as the window reaches to
+    one side. The queries of a block are compared with the keys of the same block and of
+    its neighbours in reach, W keys in all. So time and memory are O(r n d), not
+    O(n^2 d).
+
+    Args:
+        *args: see `SelfAttention`.
+        left_context: number of positions on the left that are attended to.
+        right_context: number of positions on the right that are attended to; 0 in the
+            decoder, where with `left_context` = r - 1 the window is i - r < j <= i.
+        **kwargs: see `SelfAttention`.
+
+    Raises:
+        ValueError: the score is not scaled.
+    """
+
+    def __init__(
+        self, *args: Any, left_context: int, right_context: int, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        if self.score_function != "scaled":
+            raise ValueError("the score of WindowSelfAttention must be 'scaled'")
+        self.left_context = left_context
+        self.right_context = right_context
+        # Numbers of neighbouring blocks in reach on both sides.
+        self._neighbours = int(left_context > 0), int(right_context > 0)
+
+    def compute_attention(
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        cache: SelfAttentionCache | None = None,
+        kernels: Kernels | None = None,
+    ) -> SelfAttentionOutput:
+        """Attends from every position to those in its window.
+
+        Args:
+            x: [B, T, D]
+            bias: [B, 1, 1, T], masks padding.
+            seed: dropout seed, see `Dropout`.
+            cache: as in `SelfAttention.compute_attention`; in a decoding step `bias`
+                masks what is outside the window.
+            kernels: see `Linear.call`; None except in a decoding step.
+
+        Returns:
+            The output [B, T, D], and the attention weights in blocks [B, H, N, P, W],
+            which `full_attention_scores` makes a matrix.
+
+        Raises:
+            ValueError: the mask of a query is not that of all others.
+        """
+        if cache is not None:
+            return super().compute_attention(x, bias, seed, cache, kernels)
+        query, key, value = self.project(x)
+        query, key = self.encode_positions(query, key, bias, cache)
+        length = ops.shape(x)[1]
+        if bias is None:
+            bias = ops.zeros((1, 1, 1, length))
+        elif bias.shape[2] != 1:
+            raise ValueError(
+                "a window takes an attention_mask [B, 1, T], which masks padding, and "
+                "no causal mask: make it with right_context=0"
+            )
+        block, fill = self._block(length)
+        query = _blocks(query, block, fill)  # [B, H, N, P, d_k]
+        key = self._with_neighbours(_blocks(key, block, fill))  # [B, H, N, W, d_k]
+        value = self._with_neighbours(_blocks(value, block, fill))  # [B, H, N, W, d_v]
+        bias = _blocks(ops.swapaxes(bias, 2, 3), block, fill, _OUTSIDE)
+        bias = self._with_neighbours(bias, _OUTSIDE)  # [B, 1, N, W, 1]
+        bias = ops.swapaxes(bias, 3, 4) + self._block_bias(block)  # [B, 1, N, P, W]
+
+        scores = ops.matmul(query, ops.swapaxes(key, 3, 4))  # [B, H, N, P, W]
+        scores = ops.cast(scores, "float32") * self.key_size**-0.5
+        weights = attention_weights(scores, bias)
+        dropped = self.dropout(ops.cast(weights, value.dtype), seed=seed)
+        heads = ops.matmul(dropped, value)  # [B, H, N, P, d_v]
+        heads = ops.transpose(heads, (0, 2, 3, 1, 4))  # [B, N, P, H, d_v]
+        width = self.num_heads * self.value_size
+        heads = ops.reshape(heads, (ops.shape(x)[0], -1, width))  # [B, N P, H d_v]
+        y = self.output_projection(heads[:, :length])  # [B, T, D]
+        return SelfAttentionOutput(y, weights, cache=None)
+
+    def full_attention_scores(self, scores: Tensor, length: int | Tensor) -> Tensor:
+        """Returns the scores of `compute_attention` as [B, H, T, T], T = `length`."""
+        block, _ = self._block(length)
+        batch, heads, count, _, width = ops.shape(scores)
+        # The position, from 0, that column w of block n stands for.
+        columns = ops.arange(width) - self._neighbours[0] * block  # [W]
+        positions = columns[None, :] + (ops.arange(count) * block)[:, None]  # [N, W]
+        is_column = positions[:, :, None] == ops.arange(length)  # [N, W, T]
+        full = ops.matmul(scores, ops.cast(is_column, scores.dtype))  # [B, H, N, P, T]
+        return ops.reshape(full, (batch, heads, -1, length))[:, :, :length]
+
+    def _block(self, length: int | Tensor) -> tuple[int | Tensor, int | Tensor]:
+        """Returns the block length P and the number of positions that fill up the last.
+
+        P is the window's longer side, or the sequence length if that is shorter.
+        """
+        reach = max(self.left_context, self.right_context, 1)
+        is_static = isinstance(length, int)
+        block = min(length, reach) if is_static else ops.minimum(length, reach)
+        return block, -length % block
+
+    def _block_bias(self, block: int | Tensor) -> Tensor:
+        """Returns the bias [P, W] that masks keys outside the window, in any block."""
+        keys = ops.arange((1 + sum(self._neighbours)) * block)  # [W]
+        keys = keys - self._neighbours[0] * block
+        offsets = keys[None, :] - ops.arange(block)[:, None]  # [P, W]
+        is_outside = ops.logical_or(
+            offsets < -self.left_context, offsets > self.right_context
+        )
+        return ops.cast(is_outside, "float32") * MASKED
+
+    def _with_neighbours(self, blocks: Tensor, outside: float = 0.0) -> Tensor:
+        """Joins each block with its neighbours: [B, H, N, P, d] to [B, H, N, W, d]."""
+        count = ops.shape(blocks)[2]
+        pads = ((0, 0), (0, 0), self._neighbours, (0, 0), (0, 0))
+        padded = ops.pad(blocks, pads, constant_values=outside)
+        shifts = range(1 + sum(self._neighbours))
+        return ops.concatenate([padded[:, :, k : k + count] for k in shifts], axis=3)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {
+            "left_context": self.left_context,
+            "right_context": self.right_context,
+        }
+
+
+def _blocks(
+    x: Tensor, block: int | Tensor, fill: int | Tensor, outside: float = 0.0
+) -> Tensor:
+    """Cuts [B, H, T, d] into blocks [B, H, N, P, d], filled up to N P positions."""
+    batch, heads, _, size = ops.shape(x)
+    pads = ((0, 0), (0, 0), (0, fill), (0, 0))
+    x = ops.pad(x, pads, constant_values=outside)  # [B, H, N P, d]
+    return ops.reshape(x, (batch, heads, -1, block, size))

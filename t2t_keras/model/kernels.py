@@ -155,18 +155,18 @@ def _gradients(
     matrix = forward.matrix
     vocab_size = matrix.shape[0]
     u = smoothing / (vocab_size - 1)
-    others = _without(forward.probabilities, labels)  # P' [N, whole blocks]
+    unlabeled = _without(forward.probabilities, labels)  # P' [N, whole blocks]
     excess = forward.label_probability - (1.0 - smoothing - u)  # c [N, 1]
     with_zeros = fill_block(matrix, ops.zeros_like(matrix[:1]))  # [whole blocks, D]
-    d_states = ops.cast(ops.matmul(others, with_zeros), "float32")  # [N, D]
+    d_states = ops.cast(ops.matmul(unlabeled, with_zeros), "float32")  # [N, D]
     d_states = _divide(d_states, forward.share)
     d_states += excess * label_rows
     d_states -= u * forward.column_sums
 
     rows = states * factor  # [N, D]
     columns = ops.transpose(ops.cast(_divide(rows, forward.share), matrix.dtype))
-    d_table = ops.matmul(columns, others)  # [D, whole blocks]
-    if others.shape[1] != vocab_size:
+    d_table = ops.matmul(columns, unlabeled)  # [D, whole blocks]
+    if unlabeled.shape[1] != vocab_size:
         d_table = d_table[:, :vocab_size]  # [D, V]
     d_table = ops.cast(ops.transpose(d_table), "float32")  # [V, D]
     d_table -= u * _column_sums(rows)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import keras
 
@@ -21,6 +21,15 @@ from t2t_keras.model.layers.positions import LearnedPositions, sinusoids
 from t2t_keras.model.layers.residual import Residual
 from t2t_keras.model.layers.self_attention import SelfAttention
 from t2t_keras.model.layers.window_attention import WindowSelfAttention
+
+
+class TransformerConfig(TypedDict):
+    """The constructor's arguments as values of JSON."""
+
+    hparams: dict[str, object]
+    source_vocab_size: int
+    target_vocab_size: int | None
+    name: str
 
 
 class TransformerParts(keras.Model):
@@ -196,7 +205,7 @@ class TransformerParts(keras.Model):
         package = cls.__module__.partition(".")[0]
         keras.saving.register_keras_serializable(package)(cls)
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> TransformerConfig:
         """Returns the constructor's arguments, for Keras."""
         return {
             "hparams": dataclasses.asdict(self.hparams),
@@ -206,13 +215,21 @@ class TransformerParts(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: object = None) -> Self:
+    def from_config(
+        cls, config: TransformerConfig, custom_objects: object = None
+    ) -> Self:
         """Returns the model that `get_config` describes."""
-        return cls(**config | {"hparams": HParams.from_dict(config["hparams"])})
+        return cls(
+            HParams.from_dict(config["hparams"]),
+            config["source_vocab_size"],
+            config["target_vocab_size"],
+            config["name"],
+        )
 
     def with_compute_dtype(self, dtype: str) -> Self:
         """Returns a model with the same weights that computes in another dtype."""
-        hparams = dataclasses.asdict(self.hparams) | {"compute_dtype": dtype}
-        model = type(self).from_config(self.get_config() | {"hparams": hparams})
+        config = self.get_config()
+        config["hparams"]["compute_dtype"] = dtype
+        model = type(self).from_config(config)
         model.set_weights(self.get_weights())
         return model

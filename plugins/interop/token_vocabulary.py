@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from t2t_keras.errors import UserError
 from t2t_keras.text.tokenizer import EOS, UNK, text_ids
 from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
+from t2t_keras.text.word_list import WordListTokenizer
 
 if TYPE_CHECKING:
     from .token_vocabulary_graph import ByteGraph, TokenGraph
@@ -20,7 +21,7 @@ BYTES = 256
 _BYTE_NAMES = (*RESERVED, *(f"<0x{byte:02X}>" for byte in range(BYTES)))
 
 
-class TokenTokenizer:
+class TokenTokenizer(WordListTokenizer):
     """A tokenizer that splits texts at white space and looks up the tokens.
 
     A token outside the vocabulary gets the id 2.
@@ -36,7 +37,7 @@ class TokenTokenizer:
     training_pairs: ClassVar[int] = 1
 
     def __init__(self, path: Path) -> None:
-        self.pieces = read_tokens(path)
+        super().__init__(read_tokens(path))
         if tuple(self.pieces[: len(RESERVED)]) != RESERVED or len(self.pieces) <= UNK:
             raise UserError(
                 f"{path} is not a vocabulary of tokens: its lines must begin with "
@@ -60,27 +61,13 @@ class TokenTokenizer:
             "by --vocab"
         )
 
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens."""
-        return len(self.pieces)
+    def split_words(self, text: str) -> list[str]:
+        """Returns what white space separates."""
+        return text.split()
 
-    def token_bytes(self) -> list[bytes]:
-        """Returns what each token adds to a text: a space and the token."""
-        return [f" {piece}".encode() for piece in self.pieces]
-
-    def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text, which end with EOS."""
-        ids = [self._ids.get(token, UNK) for token in text.split()]
-        return [*ids, EOS]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encodes each text like `encode`."""
-        return [self.encode(text) for text in texts]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Returns the tokens before the first EOS, separated by spaces."""
-        return " ".join(self.pieces[i] for i in text_ids(ids, self.vocab_size))
+    def word_id(self, word: str) -> int:
+        """Returns the id of a token, or UNK."""
+        return self._ids.get(word, UNK)
 
     def graph(self) -> "TokenGraph":
         """Returns this tokenizer as TensorFlow operations."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from t2t_keras.data.text_files import decoded_lines
 from t2t_keras.errors import UserError
-from t2t_keras.text.tokenizer import EOS, UNK, text_ids
+from t2t_keras.text.tokenizer import UNK
 from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
+from t2t_keras.text.word_list import WordListTokenizer
 
 if TYPE_CHECKING:
     from .words_graph import WordGraph
@@ -28,10 +29,12 @@ SHAPE = (
 ENDINGS = (4, 3, 2, 1)  # lengths in letters, longest first
 
 _RARE = 5  # classes are counted over words with at most this many occurrences
-_LEAST_CLASS, _LEAST_WORD = 15, 2  # minimum occurrences to become a token
+# Minimum numbers of occurrences with which a class or a word becomes a token.
+_MIN_CLASS_COUNT = 15
+_MIN_WORD_COUNT = 2
 
 
-class WordTokenizer:
+class WordTokenizer(WordListTokenizer):
     """A word-level tokenizer for texts split into words by spaces, as in a treebank.
 
     An out-of-vocabulary word becomes the token of a word class, which depends on its
@@ -52,15 +55,14 @@ class WordTokenizer:
 
     def __init__(self, path: Path) -> None:
         content = io.BytesIO(read_vocabulary(path))
-        self.pieces = [*decoded_lines(content, str(path))]
+        super().__init__(decoded_lines(content, str(path)))
         if tuple(self.pieces[: len(SPECIAL)]) != SPECIAL:
             raise UserError(
                 f"{path} is not a vocabulary of words: it does not begin with "
                 f"{', '.join(SPECIAL)}"
             )
-        self._ids = {
-            piece: i for i, piece in enumerate(self.pieces) if i >= len(SPECIAL)
-        }
+        words = self.pieces[len(SPECIAL) :]
+        self._ids = {word: i for i, word in enumerate(words, len(SPECIAL))}
 
     @staticmethod
     def train(
@@ -86,11 +88,11 @@ class WordTokenizer:
         words = Counter(word for text in texts for word in text.split(" ") if word)
         if not words:
             raise UserError(f"no text to train the vocabulary {path} on")
-        least = len(SPECIAL) + len(symbols)
-        if vocab_size < least:
+        min_size = len(SPECIAL) + len(symbols)
+        if vocab_size < min_size:
             raise UserError(
                 f"a vocabulary of {vocab_size} tokens is too small for {path}: its "
-                f"symbols need {least}; raise vocab_size"
+                f"symbols need {min_size}; raise vocab_size"
             )
         classes: Counter[str] = Counter()
         for word, count in words.items():
@@ -99,39 +101,24 @@ class WordTokenizer:
         tokens = [
             *SPECIAL,
             *symbols,
-            *_frequent(classes, _LEAST_CLASS),
-            *_frequent(words, _LEAST_WORD),
+            *_frequent(classes, _MIN_CLASS_COUNT),
+            *_frequent(words, _MIN_WORD_COUNT),
         ]
         tokens = list(dict.fromkeys(tokens))[:vocab_size]
         _write(tokens, path)
 
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens."""
-        return len(self.pieces)
+    def split_words(self, text: str) -> list[str]:
+        """Returns what single spaces separate."""
+        return [word for word in text.split(" ") if word]
 
-    def token_bytes(self) -> list[bytes]:
-        """Returns what each token adds to a text: a space and the word."""
-        return [f" {piece}".encode() for piece in self.pieces]
-
-    def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text, EOS last."""
-        return [*(self._id(word) for word in text.split(" ") if word), EOS]
-
-    def _id(self, word: str) -> int:
-        """Returns the id of a word, or of its first known class, or UNK."""
-        if (known := self._ids.get(word)) is not None:
-            return known
-        ids = map(self._ids.get, word_classes(word))
-        return next((i for i in ids if i is not None), UNK)
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encodes every text as `encode` does."""
-        return [self.encode(text) for text in texts]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Returns the tokens before the first EOS, separated by spaces."""
-        return " ".join(self.pieces[i] for i in text_ids(ids, self.vocab_size))
+    def word_id(self, word: str) -> int:
+        """Returns the id of a word, or of its most specific class, or UNK."""
+        if word in self._ids:
+            return self._ids[word]
+        for word_class in word_classes(word):
+            if word_class in self._ids:
+                return self._ids[word_class]
+        return UNK
 
     def graph(self) -> "WordGraph":
         """Returns this tokenizer as TensorFlow operations."""
@@ -168,7 +155,7 @@ def ending_pattern(length: int) -> str:
     return rf".+([a-z]{{{length}}})"
 
 
-def _frequent(counts: Counter[str], least: int) -> list[str]:
-    """Returns the keys with at least `least` occurrences, most frequent first."""
-    kept = [word for word, count in counts.items() if count >= least]
-    return sorted(kept, key=lambda word: (-counts[word], word))
+def _frequent(counts: Counter[str], min_count: int) -> list[str]:
+    """Returns the keys with at least `min_count` occurrences, most frequent first."""
+    words = [word for word, count in counts.items() if count >= min_count]
+    return sorted(words, key=lambda word: (-counts[word], word))

@@ -21,13 +21,12 @@ class WordGraph(tf.Module):
 
     def __init__(self, pieces: Sequence[str]) -> None:
         super().__init__(name="words")
-        known = pieces[len(SPECIAL) :]
+        words = tf.constant(pieces[len(SPECIAL) :], tf.string)
         with tf.device(CPU), tf.init_scope():
             self._pieces = tf.constant(pieces)
             ids = tf.range(len(SPECIAL), len(pieces), dtype=tf.int64)
             self._ids = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(tf.constant(known, tf.string), ids),
-                _NONE,
+                tf.lookup.KeyValueTensorInitializer(words, ids), _NONE
             )
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -39,7 +38,7 @@ class WordGraph(tf.Module):
             return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], axis=1)
 
     def _lookup(self, words: tf.Tensor) -> tf.Tensor:
-        """Returns the ids [N] of words [N], as `WordTokenizer._id` does."""
+        """Returns the ids [N] of words [N], as `WordTokenizer.word_id` does."""
         shape = words
         for pattern, letter in SHAPE:
             shape = tf.strings.regex_replace(shape, pattern, letter)
@@ -47,11 +46,12 @@ class WordGraph(tf.Module):
         for length in ENDINGS:
             pattern = ending_pattern(length)
             ending = tf.strings.regex_replace(words, f"^{pattern}$", r"\1")
-            found = self._ids.lookup(tf.strings.join(["<", shape, "-", ending, ">"]))
+            classes = tf.strings.join(["<", shape, "-", ending, ">"])
             has_ending = tf.strings.regex_full_match(words, pattern)
-            ids = tf.where((ids == _NONE) & has_ending, found, ids)
-        found = self._ids.lookup(tf.strings.join(["<", shape, ">"]))
-        ids = tf.where(ids == _NONE, found, ids)
+            is_missing = (ids == _NONE) & has_ending
+            ids = tf.where(is_missing, self._ids.lookup(classes), ids)
+        classes = tf.strings.join(["<", shape, ">"])
+        ids = tf.where(ids == _NONE, self._ids.lookup(classes), ids)
         return tf.cast(
             tf.where(ids == _NONE, tf.constant(UNK, tf.int64), ids), tf.int32
         )

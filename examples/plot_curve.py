@@ -15,7 +15,9 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 
+Line = dict[str, Any]  # of `metrics.jsonl`
 METRICS = ("bleu", "f1_errors_as_zero")
 
 
@@ -27,15 +29,17 @@ def main() -> None:
     args = parser.parse_args()
 
     figure, (losses, scores) = pyplot.subplots(1, 2, figsize=(10, 4))
-    for number, path in enumerate(args.runs):
+    for index, path in enumerate(args.runs):
         lines = read(path)
         run = path.parent if path.name == "metrics.jsonl" else path
         name = run.name.removesuffix(".jsonl")
-        color = f"C{number}"
-        # As dev's loss. Older records have only the label-smoothed loss.
-        likelihood = any("nll" in line for line in lines)
-        key, kind = ("nll", "") if likelihood else ("loss", "label-smoothed ")
-        draw(losses, lines, "train", key, color=color, label=f"{name}, {kind}training")
+        color = f"C{index}"
+        if any("nll" in line for line in lines):
+            label = f"{name}, training"
+            draw(losses, lines, "train", "nll", color=color, label=label)
+        else:  # older records have only the label-smoothed loss
+            label = f"{name}, label-smoothed training"
+            draw(losses, lines, "train", "loss", color=color, label=label)
         dev = {"color": color, "marker": "o", "linestyle": "--"}
         draw(losses, lines, "dev", "loss", label=f"{name}, dev", **dev)
         for metric in METRICS:
@@ -51,19 +55,18 @@ def main() -> None:
     figure.savefig(args.write)
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read(path: Path) -> list[Line]:
     """Returns the lines of `metrics.jsonl`."""
     file = path / "metrics.jsonl" if path.is_dir() else path
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def draw(
-    axes: Any, lines: list[dict[str, Any]], kind: str, key: str, **style: Any
-) -> None:
-    """Plots a metric of all lines of one kind over the steps, if they have it."""
-    points = [(x["step"], x[key]) for x in lines if x["kind"] == kind and key in x]
-    if points:
-        axes.plot(*zip(*points, strict=True), **style)
+def draw(axes: Axes, lines: list[Line], split: str, key: str, **style: str) -> None:
+    """Plots a metric over the steps, from the lines of a split that have it."""
+    lines = [line for line in lines if line["kind"] == split and key in line]
+    if lines:
+        steps = [line["step"] for line in lines]
+        axes.plot(steps, [line[key] for line in lines], **style)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ translate = model.signatures["serving_default"]
 lines = [line.decode().rstrip("\n") for line in sys.stdin.buffer]
 for start in range(0, len(lines), BATCH):
     outputs = translate(texts=tf.constant(lines[start : start + BATCH]))
-    found = zip(outputs["texts"].numpy(), outputs["is_truncated"].numpy(), strict=True)
-    for number, (texts, is_truncated) in enumerate(found, start + 1):
+    for texts in outputs["texts"].numpy():
         print(texts[0].decode("utf-8", "replace"))  # the best comes first
-        if is_truncated:
-            print(f"line {number} is too long; its end is left out", file=sys.stderr)
+    for index in outputs["is_truncated"].numpy().nonzero()[0]:
+        line_number = start + index + 1
+        print(f"line {line_number} is too long and was truncated", file=sys.stderr)
 
 assert "t2t_keras" not in sys.modules
 print(f"{len(lines)} lines translated, without t2t_keras", file=sys.stderr)

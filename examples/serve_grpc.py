@@ -28,11 +28,13 @@ def request(model: str, texts: list[str]) -> predict_pb2.PredictRequest:
 
 def outputs(answer: predict_pb2.PredictResponse) -> list[list[tuple[str, float]]]:
     """Returns the n best texts with their scores for each text of the request."""
-    texts, scores = (tf.make_ndarray(answer.outputs[n]) for n in ("texts", "scores"))
-    return [
-        [(t.decode("utf-8", "replace"), float(x)) for t, x in zip(*row, strict=True)]
-        for row in zip(texts, scores, strict=True)
-    ]
+    texts = tf.make_ndarray(answer.outputs["texts"])  # [B, n]
+    scores = tf.make_ndarray(answer.outputs["scores"])  # [B, n]
+    rows = []
+    for row_texts, row_scores in zip(texts, scores, strict=True):
+        decoded = [text.decode("utf-8", "replace") for text in row_texts]
+        rows.append(list(zip(decoded, row_scores.tolist(), strict=True)))
+    return rows
 
 
 def main(address: str, model: str) -> None:

@@ -46,8 +46,9 @@ def main(url: str) -> None:
     """Translates the lines of standard input."""
     lines = [line.decode().rstrip("\n") for line in sys.stdin.buffer]
     for start in range(0, len(lines), BATCH):
-        with urllib.request.urlopen(request(url, lines[start : start + BATCH])) as it:
-            for (text, _), *_ in outputs(it.read()):
+        batch = lines[start : start + BATCH]
+        with urllib.request.urlopen(request(url, batch)) as response:
+            for (text, _), *_ in outputs(response.read()):
                 print(text)
 
 

@@ -20,10 +20,8 @@ EOS = 1
 
 export_dir = Path(sys.argv[1])
 settings = json.loads((export_dir / "litert.json").read_text(encoding="utf-8"))
-source, target = (
-    sentencepiece.SentencePieceProcessor(model_file=str(export_dir / f"{side}.spm"))
-    for side in ("source", "target")
-)
+source = sentencepiece.SentencePieceProcessor(model_file=f"{export_dir}/source.spm")
+target = sentencepiece.SentencePieceProcessor(model_file=f"{export_dir}/target.spm")
 interpreter = Interpreter(model_path=str(export_dir / "model.tflite"), num_threads=2)
 translate = interpreter.get_signature_runner()  # ids [1, S] -> ids [n, T], scores [n]
 

@@ -26,8 +26,9 @@ def pairs(remainder):
     """Yields all words of three syllables with this checksum, letter by letter."""
     onsets = ("c", "ch", "g", "h", "j", "ll", "m", "ñ", "r", "s", "t", "v", "z")
     syllables = [onset + vowel for onset in onsets for vowel in "aeio"]
-    for number, word in enumerate(map("".join, itertools.product(syllables, repeat=3))):
-        if number % 101 in remainder:
+    for index, triple in enumerate(itertools.product(syllables, repeat=3)):
+        word = "".join(triple)
+        if index % 101 in remainder:
             letters = re.findall("|".join(SOUNDS), word)
             yield " ".join(word), " ".join(filter(None, map(SOUNDS.get, letters)))
 
@@ -63,8 +64,8 @@ def phonemes_only(problem, tokenizer):
     from t2t_keras.text.tokenizer import EOS
 
     allowed = {EOS, *(tokenizer.encode(symbol)[0] for symbol in problem.symbols)}
-    others = set(range(tokenizer.vocab_size)) - allowed
-    constraint = BannedTokens(others, tokenizer.vocab_size)
+    banned = set(range(tokenizer.vocab_size)) - allowed
+    constraint = BannedTokens(banned, tokenizer.vocab_size)
     return lambda texts, max_length: (constraint, max_length)
 
 
@@ -91,8 +92,11 @@ class EditRate(CorpusMetric):
 
     def statistics(self, sources, outputs, references):
         split = re.compile("|".join(PHONEMES)).findall
-        sides = [(split(o), split(r)) for o, r in zip(outputs, references, strict=True)]
-        return np.array([(distance(o, r), len(r)) for o, r in sides])
+        rows = []
+        for output, reference in zip(outputs, references, strict=True):
+            phonemes = split(reference)
+            rows.append((distance(split(output), phonemes), len(phonemes)))
+        return np.array(rows)
 
     def score(self, statistics):
         edits, phonemes = map(float, statistics)
@@ -103,10 +107,11 @@ def distance(a, b):
     """Returns the Levenshtein distance of two sequences."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
-        diagonal, row[0] = row[0], i
+        previous = row
+        row = [i]
         for j, y in enumerate(b, 1):
-            best = min(diagonal + (x != y), row[j] + 1, row[j - 1] + 1)
-            diagonal, row[j] = row[j], best
+            substitution = previous[j - 1] + (x != y)
+            row.append(min(substitution, previous[j] + 1, row[j - 1] + 1))
     return row[-1]
 
 

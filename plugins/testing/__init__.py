@@ -3,18 +3,22 @@
 import dataclasses
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import t2t_keras
 from t2t_keras.cli import main
+
+if TYPE_CHECKING:
+    from t2t_keras.model import Transformer
 
 _TRAINING = {"batch_tokens": 256, "train_steps": 4, "warmup_steps": 4}
 _WORDS = ("the", "a", "old", "red", "dog", "cat", "house", "sees", "likes", "finds")
 
 
-def check_model(model: Any, train: bool = True) -> None:
+def check_model(model: "Transformer", train: bool = True) -> None:
     """Checks what training and decoding need of a model.
 
     - Logits depend on no later target token, on no padding, and on no other sentence.
@@ -22,10 +26,10 @@ def check_model(model: Any, train: bool = True) -> None:
       each other, and after finished sentences are removed.
     - Gradients reach every weight; bfloat16 and XLA give the same logits within their
       precision.
-    - The update of a batch is the same in one piece and in parts: on two replicas, if
+    - The update of a batch is the same as a whole and divided: on two replicas, if
       TensorFlow has two devices, else by gradient accumulation.
-    - A training that was interrupted ends with the weights, bit for bit, of one that
-      was not.
+    - An interrupted training ends with the weights, bit for bit, of one that was not
+      interrupted.
     - An export gives the outputs of the model.
 
     The last three train a registered model with its own hyper-parameters, except for
@@ -48,19 +52,22 @@ def check_model(model: Any, train: bool = True) -> None:
         _check_training(model.hparams, Path(directory))
 
 
-def _ids(model: Any, *shape: int) -> np.ndarray:
+def _ids(model: "Transformer", *shape: int) -> np.ndarray:
     """Returns random ids without PAD."""
-    size = min(model.source_vocab_size, model.target_vocab_size or np.inf)
+    size = model.source_vocab_size
+    if model.target_vocab_size is not None:
+        size = min(size, model.target_vocab_size)
     return np.random.default_rng(0).integers(2, size, shape).astype(np.int32)
 
 
-def _check_independence(model: Any) -> None:
-    source, target = _ids(model, 2, 5), _ids(model, 2, 6)
-    logits = np.array(model(source, target))
-    later = target.copy()
-    later[:, 3:] = 1
-    found = np.array(model(source, later))[:, :4]
-    _equal("logits must depend on no later token", found, logits[:, :4])
+def _check_independence(model: "Transformer") -> None:
+    source = _ids(model, 2, 5)
+    target = _ids(model, 2, 6)
+    logits = np.array(model(source, target))  # [B, T, V]
+    changed = target.copy()
+    changed[:, 3:] = 1
+    prefix_logits = np.array(model(source, changed))[:, :4]
+    _equal("logits must depend on no later token", prefix_logits, logits[:, :4])
     pad = [(0, 0), (0, 3)]
     padded = np.array(model(np.pad(source, pad), np.pad(target, pad)))[:, :6]
     _equal("logits must depend on no padding", padded, logits)
@@ -68,20 +75,24 @@ def _check_independence(model: Any) -> None:
     _equal("logits must depend on no other sentence", alone, logits[:1])
 
 
-def _check_steps(model: Any) -> None:
+def _check_steps(model: "Transformer") -> None:
     """Decodes random tokens with random continuations, and compares each step."""
     rng = np.random.default_rng(1)
-    sentences, beams, steps = 3, 4, 6
-    source, tokens = _ids(model, sentences, 5), _ids(model, steps, sentences, beams)
+    sentences = 3
+    beams = 4
+    steps = 6
+    source = _ids(model, sentences, 5)
+    tokens = _ids(model, steps, sentences, beams)
     cache = model.start_cache(model.encode(source), source, beams)
     prefixes = np.zeros((sentences, beams, 0), np.int32)
     ids = np.zeros((sentences, beams), np.int32)
     for step in range(steps):
         logits, cache = model.decode_step(ids, step, cache)
         count = len(source)
-        targets = np.concatenate([prefixes, tokens[step, :count, :, None]], axis=2)
+        new = tokens[step, :count, :, None]  # [B, K, 1]
+        targets = np.concatenate([prefixes, new], axis=2)  # [B, K, T]
         forced = model(np.repeat(source, beams, 0), targets.reshape(-1, step + 1))
-        expected = np.array(forced)[:, -1].reshape(count, beams, -1)
+        expected = np.array(forced)[:, -1].reshape(count, beams, -1)  # [B, K, V]
         rule = "logits must be those of teacher forcing at each step"
         _equal(rule, np.array(logits), expected)
         parents = rng.integers(0, beams, (count, beams)).astype(np.int32)
@@ -90,15 +101,17 @@ def _check_steps(model: Any) -> None:
         if step == 2:  # the first sentence is done
             rows = np.arange(1, count, dtype=np.int32)
             cache = model.select_rows(cache, rows)
-            source, prefixes = source[rows], prefixes[rows]
+            source = source[rows]
+            prefixes = prefixes[rows]
             tokens = tokens[:, rows]
         ids = prefixes[:, :, -1]
 
 
-def _check_arithmetic(model: Any) -> None:
+def _check_arithmetic(model: "Transformer") -> None:
     import tensorflow as tf
 
-    source, target = _ids(model, 2, 5), _ids(model, 2, 6)
+    source = _ids(model, 2, 5)
+    target = _ids(model, 2, 6)
     with tf.GradientTape() as tape:
         outputs = model(source, target)
         loss = tf.reduce_sum(tf.square(outputs) * tf.range(1.0, 7.0)[:, None])
@@ -110,33 +123,22 @@ def _check_arithmetic(model: Any) -> None:
     compiled = np.array(tf.function(model, jit_compile=True)(source, target))
     _equal("logits must be the same with XLA", compiled, logits, 1e-3)
     small = np.array(model.with_compute_dtype("bfloat16")(source, target))
-    most = 0.2 * float(np.std(logits))
-    _equal("logits must be nearly the same in bfloat16", small, logits, most)
+    tolerance = 0.2 * float(np.std(logits))
+    _equal("logits must be nearly the same in bfloat16", small, logits, tolerance)
 
 
 def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
     import tensorflow as tf
 
-    rng = np.random.default_rng(2)
-    lines = [" ".join(rng.choice(_WORDS, rng.integers(2, 9))) for _ in range(300)]
-    text = "".join(f"{line}\n" for line in lines)
-    (directory / "text").write_text(text, encoding="utf-8")
-    files = [
-        f"--{split}_{side}={directory}/text"
-        for split in ("train", "dev")
-        for side in ("source", "target")
-    ]
-    problem, data = "translate_text", directory / "data"
-    # With more workers a script of the caller would need a `__main__` guard.
-    files += ["--vocab_size=290", "--workers=1"]
-    _run("datagen", "--problem", problem, "--data_dir", data, *files)
+    data_dir = directory / "data"
+    _make_data(directory / "text", data_dir)
 
     def train(name: str, steps: int = 4, **options: Any) -> list[np.ndarray]:
         changes = dataclasses.asdict(hparams) | _TRAINING | options.pop("hparams", {})
         t2t_keras.train(
-            problem,
+            "translate_text",
             "base",
-            data_dir=data,
+            data_dir=data_dir,
             output_dir=directory / name,
             hparams=changes | {"train_steps": steps},
             options=t2t_keras.TrainOptions(
@@ -147,26 +149,47 @@ def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
         translator: Any = t2t_keras.load(directory / name)
         return translator.model.get_weights()
 
-    whole = train("whole")
+    uninterrupted = train("uninterrupted")
     train("resumed", 2)
-    for ours, theirs in zip(train("resumed"), whole, strict=True):
-        assert np.array_equal(ours, theirs), "a resumed training has other weights"
+    for weight, expected in zip(train("resumed"), uninterrupted, strict=True):
+        assert np.array_equal(weight, expected), "a resumed training has other weights"
 
-    same = {"dropout": 0.0, "attention_dropout": 0.0, "ffn_dropout": 0.0}
-    two = len(tf.config.list_logical_devices("CPU")) > 1
-    parts = {"simulate_devices": 2} if two else {"accumulate": 2}
-    one = train("one", 2, hparams=same)
-    for ours, theirs in zip(train("parts", 2, hparams=same, **parts), one, strict=True):
-        _equal("a batch in parts must give the weights of the whole", ours, theirs)
+    no_dropout = {"dropout": 0.0, "attention_dropout": 0.0, "ffn_dropout": 0.0}
+    has_two_devices = len(tf.config.list_logical_devices("CPU")) > 1
+    division = {"simulate_devices": 2} if has_two_devices else {"accumulate": 2}
+    undivided = train("undivided", 2, hparams=no_dropout)
+    divided = train("divided", 2, hparams=no_dropout, **division)
+    for weight, expected in zip(divided, undivided, strict=True):
+        _equal("a divided batch must give the weights of the whole", weight, expected)
 
-    served = directory / "export"
-    _run("export", "--output_dir", directory / "whole", "--export_dir", served)
+    run = directory / "uninterrupted"
+    _run("export", "--output_dir", run, "--export_dir", directory / "export")
+
+
+def _make_data(text: Path, data_dir: Path) -> None:
+    """Writes random sentences, and makes data in which they translate themselves."""
+    rng = np.random.default_rng(2)
+    lines = [" ".join(rng.choice(_WORDS, rng.integers(2, 9))) for _ in range(300)]
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    _run(
+        "datagen",
+        "--problem=translate_text",
+        f"--data_dir={data_dir}",
+        f"--train_source={text}",
+        f"--train_target={text}",
+        f"--dev_source={text}",
+        f"--dev_target={text}",
+        "--vocab_size=290",
+        "--workers=1",  # with more, the caller's script would need a `__main__` guard
+    )
 
 
 def _run(*argv: object) -> None:
     assert main([str(word) for word in argv]) == 0, f"t2t {argv[0]} failed"
 
 
-def _equal(rule: str, found: Any, expected: Any, tolerance: float = 1e-4) -> None:
-    error = float(np.max(np.abs(np.asarray(found, np.float32) - expected)))
+def _equal(
+    rule: str, actual: NDArray[Any], expected: NDArray[Any], tolerance: float = 1e-4
+) -> None:
+    error = float(np.max(np.abs(np.asarray(actual, np.float32) - expected)))
     assert error <= tolerance, f"{rule}; they differ by {error:.2g}"

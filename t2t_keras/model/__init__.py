@@ -4,7 +4,8 @@
 them, and `parts` makes them from hyper-parameters. `transformer` is the model: teacher
 forcing, and decoding step by step with the `cache`. `loss` has the label-smoothed
 cross-entropy, and `kernels` its gradient; `schedule` the learning rate for Keras's
-optimizers, `backend` the type of tensors. Importing this package imports Keras.
+optimizers, `backend` the type of tensors. `build` finds the model that hyper-parameters
+name. Importing this package imports Keras.
 """
 
 from t2t_keras.model.build import build_model

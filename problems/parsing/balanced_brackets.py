@@ -196,10 +196,10 @@ class BalancedBrackets:
 
         The state of an empty beam slot has no meaning.
         """
-        stack, depth, openers, words = (
-            tf.gather(tensor, parents, batch_dims=1)
-            for tensor in (state.stack, state.depth, state.openers, state.words)
-        )
+        stack = tf.gather(state.stack, parents, batch_dims=1)
+        depth = tf.gather(state.depth, parents, batch_dims=1)
+        openers = tf.gather(state.openers, parents, batch_dims=1)
+        words = tf.gather(state.words, parents, batch_dims=1)
         changes = tf.cast(tf.gather(self._changes, tokens), tf.int32)
         label, step = tf.unstack(changes, axis=-1)
         is_opener = step > 0

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _SECTIONS: dict[Split, str] = {"train": "02-21", "dev": "22", "test": "23"}
 _FLAGS = (
     "treebank",
-    *(f"{split}_trees" for split in _SECTIONS),
-    *(f"{split}_sections" for split in _SECTIONS),
+    *("train_trees", "dev_trees", "test_trees"),
+    *("train_sections", "dev_sections", "test_sections"),
     *("silver_trees", "silver_per_gold", "collapse_unary", "skip_bad_trees"),
     "new_labels",
 )
@@ -228,11 +228,11 @@ def _show_f1(result: dict[str, Any]) -> str:
     """Formats EVALB's report, followed by a score that EVALB lacks."""
     from .evalb_report import evalb_report, summaries
 
-    beyond = (
-        f"FMeasure, errors as zero  = {summary['f1_errors_as_zero']:6.2f}  ({title})"
-        for title, summary in summaries(result)
-    )
-    return "\n".join([evalb_report(result), "-- Beyond EVALB --", *beyond])
+    lines = [evalb_report(result), "-- Beyond EVALB --"]
+    for title, summary in summaries(result):
+        f1 = summary["f1_errors_as_zero"]
+        lines.append(f"FMeasure, errors as zero  = {f1:6.2f}  ({title})")
+    return "\n".join(lines)
 
 
 COMMAND = Command("score bracketed trees as EVALB does", _f1_flags, _f1, _show_f1)

@@ -102,12 +102,11 @@ def evaluate_trees(
             f"there are {len(gold)} gold trees and {len(test)} test trees; line n of "
             "one must belong to line n of the other"
         )
-    scores = (
-        _score(
-            EvalbLine(gold_line, parameters), EvalbLine(line, parameters), parameters
-        )
-        for gold_line, line in zip(gold, test, strict=True)
-    )
+    scores = []
+    for gold_text, test_text in zip(gold, test, strict=True):
+        gold_line = EvalbLine(gold_text, parameters)
+        test_line = EvalbLine(test_text, parameters)
+        scores.append(_score(gold_line, test_line, parameters))
     return F1Report(tuple(scores), parameters.cutoff_length)
 
 
@@ -163,11 +162,12 @@ def _count_matched(
 def _count_crossing(gold: list[Bracket], test: list[Bracket]) -> int:
     """Counts the test brackets that overlap a gold one without nesting."""
     spans = {(bracket.start, bracket.stop) for bracket in gold}
-    return sum(
-        any(
-            start < bracket.start < stop < bracket.stop
-            or bracket.start < start < bracket.stop < stop
-            for start, stop in spans
-        )
-        for bracket in test
-    )
+    count = 0
+    for bracket in test:
+        for start, stop in spans:
+            starts_inside = start < bracket.start < stop < bracket.stop
+            stops_inside = bracket.start < start < bracket.stop < stop
+            if starts_inside or stops_inside:
+                count += 1
+                break
+    return count

@@ -1,6 +1,7 @@
 """The counts of EVALB for each sentence, and their summaries."""
 
 import dataclasses
+from collections import Counter
 
 # EVALB's codes for the status of a sentence.
 VALID = 0
@@ -80,38 +81,40 @@ class F1Report:
         Args:
             max_length: maximum number of words in the sentences; None: no limit.
         """
-        sentences = [
-            sentence
-            for sentence in self.sentences
-            if max_length is None or sentence.length <= max_length
-        ]
-        valid = [sentence for sentence in sentences if sentence.status == VALID]
-        errors = [sentence for sentence in sentences if sentence.status == ERROR]
-        matched = sum(sentence.matched for sentence in valid)
-        gold = sum(sentence.gold for sentence in valid)
-        test = sum(sentence.test for sentence in valid)
-        error_brackets = sum(sentence.gold + sentence.test for sentence in errors)
-        complete = sum(
-            sentence.matched == sentence.gold == sentence.test for sentence in valid
-        )
-        crossing = [sentence.crossing for sentence in valid]
-        correct_tags = sum(sentence.tags for sentence in valid)
-        words = sum(sentence.words for sentence in valid)
+        count = Counter[int]()  # of sentences, by their status
+        complete = without_crossing = two_or_less_crossing = 0
+        matched = gold = test = crossing = words = correct_tags = error_brackets = 0
+        for sentence in self.sentences:
+            if max_length is not None and sentence.length > max_length:
+                continue
+            count[sentence.status] += 1
+            if sentence.status == ERROR:
+                error_brackets += sentence.gold + sentence.test
+            if sentence.status != VALID:
+                continue
+            matched += sentence.matched
+            gold += sentence.gold
+            test += sentence.test
+            complete += sentence.matched == sentence.gold == sentence.test
+            crossing += sentence.crossing
+            without_crossing += sentence.crossing == 0
+            two_or_less_crossing += sentence.crossing <= 2
+            words += sentence.words
+            correct_tags += sentence.tags
+        valid = count[VALID]
         return {
-            "sentences": len(sentences),
-            "error": len(errors),
-            "skip": len(sentences) - len(valid) - len(errors),
-            "valid": len(valid),
+            "sentences": count.total(),
+            "error": count[ERROR],
+            "skip": count[SKIP],
+            "valid": valid,
             "recall": percent(matched, gold),
             "precision": percent(matched, test),
             "f1": bracket_f1(matched, gold, test),
             "f1_errors_as_zero": percent(2 * matched, gold + test + error_brackets),
-            "complete_match": percent(complete, len(valid)),
-            "average_crossing": sum(crossing) / len(valid) if valid else 0.0,
-            "no_crossing": percent(crossing.count(0), len(valid)),
-            "two_or_less_crossing": percent(
-                sum(count <= 2 for count in crossing), len(valid)
-            ),
+            "complete_match": percent(complete, valid),
+            "average_crossing": crossing / valid if valid else 0.0,
+            "no_crossing": percent(without_crossing, valid),
+            "two_or_less_crossing": percent(two_or_less_crossing, valid),
             "tagging_accuracy": percent(correct_tags, words),
         }
 

@@ -141,9 +141,10 @@ def _match(symbols: Sequence[str]) -> dict[int, int]:
             unmatched.append(position)
             newest = position
             continue
-        candidates = [
-            index for index, i in enumerate(unmatched) if symbols[i] == symbol[1:]
-        ]
+        candidates = []
+        for index, opener in enumerate(unmatched):
+            if symbols[opener] == symbol[1:]:
+                candidates.append(index)
         if len(candidates) > 1 and unmatched[candidates[-1]] == newest:
             candidates.pop()
         if candidates:
@@ -170,11 +171,15 @@ class Brackets:
     @classmethod
     def from_symbols(cls, symbols: Sequence[str]) -> Self:
         """Divides the symbols of a problem."""
-        every = dict.fromkeys(symbols)
-        openers = tuple(symbol for symbol in every if f"/{symbol}" in every)
-        closers = {f"/{symbol}" for symbol in openers}
-        leaves = (s for s in every if s not in openers and s not in closers)
-        return cls(openers, tuple(leaves))
+        unique = dict.fromkeys(symbols)
+        openers = []
+        leaves = []
+        for symbol in unique:
+            if f"/{symbol}" in unique:
+                openers.append(symbol)
+            elif symbol[:1] != "/" or symbol[1:] not in unique:
+                leaves.append(symbol)
+        return cls(tuple(openers), tuple(leaves))
 
     def repair(self, words: Sequence[str], symbols: Sequence[str]) -> list[str]:
         """Repairs symbols so that they are a tree over the words.

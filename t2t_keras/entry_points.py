@@ -1,7 +1,7 @@
-"""Entry points: what installed packages add to t2t_keras, by name."""
+"""Entry points: the plugins of installed packages, by name."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -9,7 +9,7 @@ from t2t_keras.errors import UserError, did_you_mean, first_line
 
 
 def load_plugins(group: str) -> dict[str, Any]:
-    """Returns what installed packages add to t2t_keras, by name.
+    """Returns the plugins of a group by name.
 
     Entry points of these groups are loaded when they are first needed:
 
@@ -21,8 +21,8 @@ def load_plugins(group: str) -> dict[str, Any]:
     - `t2t_keras.tokenizers`: a `text.tokenizer.Tokenizer` class for each
       `Problem.tokenizer`;
     - `t2t_keras.exports`: an `export.formats.ExportFormat` for each `--format`;
-    - `t2t_keras.counterparts`: a function that `counterpart` calls;
-    - `t2t_keras.remarks`: a function that `remarks` calls;
+    - `t2t_keras.counterparts`: a function for `counterpart`;
+    - `t2t_keras.remarks`: a function for `hparams_remarks`;
     - `t2t_keras.optimizers`: a `training.optimizer.Optimizer` for each value of the
       hyper-parameter `optimizer`, made of the weights by name and the `HParams`.
 
@@ -49,7 +49,7 @@ def load_plugins(group: str) -> dict[str, Any]:
 
 
 def plugin_names(group: str) -> list[str]:
-    """Returns the names of `plugins` without importing them."""
+    """Returns the names of a group's plugins without importing them."""
     return sorted(entry.name for entry in entry_points(group=f"t2t_keras.{group}"))
 
 
@@ -60,40 +60,35 @@ def _is_absent(error: Exception, module: str) -> bool:
 
 
 def counterpart(context: str, name: str, value: str = "") -> str:
-    """Returns what plugins say of a name that is not ours but another toolkit's.
+    """Returns what to use here instead of another toolkit's flag, command or key.
 
     Args:
-        context: where the user has given it: a command of `t2t` for a flag, "t2t" for a
-            command; "hparams", "decode_hparams" or "train_options" for a key.
+        context: where the user gave the name: a command of `t2t` for a flag, "t2t" for
+            a command; "hparams", "decode_hparams" or "train_options" for a key.
         name: the name, of a flag with its hyphens.
-        value: the value that the user has given, if there is one.
+        value: the value that the user gave, if any.
 
     Returns:
-        A sentence that says what to use here; "" if no plugin knows the name.
+        A sentence; "" if no plugin knows the name.
     """
-    explained = (
-        explain(context, name, value) for explain in _load_functions("counterparts")
-    )
-    return next(filter(None, explained), "")
+    for explain in load_plugins("counterparts").values():
+        if sentence := explain(context, name, value):
+            return sentence
+    return ""
 
 
 def hparams_remarks(hparams_set: str, changes: Iterable[str]) -> list[str]:
-    """Returns what plugins say of changes to an hparam set, before a training.
+    """Returns the remarks of plugins about changes to an hparam set.
 
     Args:
         hparams_set: the name of the set.
         changes: the names of the hyper-parameters that the user changes.
     """
     names = list(changes)
-    return [
-        sentence
-        for remark in _load_functions("remarks")
-        for sentence in remark(hparams_set, names)
-    ]
-
-
-def _load_functions(group: str) -> list[Callable[..., Any]]:
-    return list(load_plugins(group).values())
+    sentences: list[str] = []
+    for remark in load_plugins("remarks").values():
+        sentences += remark(hparams_set, names)
+    return sentences
 
 
 def unknown_name(
@@ -106,7 +101,7 @@ def unknown_name(
         name: the option that the user gave.
         names: the options that there are.
         value: the value that the user gave.
-        noun: what the name is, with a space after it, for the message.
+        noun: a word for the name and a space, such as "key ", for the message.
     """
-    explained = counterpart(context, name, value)
-    return explained or f"there is no {noun}'{name}'{did_you_mean(name, names)}"
+    sentence = counterpart(context, name, value)
+    return sentence or f"there is no {noun}'{name}'{did_you_mean(name, names)}"

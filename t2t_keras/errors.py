@@ -1,4 +1,4 @@
-"""The error of a user's mistake, and what its one sentence is made of."""
+"""UserError, and functions that make or raise its one sentence."""
 
 import difflib
 import importlib.util
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """A user's mistake, described in one sentence.
+    r"""A user's mistake, described in one sentence.
 
     The sentence names the file, line, field or option and says what to do. The command
-    line prints it without a traceback and ends with exit code 2. It is always one line:
-    line breaks, which the user's text may have, are shown as in code.
+    line prints it without a traceback and ends with exit code 2. Line breaks in it are
+    shown as `\n`, so that it is always one line.
     """
 
     def __str__(self) -> str:
@@ -24,7 +24,7 @@ def short_repr(value: object) -> str:
     """Returns a value as code, in one line of at most 80 characters, for a message."""
     try:
         text = repr(value)
-    except Exception:  # of a class of the user
+    except Exception:  # a user's class may raise any error
         text = f"a {type(value).__name__}"
     return " ".join(text.split())[:80]
 
@@ -35,22 +35,22 @@ def first_line(error: Exception) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str], template: str = "'{}'") -> str:
-    """Returns "; did you mean 'x'?", or "" if no name is near the one that is wrong.
+    """Returns "; did you mean 'x'?", or "" if no name is similar.
 
     Args:
         name: the name that the user gave.
-        names: the names that there are.
-        template: how the nearest one is written.
+        names: the valid names.
+        template: the format of the suggested name.
     """
     near = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {template.format(*near)}?" if near else ""
 
 
 def require_unicode(name: str, text: str) -> None:
-    """Refuses lone surrogates, which no encoding of Unicode has.
+    """Refuses lone surrogates, which cannot be encoded.
 
     Raises:
-        UserError: the text has one.
+        UserError: the text has a lone surrogate.
     """
     try:
         text.encode()
@@ -61,7 +61,7 @@ def require_unicode(name: str, text: str) -> None:
         ) from None
 
 
-_ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")  # a `Path` has one slash
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")  # `Path` joins two slashes to one
 
 
 def require_local(name: str, path: object) -> None:
@@ -69,7 +69,7 @@ def require_local(name: str, path: object) -> None:
 
     Args:
         name: the flag or argument, for the message.
-        path: its value; anything but a path or a string is accepted.
+        path: its value; values other than paths and strings are accepted.
 
     Raises:
         UserError: it is an address.
@@ -82,7 +82,7 @@ def require_local(name: str, path: object) -> None:
 
 
 def require_extra(extra: str, purpose: str, *modules: str) -> None:
-    """Refuses to go on without the optional packages of an extra.
+    """Refuses a feature whose optional packages are not installed.
 
     Args:
         extra: the name of the extra in `pyproject.toml`.
@@ -95,7 +95,7 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
     for module in modules:
         try:
             absent = importlib.util.find_spec(module) is None
-        except ModuleNotFoundError:  # the package in which the module would be
+        except ModuleNotFoundError:  # the package of the module is missing
             absent = True
         if absent:
             raise UserError(

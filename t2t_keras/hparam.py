@@ -33,7 +33,7 @@ PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 
 GUIDED_HEAD = 1  # the head that guided alignment trains, from 1
 
-# By exact lengths, by tensor2tensor's rule, or in few shapes; see `data.batch_plan`.
+# By exact lengths, by tensor2tensor's rule, or in a few shapes.
 Bucketing = Literal["exact", "t2t", "static"]
 
 
@@ -42,8 +42,8 @@ class HParams:
     """Hyper-parameters; the defaults are the paper's base model.
 
     Section numbers refer to "Attention Is All You Need" (arXiv:1706.03762).
-    Impossible combinations raise `UserError` at construction. A model with
-    more hyper-parameters has a subclass, see `registry.register_model`.
+    Impossible combinations raise `UserError` at construction. A model with further
+    hyper-parameters has a subclass, see `registry.register_model`.
     """
 
     model: str = option("transformer", "the registered model (`t2t list`)")
@@ -256,8 +256,8 @@ class HParams:
     def alignment_layer(self) -> int:
         """The decoder layer, from 1, whose attention to the source aligns words.
 
-        It is the last but one, which aligns best in Garg et al. (EMNLP 2019), or the
-        only one. Guided alignment trains its head `GUIDED_HEAD`.
+        It is the penultimate layer, which aligns best in Garg et al. (EMNLP 2019), or
+        the only one. Guided alignment trains its head `GUIDED_HEAD`.
         """
         return max(self.decoder_layers - 1, 1)
 
@@ -311,7 +311,7 @@ class HParams:
 
     @classmethod
     @checked
-    def from_dict(cls, values: Mapping[str, Any]) -> "HParams":
+    def from_dict(cls, values: Mapping[str, object]) -> "HParams":
         """Builds hparams, of the class for `values["model"]`, from their fields.
 
         Raises:

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from t2t_keras.entry_points import unknown_name
 from t2t_keras.errors import UserError, short_repr
@@ -20,36 +20,42 @@ from t2t_keras.type_hints import (
     resolved_hints,
 )
 
+T = TypeVar("T")
+
+# Values of options by name; the dataclass of the options checks them.
+OptionValues: TypeAlias = dict[str, Any]
+
 _CHECKER = TypeChecker()
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def option(
-    default: Any,
+    default: T,
     help: str,
     *,
     ge: float | None = None,
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
-    **uses: Any,
-) -> Any:
+    **uses: object,
+) -> T:
     """Returns the dataclass field for an option.
 
-    An integer without an upper limit is at most 10^9, so that graphs can have it.
+    An integer without an upper limit is at most 10^9, so that it fits into a graph.
 
     Args:
         default: the default value.
         help: what the option does, for `t2t list` or the flag's help.
-        ge: the smallest possible value.
-        gt: a number below all possible values.
-        le: the largest possible value.
-        lt: a number above all possible values.
+        ge: the limits of the value, see `type_hints.Limits`.
+        gt: likewise.
+        le: likewise.
+        lt: likewise.
         **uses: further metadata, see `option_names`.
     """
     limits = Limits(ge=ge, gt=gt, le=le, lt=lt)
     metadata = {"help": help, "limits": limits, **uses}
-    return dataclasses.field(default=default, metadata=metadata)
+    field: T = dataclasses.field(default=default, metadata=metadata)
+    return field
 
 
 def option_names(options: type, use: str) -> list[str]:
@@ -68,8 +74,10 @@ def _limits(field: "dataclasses.Field[object]") -> Limits:
     return limits
 
 
-def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
-    """Yields what must hold for the values of options, and the message if not.
+def conditions(
+    options: type, values: Mapping[str, object]
+) -> Iterator[tuple[Any, str]]:
+    """Yields the conditions on the values of options, with their error messages.
 
     Args:
         options: the dataclass.
@@ -77,7 +85,7 @@ def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, 
             checked.
     """
     for field in dataclasses.fields(options):
-        value = values.get(field.name)
+        value: Any = values.get(field.name)
         if value is None:
             continue
         if field.type is float:  # the comparison is false for NaN as well
@@ -88,7 +96,7 @@ def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, 
 
 
 def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
-    """Returns the values in `"a=1,b=[2,3]"` by name; [...] may have commas.
+    """Returns the values in `"a=1,b=[2,3]"` by name; a value in [...] may have commas.
 
     Args:
         text: the value of a flag.
@@ -109,14 +117,14 @@ def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
 
 
 def parse_value(
-    options: type, name: str, value: Any, prefix: str = "", context: str = ""
+    options: type, name: str, value: object, prefix: str = "", context: str = ""
 ) -> Any:
-    """Returns a value, which may be given as text, in the type of an option.
+    """Returns a value, perhaps given as text, in the type of an option.
 
     Args:
         options: the dataclass.
         name: the option.
-        value: its value; other types than bool, int and float are returned as given.
+        value: its value. Only bool, int and float are converted.
         prefix: begins the message.
         context: see `counterpart`.
 
@@ -162,7 +170,7 @@ def _converted(hint: type, value: object) -> object:
     return int(as_float) if as_float.is_integer() else value
 
 
-def parse_options(options: type, text: str, context: str = "") -> dict[str, Any]:
+def parse_options(options: type, text: str, context: str = "") -> OptionValues:
     """Returns the options of a text such as `"truncate=true,protect=[url,email]"`.
 
     Args:
@@ -176,7 +184,7 @@ def parse_options(options: type, text: str, context: str = "") -> dict[str, Any]
     parsers = {
         field.name: field.metadata.get("parse") for field in dataclasses.fields(options)
     }
-    values = {}
+    values: OptionValues = {}
     for name, value in split_pairs(text).items():
         if parse := parsers.get(name):
             values[name] = parse(value)
@@ -185,7 +193,9 @@ def parse_options(options: type, text: str, context: str = "") -> dict[str, Any]
     return values
 
 
-def check_options(options: type, values: Mapping[str, Any], prefix: str = "") -> None:
+def check_options(
+    options: type, values: Mapping[str, object], prefix: str = ""
+) -> None:
     """Checks the types and limits of options.
 
     Args:

@@ -1,14 +1,12 @@
-"""Pointers: what Git LFS and git-annex have in place of a file not downloaded."""
+"""Pointer files: Git LFS and git-annex leave them in place of missing files."""
 
 import re
 from pathlib import Path
 
 from t2t_keras.errors import UserError
 
-_LONGEST_POINTER = 4096  # bytes
+_MAX_POINTER_BYTES = 4096
 
-
-# What Git LFS and git-annex have in place of a file that was not downloaded.
 _LFS_POINTER = re.compile(
     rb"version https?://[\w./-]+/spec/v\d\r?\n(?:ext-[^\n]*\n)*oid \w+:[0-9a-f]+\r?\n"
     rb"size \d+\s*"
@@ -19,11 +17,11 @@ _ANNEX_POINTER = re.compile(rb"(?:\.\./)*/?(?:\.git/)?annex/objects/[^\n]*\s*")
 
 
 def require_fetched(name: str, head: bytes) -> None:
-    """Refuses a small file that stands for a large one in a clone of a repository.
+    """Refuses a pointer file.
 
     Args:
         name: the file, for the message.
-        head: its beginning, or all of it.
+        head: its first bytes, or all of them.
 
     Raises:
         UserError: it is a pointer of Git LFS or git-annex.
@@ -41,14 +39,14 @@ def require_fetched(name: str, head: bytes) -> None:
 
 
 def require_fetched_file(path: str | Path) -> None:
-    """Refuses a file as `require_fetched` does; one that cannot be read is accepted.
+    """Refuses a pointer file; accepts a file that cannot be read.
 
     Raises:
         UserError: it is a pointer.
     """
     try:
         with open(path, "rb") as file:
-            head = file.read(_LONGEST_POINTER)
+            head = file.read(_MAX_POINTER_BYTES)
     except OSError:
         return
     require_fetched(str(path), head)

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Definition(Generic[T]):
-    """A registered definition: how to make its object, and where it is written."""
+    """A registered definition: a function that makes its object, and its location."""
 
     make: Callable[[], T]
     location: str  # file:line
@@ -68,11 +68,11 @@ class Registry(Generic[T]):
         self._definitions[name] = definition
 
     def add_alias(self, name: str, definition: Definition[T]) -> None:
-        """Registers another name, which is not listed; a definition's name wins."""
+        """Registers another name, which is not listed; definitions take precedence."""
         self._aliases.setdefault(name, definition)
 
     def add_unusable(self, name: str, location: str, error: UserError) -> None:
-        """Registers a name whose object cannot be made: to get it raises the error."""
+        """Registers a name for which `get` raises an error."""
         self._definitions[name] = Definition(
             _raising(error), location, _unusable(error)
         )
@@ -250,7 +250,9 @@ def register_model(
 ) -> Callable[[ModelDefinition], ModelDefinition]: ...
 
 
-def register_model(definition: Any = None, *, hparams: type[HParams] = HParams) -> Any:
+def register_model(
+    definition: Callable[..., object] | None = None, *, hparams: type[HParams] = HParams
+) -> object:
     """Registers a model; a decorator, with or without arguments.
 
     The hyper-parameter `model` names it, so an hparam set can choose it.

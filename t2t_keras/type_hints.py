@@ -52,9 +52,9 @@ class Limits:
     le: float | None = None
     lt: float | None = None
 
-    def conditions(self, value: Any) -> list[Any]:
+    def conditions(self, value: object) -> list[Any]:
         """Returns the comparisons of a number, or of a tensor, with each limit."""
-        comparisons = (
+        comparisons: tuple[tuple[Callable[[Any, Any], Any], float | None], ...] = (
             (operator.ge, self.ge),
             (operator.gt, self.gt),
             (operator.le, self.le),
@@ -64,7 +64,7 @@ class Limits:
             compare(value, limit) for compare, limit in comparisons if limit is not None
         ]
 
-    def holds(self, value: Any) -> bool:
+    def holds(self, value: object) -> bool:
         """Returns whether a number is within the limits."""
         return all(self.conditions(value))
 
@@ -106,16 +106,16 @@ class TypeMismatchError(Exception):
         self.value = value
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> bool:
     """Returns whether a number is finite as a `float`."""
     try:
-        return math.isfinite(value)
+        return math.isfinite(value)  # type: ignore[arg-type]
     except OverflowError:  # an integer of hundreds of digits
         return False
 
 
 @functools.cache
-def resolved_hints(owner: Callable[..., object]) -> dict[str, Any]:
+def resolved_hints(owner: Callable[..., object]) -> dict[str, object]:
     """Returns the type hints of a function's parameters, or of a class's fields.
 
     `*args` and `**kwargs` are left out. A hint that is unknown at run time is `Any`.
@@ -151,7 +151,7 @@ def _resolved(annotation: object, module_names: dict[str, Any]) -> Any:
         return Any
 
 
-def alternatives(hint: object) -> tuple[Any, ...]:
+def alternatives(hint: object) -> tuple[object, ...]:
     """Returns the hints of a union, or the hint itself."""
     if typing.get_origin(hint) in (Union, types.UnionType):
         return typing.get_args(hint)
@@ -173,7 +173,7 @@ class TypeChecker:
         types.NoneType: "None",
     }
 
-    def convert(self, hint: Any, value: Any, name: str) -> Any:
+    def convert(self, hint: object, value: Any, name: str) -> Any:
         """Returns a value that has the type of a hint, with lists for tuples converted.
 
         Args:
@@ -205,7 +205,7 @@ class TypeChecker:
             raise TypeMismatchError(name, self.describe(hint), value)
         return value
 
-    def is_instance(self, hint: Any, value: object) -> bool:
+    def is_instance(self, hint: object, value: object) -> bool:
         """Returns whether a value is an instance of a class; True for other hints."""
         if hint is None or hint is types.NoneType:
             return value is None
@@ -297,7 +297,7 @@ class TypeChecker:
             for key, item_hint in hints.items()
         }
 
-    def describe(self, hint: Any) -> str:
+    def describe(self, hint: object) -> str:
         """Returns what a hint allows, in words."""
         origin = typing.get_origin(hint)
         arguments = typing.get_args(hint)

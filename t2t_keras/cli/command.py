@@ -6,17 +6,14 @@ import math
 import shutil
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from t2t_keras.errors import UserError
-from t2t_keras.options import parse_options
+from t2t_keras.options import OptionValues, parse_options
 
 N = TypeVar("N", int, float)
 
 MAX_SEED = 2**31
-
-# Values of options by name; the dataclass of the options checks them.
-OptionValues: TypeAlias = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)

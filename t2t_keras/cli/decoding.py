@@ -5,7 +5,6 @@ import dataclasses
 from pathlib import Path
 
 from t2t_keras.cli.command import (
-    OptionValues,
     add_keys,
     add_option_flags,
     given_options,
@@ -13,6 +12,7 @@ from t2t_keras.cli.command import (
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import is_saved_model, require_export
+from t2t_keras.options import OptionValues
 from t2t_keras.run.config import require_run
 
 FLAGS = ("beam_size", "alpha", "n_best")

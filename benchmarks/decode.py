@@ -57,7 +57,7 @@ def timed_search(work: workload.Workload, beam_size: int) -> TimedSearch:
     import tensorflow as tf
 
     from t2t_keras.decoding.beam_search import beam_search
-    from t2t_keras.decoding.constraint import MinimumLength
+    from t2t_keras.decoding.constraints.minimum_length import MinimumLength
     from t2t_keras.model.transformer import Transformer
 
     model = Transformer(work.hparams, work.vocab_size)

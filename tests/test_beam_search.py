@@ -20,9 +20,9 @@ from small_data import sentence_pairs, small_data
 from small_run import untrained
 
 import t2t_keras
-from t2t_keras.decoding.beam_search import top_k
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.scoring import score_targets
+from t2t_keras.decoding.top_k import top_k
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
 
@@ -62,7 +62,9 @@ PENALTIES = {
 def test_equals_exhaustive_enumeration(small, penalty, alpha, beta):
     model, search = small
     if (penalty, beta) != ("gnmt", 0.0):
-        search = searcher(model, trace=False, kind=penalty, coverage_penalty=beta)
+        search = searcher(
+            model, trace=False, penalty_formula=penalty, coverage_penalty=beta
+        )
     targets = all_targets(6, 4)
     assert len(targets) == 1 + 4 + 16 + 64
     # 64 prefixes may be alive at once: a beam of 85 leaves out none.

@@ -3,7 +3,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from t2t_keras.decoding.constraint import AllOf, ForcedPrefix, MinimumLength
+from t2t_keras.decoding.constraint import AllOf
+from t2t_keras.decoding.constraints.forced_prefix import ForcedPrefix
+from t2t_keras.decoding.constraints.minimum_length import MinimumLength
 from t2t_keras.hparam import HParams
 from t2t_keras.plugins.reports.model_cost import flops_per_token
 

@@ -21,13 +21,13 @@ from decoding_models import (
 from errors import refused
 
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.constraint import (
+from t2t_keras.decoding.constraints.forbidden_phrases import (
     ForbiddenPhrases,
     ForbiddenTables,
-    Phrases,
-    RequiredPhrases,
-    whole_words,
 )
+from t2t_keras.decoding.constraints.phrases import Phrases
+from t2t_keras.decoding.constraints.required_phrases import RequiredPhrases
+from t2t_keras.decoding.constraints.whole_words import whole_word_patterns
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.options import parse_options
 from t2t_keras.text.protected import find_protected, protected_pattern
@@ -65,7 +65,7 @@ def search(model):
     def traced(beam_size, limit, n_best):
         required = RequiredPhrases(needed, tf.fill([3], limit), 0, 6)
         options = {"beam_size": beam_size, "n_best": n_best, "alpha": 0.6}
-        options |= {"max_length": required.max_length, "required": required}
+        options |= {"max_length": required.max_length, "allocation": required}
         hypotheses = beam_search(model, tf.constant(SOURCES), **options)
         return hypotheses, required.max_length
 
@@ -202,7 +202,7 @@ def test_glossary(translator):
 
 def test_a_glossary_finds_whole_words():
     ids = tf.constant([[2, 3], [4, 0], [3, 3]])
-    patterns = whole_words(tf.constant([source for source, _ in TERMS]))
+    patterns = whole_word_patterns(tf.constant([source for source, _ in TERMS]))
     phrases = Phrases((patterns, ids), ())
     copied = tf.constant([[[0, 0, 0]], [[5, 5, 5]], [[0, 0, 0]]])
     for further in (None, copied):
@@ -214,7 +214,7 @@ def test_a_glossary_finds_whole_words():
 def test_a_glossary_has_the_ids_of_its_terms_without_eos(translator):
     terms = {"dog": "Hund", "old river": "alter Fluss"}
     tokenizer = translator.target_tokenizer
-    _, ids = Phrases.of(DecodingOptions(glossary=terms), tokenizer).glossary
+    _, ids = Phrases.from_options(DecodingOptions(glossary=terms), tokenizer).glossary
     for row, target in zip(ids.numpy().tolist(), terms.values(), strict=True):
         assert [i for i in row if i] == tokenizer.encode(target)[:-1]
 
@@ -226,7 +226,7 @@ def test_the_number_of_tokens_that_a_hypothesis_has_of_its_phrases():
     counts = []
     for token in (5, 2, 5, 2, 3, 5, 4):
         step = tf.constant([[0]]), tf.constant([[token]])
-        counts.append(float(phrases.number_of_tokens(state, *step)[0, 0]))
+        counts.append(float(phrases.num_matched_tokens(state, *step)[0, 0]))
         state = phrases.advance(state, *step)
     assert counts == [0, 1, 0, 1, 2, 2, 3]
 

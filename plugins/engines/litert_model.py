@@ -99,7 +99,7 @@ def export_litert(
             ids,
             beam_size=chosen.beam_size,
             alpha=chosen.alpha,
-            kind=chosen.length_penalty,
+            penalty_formula=chosen.length_penalty,
             max_length=tf.fill([1], tf.shape(ids)[1] + chosen.extra_length),
             n_best=chosen.n_best,
             loop=_steps_of_one_sentence,
@@ -138,7 +138,7 @@ def export_litert(
 
 
 def _steps_of_one_sentence(model: Any, start: Any, step: Any, results: Any) -> Any:
-    """Runs steps until the sentence is done: `beam_search.decode` for a batch of one.
+    """Runs steps until the sentence is done: `decode_loop` for a batch of one.
 
     LiteRT's XNNPACK cannot multiply by empty tensors, so the cache of keys and values
     begins with a dummy token that is in no hypothesis.

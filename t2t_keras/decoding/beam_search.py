@@ -1,16 +1,16 @@
-"""Beam search: finds the n best target sequences for every sentence of a batch.
+"""Beam search: finds the n best target sequences for each sentence of a batch.
 
 The search goes from left to right. At every step it keeps two sets of at most K
-hypotheses (K is the beam size) for each sentence:
+hypotheses (K is the beam size) for each sentence, best first:
 
-- *alive*: the prefixes to be continued, which do not end in EOS, best first;
-- *finished*: the best of the hypotheses that end in EOS, best first.
+- *alive*: prefixes to be continued, which do not end in EOS;
+- *finished*: the best hypotheses that end in EOS.
 
 One step extends the alive hypotheses by one token. Each of them has V continuations,
-whose log-probability is the hypothesis's plus the token's. Of the K * V continuations
-of a sentence, the 2K most likely are its candidates. At most K of them end in EOS, one
-for each beam, so at least K do not: the K best of these become the new alive set. Those
-that end in EOS compete with the finished hypotheses for the K places of that set. (With
+whose log-probability is the hypothesis's plus the token's. The 2K most likely of a
+sentence's K * V continuations are its candidates. At most K of them end in EOS, one for
+each beam, so at least K do not: the K best of these become the new alive set. Those
+that end in EOS compete with the finished hypotheses for the K slots of that set. (With
 K = 1 the most likely token is the only candidate, and if it is EOS the search ends:
 this is greedy search. With two candidates, as in tensor2tensor, the search would
 continue when EOS came second.)
@@ -23,7 +23,7 @@ log-probabilities, so they are compared by a length-normalized score (Wu et al.,
     score = log_prob / penalty(length),    penalty(length) = ((5 + length) / 6) ** alpha
 
 where the length counts EOS. With alpha = 0 the score is the log-probability.
-`length_penalty` has other penalties. GNMT's coverage penalty can be added:
+`length_penalty` has other formulas. GNMT's coverage penalty can be added:
 
     score = log_prob / penalty(length) + beta * sum_s log(min(sum_t p(t, s), 1))
 
@@ -44,119 +44,38 @@ than n finished hypotheses, the alive ones, cut off, follow them in the result. 
 scored by the same formula.
 
 *Independence.* A sentence that is done is frozen: its sets stay as they are until it
-leaves the batch (`decode`). Limits and stopping also depend on the sentence
-alone, so its result is the same in any batch.
-
-*Required phrases.* With them each hypothesis has further candidates, and the K alive
-ones are chosen by how many of the phrases' tokens they have (`RequiredPhrases`).
+leaves the batch (`decode_loop`). Limits and stopping depend only on the sentence, so
+its result is the same in any batch.
 
 PAD is never generated, nor is a token that the constraint excludes; the probabilities
 of the other tokens stay as the model gives them. So every score equals what teacher
 forcing (`decoding.scoring`) computes for the same sequence.
+
+Shapes: B sentences, K beams, N candidates, V tokens of the vocabulary, S source tokens,
+T tokens so far.
 """
 
-import functools
+import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-import keras
 import tensorflow as tf
 
-from t2t_keras.decoding.constraint import AllOf, Constraint, RequiredPhrases, only
+from t2t_keras.decoding.candidates import (
+    BeamAllocation,
+    Beams,
+    BestCandidates,
+    gather_beams,
+)
+from t2t_keras.decoding.constraint import AllOf, Constraint, allow_only_mask
+from t2t_keras.decoding.decode_loop import decode_loop, where_rows
 from t2t_keras.decoding.ensemble import DecodingModel
-from t2t_keras.decoding.length_penalty import length_penalty as penalty_of_length
+from t2t_keras.decoding.hypotheses import NEG_INF, Hypotheses, length_penalties
 from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
 
-NOTHING = float("-inf")  # the log-probability of a place without a hypothesis
-
-# The inner loop ends when one row in 16 is done, or after 8 steps, because a step
-# appends to the cache, and appending copies all that was appended in this loop.
-_ROWS_PER_DONE = 16
-_STEPS_AT_ONCE = 8
-_BLOCK = 64  # of `top_k`
-
-_Penalty: TypeAlias = Callable[[tf.Tensor], tf.Tensor]  # maps lengths to penalties
-
-_LEAST_COVERAGE = 1e-9  # weights in bfloat16 may be 0, whose logarithm is -inf
-
-
-class Hypotheses(NamedTuple):
-    """The results for a batch, best first.
-
-    Where there are fewer than n hypotheses, the other places have no ids, length 0 and
-    score -inf.
-
-    Attributes:
-        ids: [B, n, T] int32, ending in EOS unless cut off, then padded with PAD.
-        scores: [B, n] float32, log_probs over the length penalty, plus the coverage
-            penalty if there is one.
-        log_probs: [B, n] float32, summed over the tokens.
-        lengths: [B, n] int32, the numbers of tokens, EOS included.
-    """
-
-    ids: tf.Tensor
-    scores: tf.Tensor
-    log_probs: tf.Tensor
-    lengths: tf.Tensor
-
-
-def length_penalty(
-    length: tf.Tensor, alpha: float | tf.Tensor, kind: LengthPenalty = "gnmt"
-) -> tf.Tensor:
-    """Returns the length penalty: the divisor of log-probabilities, float32.
-
-    Args:
-        length: numbers of tokens, EOS included.
-        alpha: the exponent of `gnmt` and `power`.
-        kind: `gnmt` is ((5 + length) / 6) ** alpha (Wu et al., 2016); `power` is length
-            ** alpha; `average` is the length; `none` is 1.
-    """
-    length = tf.cast(length, tf.float32)
-    if kind != "gnmt":
-        length = tf.maximum(length, 1.0)
-    return penalty_of_length(length, alpha, kind)
-
-
-class _Beams(NamedTuple):
-    """A set of hypotheses for each sentence, best first.
-
-    Attributes:
-        ids: [B, K, 1 + steps]; the first is PAD, the decoder's first input.
-        log_probs: [B, K]; -inf marks a place without a hypothesis.
-        lengths: [B, K], the numbers of tokens without the first PAD.
-        coverage: [B, K], the coverage penalty, at most 0.
-    """
-
-    ids: tf.Tensor
-    log_probs: tf.Tensor
-    lengths: tf.Tensor
-    coverage: tf.Tensor
-
-
-class _SearchState(NamedTuple):
-    """The loop variables.
-
-    Attributes:
-        position: scalar, the number of steps done.
-        done: [B], whether a sentence is frozen.
-        max_length: [B], the largest number of tokens in its outputs.
-        alive: the hypotheses to be continued.
-        finished: the hypotheses that end in EOS.
-        cache: the model's cache, in the order of `alive`.
-        constraint: the constraint's state, in the order of `alive`.
-        required: the state of the required phrases, likewise; () without any.
-    """
-
-    position: tf.Tensor
-    done: tf.Tensor
-    max_length: tf.Tensor
-    alive: _Beams
-    finished: _Beams
-    cache: Nest
-    constraint: Nest
-    required: Nest
+_MIN_COVERAGE = 1e-9  # weights in bfloat16 may be 0, whose logarithm is -inf
 
 
 def beam_search(
@@ -167,383 +86,208 @@ def beam_search(
     alpha: float | tf.Tensor,
     max_length: tf.Tensor,
     n_best: int | tf.Tensor = 1,
-    kind: LengthPenalty = "gnmt",
+    penalty_formula: LengthPenalty = "gnmt",
     coverage_penalty: float | tf.Tensor | None = None,
     constraint: Constraint | None = None,
-    required: RequiredPhrases | None = None,
-    loop: Callable[..., Hypotheses] | None = None,
+    allocation: BeamAllocation | None = None,
+    loop: Callable[..., Hypotheses] = decode_loop,
 ) -> Hypotheses:
     """Finds the n best target sequences for each sentence; see the module's docstring.
 
     It runs in a graph or eagerly. Beam size, alpha and n may be tensors: one traced
-    function serves them all.
+    function serves all their values.
 
     Args:
         model: the model.
         source: ids [B, S] int32, padded with PAD.
         beam_size: number of hypotheses that the search keeps (K); 1 is greedy search.
         alpha: exponent of the length penalty.
-        max_length: [B] int32, the largest number of tokens in each output, EOS
+        max_length: [B] int32, the maximum number of tokens in each output, EOS
             included. At 0 the output is the empty sequence, with score 0.
         n_best: number of hypotheses to return, at most K.
-        kind: see `length_penalty`.
+        penalty_formula: see `length_penalty`.
         coverage_penalty: the factor beta of the coverage penalty; None: there is none.
         constraint: restricts what may be generated.
-        required: the phrases that each output must contain.
-        loop: runs the steps, with the arguments of `decode`; None: `decode`.
+        allocation: chooses the candidates; None: the most likely ones.
+        loop: runs the steps, with the arguments of `decode_loop`.
     """
-    beam_size = tf.convert_to_tensor(beam_size, tf.int32)
-    n_best = tf.convert_to_tensor(n_best, tf.int32)
-    alpha = tf.convert_to_tensor(alpha, tf.float32)
-    constraint = constraint or AllOf()
-    penalty = functools.partial(length_penalty, alpha=alpha, kind=kind)
+    search = _BeamSearch(
+        model=model,
+        beam_size=tf.convert_to_tensor(beam_size, tf.int32),
+        n_best=tf.convert_to_tensor(n_best, tf.int32),
+        alpha=tf.convert_to_tensor(alpha, tf.float32),
+        penalty_formula=penalty_formula,
+        coverage_penalty=coverage_penalty,
+        constraint=constraint or AllOf(),
+        allocation=allocation or BestCandidates(),
+    )
+    state = search.init(source, max_length)
+    return loop(model, state, search.step, search.results)
 
-    def step(state: _SearchState) -> _SearchState:
-        logits, cache = model.decode_step(
-            state.alive.ids[:, :, -1], state.position, state.cache
+
+class _SearchState(NamedTuple):
+    """The loop variables.
+
+    Attributes:
+        position: scalar, the number of steps done.
+        done: [B], whether a sentence is frozen.
+        max_length: [B], the maximum number of tokens in its outputs.
+        alive: the hypotheses to be continued.
+        finished: the hypotheses that end in EOS.
+        cache: the model's cache, in the order of `alive`.
+        constraint: the constraint's state, in the order of `alive`.
+        allocation: the state of the beam allocation, in the order of `alive`.
+    """
+
+    position: tf.Tensor
+    done: tf.Tensor
+    max_length: tf.Tensor
+    alive: Beams
+    finished: Beams
+    cache: Nest
+    constraint: Nest
+    allocation: Nest
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _BeamSearch:
+    """The steps of a search; see the arguments of `beam_search`."""
+
+    model: DecodingModel
+    beam_size: tf.Tensor
+    n_best: tf.Tensor
+    alpha: tf.Tensor
+    penalty_formula: LengthPenalty
+    coverage_penalty: float | tf.Tensor | None
+    constraint: Constraint
+    allocation: BeamAllocation
+
+    def init(self, source: tf.Tensor, max_length: tf.Tensor) -> _SearchState:
+        """Returns the state before the first step: one empty hypothesis is alive.
+
+        The other K - 1 slots are empty. If all K held the empty hypothesis, the first
+        step would fill the beam with K copies of the best token.
+        """
+        shape = tf.stack([tf.shape(source)[0], self.beam_size])
+        empty = Beams(
+            ids=tf.fill(tf.concat([shape, [1]], 0), PAD),  # [B, K, 1]
+            log_probs=tf.fill(shape, NEG_INF),  # [B, K]
+            lengths=tf.zeros(shape, tf.int32),  # [B, K]
+            coverage=tf.zeros(shape),  # [B, K]
         )
-        allowed = constraint.mask(state.constraint, state.position)
-        before = state.alive
-        if coverage_penalty is not None:
-            covered = tf.clip_by_value(model.coverage(cache), _LEAST_COVERAGE, 1.0)
-            total = tf.reduce_sum(tf.math.log(covered), axis=2)
-            before = before._replace(coverage=coverage_penalty * total)
+        is_top = tf.range(self.beam_size) == 0  # [K]
+        cache = self.model.start_cache(
+            self.model.encode(source), source, self.beam_size
+        )
+        if self.coverage_penalty is not None:
+            cache = self.model.track_coverage(cache, source)
+        return _SearchState(
+            position=tf.constant(0),
+            done=max_length <= 0,
+            max_length=max_length,
+            alive=empty._replace(log_probs=tf.where(is_top, 0.0, empty.log_probs)),
+            finished=empty,
+            cache=cache,
+            constraint=self.constraint.init(source, self.beam_size),
+            allocation=self.allocation.init(self.beam_size),
+        )
 
-        def without_phrases() -> tuple[tf.Tensor, _Beams, tf.Tensor]:
-            parents, candidates = _candidates(before, logits, allowed)
-            return parents, candidates, tf.zeros_like(candidates.log_probs)
+    def step(self, state: _SearchState) -> _SearchState:
+        """Extends the alive hypotheses by one token."""
+        last_tokens = state.alive.ids[:, :, -1]  # [B, K]
+        # [B, K, V]
+        logits, cache = self.model.decode_step(last_tokens, state.position, state.cache)
+        allowed = tf.logical_and(
+            self.constraint.mask(state.constraint, state.position),
+            ~allow_only_mask(PAD, logits.shape[2]),
+        )  # broadcasts to [B, K, V]
+        candidates = self.allocation.candidates(
+            state.allocation,
+            self._with_coverage(state.alive, cache),
+            logits,
+            allowed,
+            state.max_length - state.position,
+        )
+        is_eos = candidates.beams.ids[:, :, -1] == EOS  # [B, N]
+        log_probs = candidates.beams.log_probs  # [B, N]
 
-        def with_phrases(required: RequiredPhrases) -> tuple[tf.Tensor, ...]:
-            left = state.max_length - state.position
-            possible = allowed & required.mask(state.required, left)
-            is_next = required.is_next(state.required)
-            parents, candidates = tf.nest.map_structure(
-                lambda x, y: tf.concat([x, y], 1),
-                _candidates(before, logits, possible & ~is_next),
-                _candidates(before, logits, possible & is_next),
-            )
-            tokens = candidates.ids[:, :, -1]
-            banks = required.number_of_tokens(state.required, parents, tokens)
-            return parents, candidates, banks
+        eos_log_probs = tf.where(is_eos, log_probs, NEG_INF)  # [B, N]
+        ended = candidates.beams._replace(log_probs=eos_log_probs)
+        finished = self._best_finished(state.finished, ended)
 
-        banks = None
-        if required is None:
-            parents, candidates = _candidates(before, logits, allowed)
-        else:
-            parents, candidates, banks = tf.cond(
-                required.are_wanted(), lambda: with_phrases(required), without_phrases
-            )
-        alive, best = _next_alive(candidates, beam_size, banks)
-        finished = _next_finished(state.finished, candidates, penalty)
-        parents = tf.gather(parents, best, batch_dims=1)
-        new = state._replace(
+        open_log_probs = tf.where(is_eos, NEG_INF, log_probs)  # [B, N]
+        indices = self.allocation.select(
+            state.allocation, candidates, open_log_probs, self.beam_size
+        )  # [B, K]
+        unfinished = candidates.beams._replace(log_probs=open_log_probs)
+        alive = gather_beams(unfinished, indices)
+        parents = tf.gather(candidates.parents, indices, batch_dims=1)  # [B, K]
+        tokens = alive.ids[:, :, -1]  # [B, K]
+
+        next_state = state._replace(
             position=state.position + 1,
-            alive=where(state.done, _lengthen(state.alive), alive),
-            finished=where(state.done, _lengthen(state.finished), finished),
-            cache=model.reorder_cache(cache, parents),
-            constraint=constraint.advance(
-                state.constraint, parents, alive.ids[:, :, -1]
-            ),
+            alive=where_rows(state.done, _append_pad(state.alive), alive),
+            finished=where_rows(state.done, _append_pad(state.finished), finished),
+            cache=self.model.reorder_cache(cache, parents),
+            constraint=self.constraint.advance(state.constraint, parents, tokens),
+            allocation=self.allocation.advance(state.allocation, parents, tokens),
         )
-        if required is not None:
-            tokens = alive.ids[:, :, -1]
-            after = required.advance(state.required, parents, tokens)
-            new = new._replace(required=after)
-        is_at_limit = new.position >= state.max_length
-        # No continuation of an alive hypothesis can get among the n best. That also
-        # holds when none is alive: both sides may then be -inf.
-        largest = tf.maximum(penalty(new.position + 1), penalty(state.max_length))
-        attainable = new.alive.log_probs[:, 0] / largest
-        nth_best = tf.gather(_scores(new.finished, penalty), n_best - 1, axis=1)
-        is_complete = nth_best >= attainable
-        return new._replace(done=state.done | is_at_limit | is_complete)
+        return next_state._replace(done=state.done | self._is_complete(next_state))
 
-    start = _start(model, source, beam_size, max_length, constraint)
-    if coverage_penalty is not None:
-        start = start._replace(cache=model.track_coverage(start.cache, source))
-    if required is not None:
-        start = start._replace(required=required.init(beam_size))
-    return (loop or decode)(model, start, step, lambda s: _ranked(s, penalty, n_best))
+    def results(self, state: _SearchState) -> Hypotheses:
+        """Returns the n best: finished ones, then alive ones, then empty slots."""
+        beams = _concat_beams(state.finished, state.alive)  # 2K
+        is_filled = tf.cast(beams.log_probs > NEG_INF, tf.float32)  # [B, 2K]
+        # Both sets are in order, and top_k keeps the order of equals.
+        beams = gather_beams(beams, tf.math.top_k(is_filled, self.n_best).indices)
+        is_filled = beams.log_probs > NEG_INF  # [B, n]
+        return Hypotheses(
+            ids=tf.where(is_filled[:, :, None], beams.ids[:, :, 1:], PAD),
+            scores=self._scores(beams),
+            log_probs=beams.log_probs,
+            lengths=tf.where(is_filled, beams.lengths, 0),
+        )
 
+    def _with_coverage(self, alive: Beams, cache: Nest) -> Beams:
+        """Returns the alive hypotheses with the coverage penalty after this step."""
+        if self.coverage_penalty is None:
+            return alive
+        weights = self.model.coverage(cache)  # [B, K, S]
+        covered = tf.math.log(tf.clip_by_value(weights, _MIN_COVERAGE, 1.0))
+        total = tf.reduce_sum(covered, axis=2)  # [B, K]
+        return alive._replace(coverage=self.coverage_penalty * total)
 
-def _start(
-    model: DecodingModel,
-    source: tf.Tensor,
-    beam_size: tf.Tensor,
-    max_length: tf.Tensor,
-    constraint: Constraint,
-) -> _SearchState:
-    """Returns the state before the first step: one empty hypothesis is alive.
+    def _best_finished(self, finished: Beams, ended: Beams) -> Beams:
+        """Returns the K best of the finished hypotheses and the newly ended ones."""
+        beams = _concat_beams(_append_pad(finished), ended)  # K + N
+        best = tf.math.top_k(self._scores(beams), self.beam_size)
+        return gather_beams(beams, best.indices)
 
-    The other K - 1 places are empty. If all K held the empty hypothesis, the first step
-    would fill the beam with K copies of the best token.
-    """
-    shape = tf.stack([tf.shape(source)[0], beam_size])
-    nothing = _Beams(
-        ids=tf.fill(tf.concat([shape, [1]], 0), PAD),
-        log_probs=tf.fill(shape, NOTHING),
-        lengths=tf.zeros(shape, tf.int32),
-        coverage=tf.zeros(shape),
-    )
-    is_first = tf.range(beam_size) == 0
-    return _SearchState(
-        position=tf.constant(0),
-        done=max_length <= 0,
-        max_length=max_length,
-        alive=nothing._replace(log_probs=tf.where(is_first, 0.0, nothing.log_probs)),
-        finished=nothing,
-        cache=model.start_cache(model.encode(source), source, beam_size),
-        constraint=constraint.init(source, beam_size),
-        required=(),
-    )
+    def _is_complete(self, state: _SearchState) -> tf.Tensor:
+        """Returns which sentences are at their limit or have their n best, [B]."""
+        max_penalty = tf.maximum(
+            self._penalty(state.position + 1), self._penalty(state.max_length)
+        )  # [B]
+        attainable_score = state.alive.log_probs[:, 0] / max_penalty  # [B]
+        nth_score = tf.gather(self._scores(state.finished), self.n_best - 1, axis=1)
+        # If no hypothesis is alive, both may be -inf, and the sentence is done as well.
+        has_n_best = nth_score >= attainable_score  # [B]
+        return (state.position >= state.max_length) | has_n_best
+
+    def _scores(self, beams: Beams) -> tf.Tensor:
+        """Returns log-probabilities over length penalties, plus coverage penalties."""
+        return beams.log_probs / self._penalty(beams.lengths) + beams.coverage
+
+    def _penalty(self, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns the length penalties."""
+        return length_penalties(lengths, self.alpha, self.penalty_formula)
 
 
-def _candidates(
-    alive: _Beams, logits: tf.Tensor, allowed: tf.Tensor
-) -> tuple[tf.Tensor, _Beams]:
-    """Extends the alive hypotheses by one token.
-
-    The 2K best of all K * V continuations are among the 2K best of each beam. So the
-    latter are found first, by a search in shorter rows.
-
-    Args:
-        alive: K hypotheses for each sentence.
-        logits: [B, K, V], the logits of their next tokens.
-        allowed: boolean, broadcasts to [B, K, V].
-
-    Returns:
-        The beam [B, 2K] that each of the 2K candidates continues, and the candidates.
-    """
-    beam_size, vocab_size = tf.shape(logits)[1], logits.shape[2]
-    count = tf.where(beam_size == 1, 1, 2 * beam_size)
-    per_beam = tf.minimum(count, vocab_size)
-    allowed = tf.logical_and(allowed, ~only(PAD, vocab_size))
-    # Only the best logits become log-probabilities: there are V of the others.
-    best_logits, tokens = top_k(tf.where(allowed, logits, NOTHING), per_beam)
-    log_total = tf.reduce_logsumexp(logits, axis=2, keepdims=True)
-    log_probs = tf.expand_dims(alive.log_probs, 2) + (best_logits - log_total)
-
-    row = [-1, beam_size * per_beam]
-    count = tf.minimum(count, beam_size * per_beam)
-    log_probs, best = tf.math.top_k(tf.reshape(log_probs, row), count)
-    parents = best // per_beam
-    tokens = tf.gather(tf.reshape(tokens, row), best, batch_dims=1)
-    extended = _gather(alive, parents)
-    return parents, _Beams(
-        ids=tf.concat([extended.ids, tf.expand_dims(tokens, 2)], axis=2),
-        log_probs=log_probs,
-        lengths=extended.lengths + 1,
-        coverage=extended.coverage,
-    )
+def _concat_beams(x: Beams, y: Beams) -> Beams:
+    """Returns the hypotheses of both sets, which have equally many columns of ids."""
+    return tf.nest.map_structure(lambda x, y: tf.concat([x, y], 1), x, y)
 
 
-def _next_alive(
-    candidates: _Beams, beam_size: tf.Tensor, banks: tf.Tensor | None
-) -> tuple[_Beams, tf.Tensor]:
-    """Returns K candidates that do not end in EOS, best first, and their indices.
-
-    Args:
-        candidates: N candidates.
-        beam_size: K.
-        banks: [B, N] float32: the best of each bank are chosen, then the second best of
-            each, and so on; None: the K best are.
-    """
-    is_end = candidates.ids[:, :, -1] == EOS
-    going_on = candidates._replace(
-        log_probs=tf.where(is_end, NOTHING, candidates.log_probs)
-    )
-    if banks is None:
-        return _best(going_on, going_on.log_probs, beam_size)
-    mine, other = going_on.log_probs[:, :, None], going_on.log_probs[:, None, :]
-    is_better = other > mine
-    is_same_bank = banks[:, :, None] == banks[:, None, :]
-    ranks = tf.math.count_nonzero(is_better & is_same_bank, axis=2, dtype=tf.float32)
-    ranks = tf.where(going_on.log_probs > NOTHING, ranks, float("inf"))
-    # Among equal ranks, the more likely one comes first.
-    order = tf.argsort(-going_on.log_probs, stable=True)
-    sorted_ranks = tf.gather(ranks, order, batch_dims=1)
-    chosen = tf.gather(
-        order, tf.argsort(sorted_ranks, stable=True)[:, :beam_size], batch_dims=1
-    )
-    alive = _gather(going_on, chosen)
-    alive, best = _best(alive, alive.log_probs, beam_size)
-    return alive, tf.gather(chosen, best, batch_dims=1)
-
-
-def _next_finished(finished: _Beams, candidates: _Beams, penalty: _Penalty) -> _Beams:
-    """Returns the K best of the finished hypotheses and the newly finished ones."""
-    is_end = candidates.ids[:, :, -1] == EOS
-    ended = candidates._replace(
-        log_probs=tf.where(is_end, candidates.log_probs, NOTHING)
-    )
-    both = tf.nest.map_structure(
-        lambda x, y: tf.concat([x, y], 1), _lengthen(finished), ended
-    )
-    beams, _ = _best(both, _scores(both, penalty), tf.shape(finished.log_probs)[1])
-    return beams
-
-
-def _ranked(state: _SearchState, penalty: _Penalty, n_best: tf.Tensor) -> Hypotheses:
-    """Returns the n best: finished ones, then alive ones, then empty places."""
-    both = tf.nest.map_structure(
-        lambda x, y: tf.concat([x, y], 1), state.finished, state.alive
-    )
-    is_taken = tf.cast(both.log_probs > NOTHING, tf.float32)
-    # Both sets are in order, and top_k keeps the order of equals.
-    beams, _ = _best(both, is_taken, n_best)
-    is_taken = beams.log_probs > NOTHING
-    return Hypotheses(
-        ids=tf.where(is_taken[:, :, None], beams.ids[:, :, 1:], PAD),
-        scores=_scores(beams, penalty),
-        log_probs=beams.log_probs,
-        lengths=tf.where(is_taken, beams.lengths, 0),
-    )
-
-
-def _scores(beams: _Beams, penalty: _Penalty) -> tf.Tensor:
-    """Returns log-probabilities over length penalties, plus coverage penalties."""
-    return beams.log_probs / penalty(beams.lengths) + beams.coverage
-
-
-def _best(beams: _Beams, keys: tf.Tensor, count: tf.Tensor) -> tuple[_Beams, tf.Tensor]:
-    """Returns the hypotheses with the largest keys, in order, and their indices."""
-    best = tf.math.top_k(keys, count).indices
-    return _gather(beams, best), best
-
-
-def _gather(beams: _Beams, indices: tf.Tensor) -> _Beams:
-    """Returns the hypotheses at the given indices [B, any]."""
-    return tf.nest.map_structure(lambda x: tf.gather(x, indices, batch_dims=1), beams)
-
-
-def _lengthen(beams: _Beams) -> _Beams:
+def _append_pad(beams: Beams) -> Beams:
     """Returns the same hypotheses with one more column of PAD."""
     return beams._replace(ids=tf.pad(beams.ids, [[0, 0], [0, 0], [0, 1]]))
-
-
-def decode(
-    model: DecodingModel,
-    start: Nest,
-    step: Callable[[Nest], Nest],
-    results: Callable[[Nest], Hypotheses],
-) -> Hypotheses:
-    """Runs steps until all rows are done, and returns their results.
-
-    A row is a sentence with its K hypotheses, or one sample. Some rows are done long
-    before others. In a batch of fixed size their share of the later steps would be
-    wasted: almost half of all steps in translations of news. So the rows that are done
-    leave the batch. This copies the model's cache, so there are two loops: the inner
-    one runs steps until enough rows are done, then the outer one selects the others.
-
-    The state is a NamedTuple. Its field `position` is a scalar, the number of steps
-    done; `done` [B] tells which rows have their results; `cache` is the model's. All
-    other tensors have one element for each row along their first axis.
-
-    Args:
-        model: the model, to which the cache belongs.
-        start: the state before the first step.
-        step: maps a state to the next one. It must not change the results of rows that
-            are done.
-        results: maps a state to the results of its rows, with a column of ids for each
-            step done.
-    """
-    # The shape invariants, valid for any batch.
-    shapes = tf.nest.map_structure(
-        lambda x: tf.TensorShape([None] * x.shape.rank), start
-    )
-    shapes = shapes._replace(
-        cache=keras.tree.map_structure_up_to(
-            start.cache,
-            lambda shape: tf.TensorShape([None, *shape[1:]]),
-            model.cache_shapes(start.cache),
-        )
-    )
-
-    def run_steps(
-        is_active: tf.Tensor, found: Hypotheses, state: Nest
-    ) -> tuple[tf.Tensor, Hypotheses, Nest]:
-        is_left = tf.where(~state.done)[:, 0]
-        state = select(model, state, tf.cast(is_left, tf.int32))
-        last = state.position + _STEPS_AT_ONCE
-
-        def few_are_done(state: Nest) -> tf.Tensor:
-            done = tf.math.count_nonzero(state.done, dtype=tf.int32)
-            few = _ROWS_PER_DONE * done < tf.size(state.done)
-            return few & (state.position < last)
-
-        (state,) = tf.while_loop(
-            few_are_done,
-            lambda state: (step(state),),
-            (state,),
-            shape_invariants=(shapes,),
-        )
-        # The row that each active sentence has in the state.
-        rows = tf.maximum(tf.cumsum(tf.cast(is_active, tf.int32)) - 1, 0)
-        new = tf.nest.map_structure(lambda x: tf.gather(x, rows), results(state))
-        more = tf.shape(new.ids)[2] - tf.shape(found.ids)[2]
-        old = found._replace(ids=tf.pad(found.ids, [[0, 0], [0, 0], [0, more]]))
-        found = where(is_active, new, old)
-        return is_active & ~tf.gather(state.done, rows), found, state
-
-    found = results(start)
-    ranks = tf.nest.map_structure(
-        lambda x: tf.TensorShape([None] * x.shape.rank), found
-    )
-    _, found, _ = tf.while_loop(
-        lambda is_active, *_: tf.reduce_any(is_active),
-        run_steps,
-        (~start.done, found, start),
-        shape_invariants=(tf.TensorShape([None]), ranks, shapes),
-    )
-    return found
-
-
-def select(model: DecodingModel, state: Nest, rows: tf.Tensor) -> Nest:
-    """Returns the state of the given rows."""
-    others = {
-        name: tf.nest.map_structure(lambda x: tf.gather(x, rows), value)
-        for name, value in state._asdict().items()
-        if name not in ("position", "cache")
-    }
-    return state._replace(cache=model.select_rows(state.cache, rows), **others)
-
-
-def where(condition: tf.Tensor, first: Nest, second: Nest) -> Nest:
-    """Returns the first nest in the rows where the condition holds, else the second."""
-    return tf.nest.map_structure(
-        lambda x, y: tf.where(
-            tf.reshape(condition, [-1] + [1] * (x.shape.rank - 1)), x, y
-        ),
-        first,
-        second,
-    )
-
-
-def top_k(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the k largest values of each row, in order, and their indices.
-
-    The row is divided into blocks. The k largest values are in the k blocks with the
-    largest maxima, so only these blocks are searched. On a CPU this takes half the time
-    of `tf.math.top_k` for 8,000 values, and a quarter for 32,000. Of equal values the
-    first comes first, as in `tf.math.top_k`.
-
-    Args:
-        values: [B, K, V], float, V known.
-        k: scalar, at most V.
-
-    Returns:
-        The values [B, K, k] and their int32 indices [B, K, k].
-    """
-    batch, beams = tf.unstack(tf.shape(values)[:2])
-    size = values.shape[2]
-    rows = tf.reshape(values, [batch * beams, size])
-    filled = tf.pad(rows, [[0, 0], [0, -size % _BLOCK]], constant_values=NOTHING)
-    blocks = tf.reshape(filled, [batch * beams, -1, _BLOCK])
-    maxima = tf.reduce_max(blocks, axis=2)
-    count = tf.minimum(k, tf.shape(maxima)[1])
-    best = tf.sort(tf.math.top_k(maxima, count, sorted=False).indices, axis=1)
-    searched = tf.reshape(tf.gather(blocks, best, batch_dims=1), [batch * beams, -1])
-    largest, places = tf.math.top_k(searched, k)
-    places = tf.gather(best, places // _BLOCK, batch_dims=1) * _BLOCK + places % _BLOCK
-    shape = [batch, beams, k]
-    return tf.reshape(largest, shape), tf.reshape(places, shape)

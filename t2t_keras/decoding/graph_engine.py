@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.batches import batches, padded
-from t2t_keras.decoding.beam_search import Hypotheses
-from t2t_keras.decoding.constraint import Phrases, protected_parts
+from t2t_keras.decoding.constraints.phrases import Phrases, protected_parts
 from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis, TokenScores
 from t2t_keras.decoding.ensemble import DecodingModel
+from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.parallel_search import search_in_batches
 from t2t_keras.decoding.scoring import attention_weights, score_targets
@@ -125,7 +125,7 @@ class GraphEngine:
         key = options.glossary, options.forbidden
         phrases = self._phrases.get(key)
         if phrases is None:
-            phrases = Phrases.of(options, self.target_tokenizer)
+            phrases = Phrases.from_options(options, self.target_tokenizer)
             self._phrases = {key: phrases}
         return phrases
 

@@ -16,18 +16,18 @@ Length = TypeVar("Length", float, "tf.Tensor")
 
 
 def length_penalty(
-    length: Length, alpha: "float | tf.Tensor", kind: LengthPenalty
+    length: Length, alpha: "float | tf.Tensor", formula: LengthPenalty
 ) -> Length:
     """Returns the length penalty.
 
     Args:
         length: number of tokens, EOS included; for `power` and `average` at least 1.
         alpha: the exponent of `gnmt` and `power`.
-        kind: `gnmt` is ((5 + length) / 6) ** alpha (Wu et al., 2016); `power` is length
+        formula: `gnmt` is ((5 + length) / 6) ** alpha (Wu et al., 2016); `power` is length
             ** alpha; `average` is the length; `none` is 1.
     """
-    if kind == "gnmt":
+    if formula == "gnmt":
         return ((5.0 + length) / 6.0) ** alpha
-    if kind == "power":
+    if formula == "power":
         return length**alpha
-    return length if kind == "average" else length**0.0
+    return length if formula == "average" else length**0.0

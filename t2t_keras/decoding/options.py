@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LARGEST_BEAM = 1000
 
-# See `beam_search.length_penalty`, which imports TensorFlow.
+# See `length_penalty`.
 LengthPenalty: TypeAlias = Literal["gnmt", "power", "average", "none"]
 
 

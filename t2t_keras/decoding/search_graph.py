@@ -7,19 +7,16 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from t2t_keras.decoding.beam_search import Hypotheses, beam_search
-from t2t_keras.decoding.constraint import (
-    AllOf,
-    BatchConstraint,
-    Constraint,
-    ForbiddenPhrases,
-    ForcedPrefix,
-    MinimumLength,
-    NoRepeatedNgrams,
-    Phrases,
-    RequiredPhrases,
-)
+from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.constraint import AllOf, BatchConstraint, Constraint
+from t2t_keras.decoding.constraints.forbidden_phrases import ForbiddenPhrases
+from t2t_keras.decoding.constraints.forced_prefix import ForcedPrefix
+from t2t_keras.decoding.constraints.minimum_length import MinimumLength
+from t2t_keras.decoding.constraints.ngram_blocking import NoRepeatedNgrams
+from t2t_keras.decoding.constraints.phrases import Phrases
+from t2t_keras.decoding.constraints.required_phrases import RequiredPhrases
 from t2t_keras.decoding.ensemble import DecodingModel
+from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import UserError
@@ -111,7 +108,7 @@ class SearchGraph:
                 top_k=values["top_k"],
                 top_p=values["top_p"],
                 alpha=values["alpha"],
-                kind=options.length_penalty,
+                penalty_formula=options.length_penalty,
                 constraint=constraint,
             )
         required = None
@@ -133,12 +130,12 @@ class SearchGraph:
             alpha=values["alpha"],
             max_length=max_length,
             n_best=values["n_best"],
-            kind=options.length_penalty,
+            penalty_formula=options.length_penalty,
             coverage_penalty=(
                 values["coverage_penalty"] if options.coverage_penalty else None
             ),
             constraint=constraint,
-            required=required,
+            allocation=required,
         )
 
     def _constraints(

@@ -10,14 +10,13 @@ import tensorflow as tf
 
 from t2t_keras.blank_text import BLANK, WHITE_ENDS
 from t2t_keras.decoding.batches import padded
-from t2t_keras.decoding.beam_search import NOTHING, Hypotheses, length_penalty
-from t2t_keras.decoding.constraint import (
+from t2t_keras.decoding.constraints.forbidden_phrases import (
     ForbiddenTables,
-    Phrases,
     forbidden_tables,
-    protected_parts,
-    whole_words,
 )
+from t2t_keras.decoding.constraints.phrases import Phrases, protected_parts
+from t2t_keras.decoding.constraints.whole_words import whole_word_patterns
+from t2t_keras.decoding.hypotheses import NEG_INF, Hypotheses, length_penalties
 from t2t_keras.decoding.long_inputs import splits_long_inputs
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import PHRASES, DecodingOptions, LengthPenalty
@@ -102,7 +101,7 @@ class ServedModel(tf.Module):
         left_out = PHRASES if ids_only else {}
         self._inputs = {k: v for k, v in _OPTIONS.items() if k not in left_out}
         if ids_only:
-            self._phrases = Phrases.of(options, translator.target_tokenizer)
+            self._phrases = Phrases.from_options(options, translator.target_tokenizer)
         else:
             self._source_tokenizer = translator.source_tokenizer.graph()
             self._target_tokenizer = translator.target_tokenizer.graph()
@@ -275,7 +274,7 @@ class ServedModel(tf.Module):
         order = tf.argsort(tf.argsort(groups, stable=True))
         all_ids, scores = (
             tf.gather(tensor.merge_dims(0, 1).to_tensor(fill), order)
-            for tensor, fill in zip(found, (PAD, NOTHING), strict=True)
+            for tensor, fill in zip(found, (PAD, NEG_INF), strict=True)
         )
         lengths = tf.math.count_nonzero(all_ids, axis=2, dtype=tf.int32)
         # Without rows, the last axis got lost.
@@ -292,7 +291,7 @@ class ServedModel(tf.Module):
         tables: tuple[tf.Tensor, ...] = ()
         if self._forbidden_tables:
             tables = self._tables_of(options["forbidden"], self._forbidden_tables)
-        return Phrases((whole_words(glossary[:, 0]), terms), tables)
+        return Phrases((whole_word_patterns(glossary[:, 0]), terms), tables)
 
     def _tables_of(
         self, phrases: tf.Tensor, make: ForbiddenTables
@@ -468,8 +467,8 @@ def _joined(
 
     log_probs = total(found.log_probs)
     of_text, of_row = alpha[:, None], tf.gather(alpha, owners)[:, None]
-    joined_scores = log_probs / length_penalty(total(found.lengths), of_text, kind)
-    penalties = length_penalty(found.lengths, of_row, kind)
+    joined_scores = log_probs / length_penalties(total(found.lengths), of_text, kind)
+    penalties = length_penalties(found.lengths, of_row, kind)
     coverage = total(found.scores - found.log_probs / penalties)
     joined_scores += tf.where(tf.math.is_inf(log_probs), 0.0, coverage)
     is_split = total(tf.ones_like(owners)) > 1

@@ -1,0 +1,160 @@
+"""Candidates: continuations by one token among which beam search chooses."""
+
+from typing import NamedTuple, Protocol
+
+import tensorflow as tf
+
+from t2t_keras.decoding.hypotheses import NEG_INF
+from t2t_keras.decoding.top_k import top_k
+from t2t_keras.model.backend import Nest
+
+
+class Beams(NamedTuple):
+    """A set of hypotheses for each sentence, best first.
+
+    Attributes:
+        ids: [B, K, 1 + T]; the first is PAD, the decoder's first input.
+        log_probs: [B, K]; -inf marks an empty slot.
+        lengths: [B, K], numbers of tokens without the first PAD.
+        coverage: [B, K], the coverage penalty, at most 0.
+    """
+
+    ids: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+    coverage: tf.Tensor
+
+
+class Candidates(NamedTuple):
+    """N continuations of a sentence's K alive hypotheses.
+
+    Attributes:
+        parents: [B, N], the beam that each of them continues.
+        beams: the continuations, with N instead of K.
+    """
+
+    parents: tf.Tensor
+    beams: Beams
+
+
+class BeamAllocation(Protocol):
+    """Decides which continuations are candidates and which of them stay alive.
+
+    Beam search takes the most likely ones (`BestCandidates`) unless it is given another
+    allocation. The state is any nest of tensors whose first axis is the batch, like
+    that of a `Constraint`.
+    """
+
+    def init(self, num_beams: tf.Tensor) -> Nest:
+        """Returns the state before the first step."""
+
+    def candidates(
+        self,
+        state: Nest,
+        alive: Beams,
+        logits: tf.Tensor,
+        allowed: tf.Tensor,
+        remaining_length: tf.Tensor,
+    ) -> Candidates:
+        """Returns the candidates of a step.
+
+        Args:
+            state: the state before the step.
+            alive: K hypotheses for each sentence.
+            logits: [B, K, V], the logits of their next tokens.
+            allowed: boolean, broadcasts to [B, K, V].
+            remaining_length: [B], how many tokens may still be added.
+        """
+
+    def select(
+        self,
+        state: Nest,
+        candidates: Candidates,
+        log_probs: tf.Tensor,
+        beam_size: tf.Tensor,
+    ) -> tf.Tensor:
+        """Returns the indices [B, K] of the candidates that stay alive, best first.
+
+        Args:
+            state: the state before the step.
+            candidates: N candidates for each sentence.
+            log_probs: [B, N]; -inf for those that end in EOS.
+            beam_size: K.
+        """
+
+    def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
+        """Returns the state after a step; see `Constraint.advance`."""
+
+
+class BestCandidates:
+    """The most likely continuations."""
+
+    def init(self, num_beams: tf.Tensor) -> Nest:
+        """Returns the empty state."""
+        del num_beams
+        return ()
+
+    def candidates(
+        self,
+        state: Nest,
+        alive: Beams,
+        logits: tf.Tensor,
+        allowed: tf.Tensor,
+        remaining_length: tf.Tensor,
+    ) -> Candidates:
+        """Returns the 2K most likely continuations."""
+        del state, remaining_length
+        return top_candidates(alive, logits, allowed)
+
+    def select(
+        self,
+        state: Nest,
+        candidates: Candidates,
+        log_probs: tf.Tensor,
+        beam_size: tf.Tensor,
+    ) -> tf.Tensor:
+        """Returns the indices of the K most likely candidates."""
+        del state, candidates
+        return tf.math.top_k(log_probs, beam_size).indices
+
+    def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
+        """Returns the same state."""
+        del parents, tokens
+        return state
+
+
+def top_candidates(alive: Beams, logits: tf.Tensor, allowed: tf.Tensor) -> Candidates:
+    """Returns the 2K most likely continuations, best first; with K = 1, only one.
+
+    The 2K best of all K * V continuations are among the 2K best of each beam. So the
+    latter are found first, which sorts shorter rows.
+
+    Args:
+        alive: K hypotheses for each sentence.
+        logits: [B, K, V], the logits of their next tokens.
+        allowed: boolean, broadcasts to [B, K, V].
+    """
+    beam_size = tf.shape(logits)[1]
+    vocab_size = logits.shape[2]
+    count = tf.where(beam_size == 1, 1, 2 * beam_size)
+    per_beam = tf.minimum(count, vocab_size)
+    # Normalize only the top logits, not all V of them.
+    top_logits, tokens = top_k(tf.where(allowed, logits, NEG_INF), per_beam)
+    log_total = tf.reduce_logsumexp(logits, axis=2, keepdims=True)  # [B, K, 1]
+    # [B, K, 2K]
+    log_probs = tf.expand_dims(alive.log_probs, 2) + (top_logits - log_total)
+
+    row = [-1, beam_size * per_beam]
+    count = tf.minimum(count, beam_size * per_beam)
+    log_probs, indices = tf.math.top_k(tf.reshape(log_probs, row), count)  # [B, 2K]
+    parents = indices // per_beam
+    tokens = tf.gather(tf.reshape(tokens, row), indices, batch_dims=1)
+    extended = gather_beams(alive, parents)
+    ids = tf.concat([extended.ids, tf.expand_dims(tokens, 2)], axis=2)  # [B, 2K, 1 + T]
+    beams = Beams(ids, log_probs, extended.lengths + 1, extended.coverage)
+    return Candidates(parents, beams)
+
+
+def gather_beams(beams: Beams, indices: tf.Tensor) -> Beams:
+    """Returns the hypotheses at the given indices [B, N]."""
+    return tf.nest.map_structure(lambda x: tf.gather(x, indices, batch_dims=1), beams)

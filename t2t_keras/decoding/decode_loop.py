@@ -1,0 +1,126 @@
+"""The loop of beam search and sampling, which drops rows that are done."""
+
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from t2t_keras.decoding.ensemble import DecodingModel
+from t2t_keras.decoding.hypotheses import Hypotheses
+from t2t_keras.model.backend import Nest
+
+# The inner loop ends when one row in 16 is done, or after 8 steps: each step appends to
+# the cache, which copies everything appended since the inner loop began.
+_ROWS_PER_DONE = 16
+_MAX_INNER_STEPS = 8
+
+
+def decode_loop(
+    model: DecodingModel,
+    state: Nest,
+    step: Callable[[Nest], Nest],
+    results: Callable[[Nest], Hypotheses],
+) -> Hypotheses:
+    """Runs steps until all rows are done, and returns their results.
+
+    A row is a sentence with its K hypotheses, or one sample. Some rows are done long
+    before others. If they stayed in the batch, their share of the later steps would be
+    wasted: almost half of all steps when news are translated. Removing them copies the
+    model's cache, so there are two loops: the inner one runs steps until enough rows
+    are done, and the outer one keeps the others.
+
+    The state is a NamedTuple. Its field `position` is a scalar, the number of steps
+    done; `done` [B] tells which rows have their results; `cache` is the model's. The
+    first axis of all other tensors is the rows.
+
+    Args:
+        model: the model that the cache belongs to.
+        state: the state before the first step.
+        step: maps a state to the next one, and keeps the results of rows that are done.
+        results: maps a state to the results of its rows, with one column of ids for
+            each step done.
+    """
+    shapes = _shape_invariants(model, state)
+
+    def run_active_rows(
+        is_active: tf.Tensor, hypotheses: Hypotheses, state: Nest
+    ) -> tuple[tf.Tensor, Hypotheses, Nest]:
+        active_rows = tf.cast(tf.where(~state.done)[:, 0], tf.int32)
+        state = _run_steps(select_rows(model, state, active_rows), step, shapes)
+        # The row of the state that belongs to each active sentence.
+        rows = tf.maximum(tf.cumsum(tf.cast(is_active, tf.int32)) - 1, 0)  # [B]
+        hypotheses = _update_active(is_active, rows, results(state), hypotheses)
+        return is_active & ~tf.gather(state.done, rows), hypotheses, state
+
+    hypotheses = results(state)
+    _, hypotheses, _ = tf.while_loop(
+        lambda is_active, *_: tf.reduce_any(is_active),
+        run_active_rows,
+        (~state.done, hypotheses, state),
+        shape_invariants=(tf.TensorShape([None]), _ranks(hypotheses), shapes),
+    )
+    return hypotheses
+
+
+def _shape_invariants(model: DecodingModel, state: Nest) -> Nest:
+    """Returns the shapes that hold for a state with any number of rows."""
+    cache_shapes = keras.tree.map_structure_up_to(
+        state.cache,
+        lambda shape: tf.TensorShape([None, *shape[1:]]),
+        model.cache_shapes(state.cache),
+    )
+    return _ranks(state)._replace(cache=cache_shapes)
+
+
+def _ranks(nest: Nest) -> Nest:
+    """Returns shapes of which only the ranks are known."""
+    return tf.nest.map_structure(lambda x: tf.TensorShape([None] * x.shape.rank), nest)
+
+
+def _run_steps(state: Nest, step: Callable[[Nest], Nest], shapes: Nest) -> Nest:
+    """Runs the inner loop."""
+    stop_position = state.position + _MAX_INNER_STEPS
+
+    def few_are_done(state: Nest) -> tf.Tensor:
+        num_done = tf.math.count_nonzero(state.done, dtype=tf.int32)
+        is_few = _ROWS_PER_DONE * num_done < tf.size(state.done)
+        return is_few & (state.position < stop_position)
+
+    (state,) = tf.while_loop(
+        few_are_done,
+        lambda state: (step(state),),
+        (state,),
+        shape_invariants=(shapes,),
+    )
+    return state
+
+
+def _update_active(
+    is_active: tf.Tensor, rows: tf.Tensor, results: Hypotheses, hypotheses: Hypotheses
+) -> Hypotheses:
+    """Returns the hypotheses, with those of active sentences from the given rows."""
+    latest = tf.nest.map_structure(lambda x: tf.gather(x, rows), results)
+    columns = tf.shape(latest.ids)[2] - tf.shape(hypotheses.ids)[2]
+    ids = tf.pad(hypotheses.ids, [[0, 0], [0, 0], [0, columns]])  # [B, n, T]
+    return where_rows(is_active, latest, hypotheses._replace(ids=ids))
+
+
+def select_rows(model: DecodingModel, state: Nest, rows: tf.Tensor) -> Nest:
+    """Returns the state of the given rows."""
+    fields = {
+        name: tf.nest.map_structure(lambda x: tf.gather(x, rows), value)
+        for name, value in state._asdict().items()
+        if name not in ("position", "cache")
+    }
+    return state._replace(cache=model.select_rows(state.cache, rows), **fields)
+
+
+def where_rows(condition: tf.Tensor, x: Nest, y: Nest) -> Nest:
+    """Returns nest x in the rows where the condition [B] holds, and y elsewhere."""
+    return tf.nest.map_structure(
+        lambda x, y: tf.where(
+            tf.reshape(condition, [-1] + [1] * (x.shape.rank - 1)), x, y
+        ),
+        x,
+        y,
+    )

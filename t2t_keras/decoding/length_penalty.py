@@ -23,8 +23,8 @@ def length_penalty(
     Args:
         length: number of tokens, EOS included; for `power` and `average` at least 1.
         alpha: the exponent of `gnmt` and `power`.
-        formula: `gnmt` is ((5 + length) / 6) ** alpha (Wu et al., 2016); `power` is length
-            ** alpha; `average` is the length; `none` is 1.
+        formula: `gnmt` is ((5 + length) / 6) ** alpha (Wu et al., 2016); `power` is
+            length ** alpha; `average` is the length; `none` is 1.
     """
     if formula == "gnmt":
         return ((5.0 + length) / 6.0) ** alpha

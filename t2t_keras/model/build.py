@@ -11,10 +11,7 @@ def build_model(
 ) -> Transformer:
     """Returns the registered model that `hparams.model` names, newly initialized.
 
-    Args:
-        hparams: the hyper-parameters.
-        source_vocab_size: see `Transformer`.
-        target_vocab_size: see `Transformer`.
+    The arguments are those of `Transformer`.
 
     Raises:
         UserError: there is no such model, or it takes another class of hparams.

@@ -11,18 +11,13 @@ from t2t_keras.model.layers.self_attention import select_columns
 
 
 class LayerCache(NamedTuple):
-    """What a decoder layer attends to.
+    """What a decoder layer attends to: tokens, and the source, one for all beams."""
 
-    Attributes:
-        tokens: the cache of the self-attention, a `TokenCache` of the class that its
-            `empty_cache` returns; None where all positions are decoded at once.
-        cross_key: [B, H, S, d_k], the source's keys, the same for all beams.
-        cross_value: [B, H, S, d_v], the source's values.
-    """
-
+    # A `TokenCache` of the class that the self-attention's `empty_cache` returns; None
+    # where all positions are decoded at once.
     tokens: Nest
-    cross_key: Tensor
-    cross_value: Tensor
+    cross_key: Tensor  # [B, H, S, d_k]
+    cross_value: Tensor  # [B, H, S, d_v]
 
 
 class DecodingCache(NamedTuple):
@@ -52,10 +47,7 @@ class DecodingCache(NamedTuple):
     state: Nest = ()
 
     def reorder(self, parents: Tensor) -> Self:
-        """Returns the cache in which beam k continues beam `parents[b, k]`, [B, K].
-
-        `state` is not changed.
-        """
+        """Returns the cache after `Transformer.reorder_cache`; keeps `state`."""
         batch, beams = ops.shape(parents)
         rows = parents + ops.arange(batch)[:, None] * beams  # [B, K]
 
@@ -75,14 +67,9 @@ class DecodingCache(NamedTuple):
         )
 
     def select(self, rows: Tensor, oldest: Tensor) -> Self:
-        """Returns the cache of some sentences, without tokens that are too old.
+        """Returns the cache of the sentences `rows`, int32 [R]; keeps `state`.
 
-        `state` is not changed.
-
-        Args:
-            rows: int32 [R], the sentences.
-            oldest: the lowest position that a hypothesis still attends to,
-                broadcastable to [R, K, C].
+        Tokens are dropped whose position is below `oldest`, a scalar.
         """
         positions = ops.take(self.positions, rows, axis=0)  # [R, K, C]
         is_needed = ops.any(positions >= oldest, axis=1)  # [R, C]

@@ -17,18 +17,11 @@ from t2t_keras.model.layers.self_attention import SelfAttention, TokenCache
 
 
 class DecoderLayerOutput(NamedTuple):
-    """What a decoder layer returns.
+    """What a decoder layer returns; in a decoding step the cache has the new tokens."""
 
-    Attributes:
-        output: [B, T, D]
-        self_attention_scores: the attention weights [B, H, T, T].
-        cross_attention_scores: the attention weights [B, H, T, S].
-        cache: in a decoding step it has the new tokens.
-    """
-
-    output: Tensor
-    self_attention_scores: Tensor
-    cross_attention_scores: Tensor
+    output: Tensor  # [B, T, D]
+    self_attention_scores: Tensor  # [B, H, T, T]
+    cross_attention_scores: Tensor  # [B, H, T, S]
     cache: LayerCache
 
 
@@ -80,21 +73,16 @@ class DecoderLayer(Block):
 
         Args:
             x: [B, T, D]
-            encoder_output: [B, S, D], the encoded source.
+            encoder_output: [B, S, D]
             bias: [B, 1, 1, S], masks the source's padding, see `padding_bias`.
             seed: dropout seed, see `Dropout`.
-            attention_mask: bool [B, T, T], for the self-attention, see
-                `SelfAttention.call`.
+            attention_mask: bool [B, T, T], see `SelfAttention.call`.
             cross_attention_mask: bool [B, T, S], see `CrossAttention.call`.
             mask: bool [B, T], true where x has a token.
             x_mask: the same; Keras passes the mask of x.
-            encoder_output_mask: bool [B, S], true where the source has a token; Keras
-                passes the mask of `encoder_output`.
-            return_attention_scores: whether to return the attention weights.
-
-        Returns:
-            The output [B, T, D]; or that, the self-attention weights [B, H, T, T], and
-            the cross-attention weights [B, H, T, S].
+            encoder_output_mask: bool [B, S]; Keras passes the mask of `encoder_output`.
+            return_attention_scores: whether to return, after the output [B, T, D], the
+                weights of self-attention [B, H, T, T] and cross-attention [B, H, T, S].
         """
         bias = with_masks(bias, cross_attention_mask, encoder_output_mask)
         self_bias = with_masks(None, attention_mask, mask, x_mask)
@@ -118,10 +106,10 @@ class DecoderLayer(Block):
 
         Args:
             x: [B, T, D], in a decoding step [B, K, D].
-            bias: [B, 1, 1, S], masks the source's padding, see `padding_bias`.
+            bias: [B, 1, 1, S], masks the source's padding.
             cache: the source's keys and values, and in a decoding step C tokens.
-            self_bias: masks tokens; in a decoding step [B, 1, K, C + K], the tokens of
-                other hypotheses.
+            self_bias: in a decoding step [B, 1, K, C + K], masks the tokens of other
+                hypotheses.
             seed: dropout seed, see `Dropout`.
             kernels: see `Linear.call`; None except in a decoding step.
         """
@@ -147,12 +135,7 @@ class DecoderLayer(Block):
     def init_cross_cache(
         self, encoder_output: Tensor, tokens: TokenCache | None = None
     ) -> LayerCache:
-        """Returns the cache of the source's keys and values, and of some tokens.
-
-        Args:
-            encoder_output: [B, S, D]
-            tokens: the cache of the self-attention; None except in a decoding step.
-        """
+        """Returns the cache of the source [B, S, D], and of the tokens in a step."""
         key, value = self.cross_attention.project_key_value(encoder_output)
         return LayerCache(tokens, key, value)
 
@@ -173,14 +156,7 @@ class DecoderLayer(Block):
 
 
 class DecoderOutput(NamedTuple):
-    """What the decoder returns.
-
-    Attributes:
-        output: [B, T, D]
-        self_attention_scores: the attention weights [B, H, T, T] of each layer.
-        cross_attention_scores: the attention weights [B, H, T, S] of each layer.
-        caches: of each layer, in a decoding step with the new tokens.
-    """
+    """The output [B, T, D]; scores and cache of each layer as `DecoderLayerOutput`."""
 
     output: Tensor
     self_attention_scores: list[Tensor]
@@ -206,11 +182,9 @@ class Decoder(Stack):
         encoder_output_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Decodes all positions; the arguments are those of `DecoderLayer.call`.
+        """Decodes all positions, with the arguments of `DecoderLayer.call`.
 
-        Returns:
-            The output [B, T, D]; or that and the attention weights of each layer, as
-            `DecoderLayer.call` returns them.
+        The attention weights, if asked for, are lists with those of each layer.
         """
         bias = with_masks(bias, cross_attention_mask, encoder_output_mask)
         self_bias = with_masks(None, attention_mask, mask, x_mask)

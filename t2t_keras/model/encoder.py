@@ -63,10 +63,8 @@ class EncoderLayer(Block):
             attention_mask: bool [B, S, S], see `SelfAttention.call`.
             mask: bool [B, S], true where x has a token; Keras passes the mask of x.
             x_mask: the same, see `SelfAttention.call`.
-            return_attention_scores: whether to return the attention weights.
-
-        Returns:
-            The output [B, S, D]; or that and the self-attention weights [B, H, S, S].
+            return_attention_scores: whether to return, after the output [B, S, D], the
+                self-attention weights [B, H, S, S].
         """
         bias = with_masks(bias, attention_mask, mask, x_mask)
         outputs = self.encode(x, bias, seed)
@@ -119,11 +117,9 @@ class Encoder(Stack):
         x_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Tensor | EncoderOutput:
-        """Encodes; the arguments are those of `EncoderLayer.call`.
+        """Encodes, with the arguments of `EncoderLayer.call`.
 
-        Returns:
-            The output [B, S, D]; or that and the attention weights [B, H, S, S] of each
-            layer.
+        The attention weights, if asked for, are a list with those of each layer.
         """
         bias = with_masks(bias, attention_mask, mask, x_mask)
         outputs = self.encode(x, bias, seed)

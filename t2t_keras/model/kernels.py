@@ -16,25 +16,16 @@ from t2t_keras.model.layers.embedding import BLOCK, fill_block
 
 
 class _Forward(NamedTuple):
-    """What the gradient needs of the forward pass, and the losses.
+    """The losses, and what the gradient needs of the forward pass."""
 
-    Attributes:
-        loss: the label-smoothed loss, a scalar.
-        nll: the negative log-likelihood, a scalar.
-        matrix: the softmax matrix [V, D] in the dtype of the products.
-        probabilities: [N, whole blocks], in the dtype of the products.
-        label_probability: [N, 1]
-        column_sums: the sums [D] over the rows of the softmax matrix.
-        share: [N, 1], the probability of the V tokens without the copies of row 0 that
-            fill up the last block; None without such copies.
-    """
-
-    loss: Tensor
-    nll: Tensor
-    matrix: Tensor
-    probabilities: Tensor
-    label_probability: Tensor
-    column_sums: Tensor
+    loss: Tensor  # the label-smoothed loss, a scalar
+    nll: Tensor  # the negative log-likelihood, a scalar
+    matrix: Tensor  # [V, D], the softmax matrix in the dtype of the products
+    probabilities: Tensor  # [N, whole blocks], in the dtype of the products
+    label_probability: Tensor  # [N, 1]
+    column_sums: Tensor  # [D], over the rows of the softmax matrix
+    # [N, 1], the probability of the V tokens without the copies of row 0 that fill up
+    # the last block; None without copies.
     share: Tensor | None
 
 
@@ -75,8 +66,8 @@ def output_losses(
         dtype: of the matrix products.
 
     Returns:
-        The sums of the label-smoothed loss and of the negative log-likelihood: float32
-        scalars. The latter has no gradient.
+        The sums of the label-smoothed loss and of the negative log-likelihood, which
+        has no gradient.
     """
     labels = ops.cast(labels, "int64")  # a GPU has int32 in the host's memory
     weights = ops.expand_dims(weights, 1)  # [N, 1]
@@ -179,12 +170,7 @@ def _divide(x: Tensor, share: Tensor | None) -> Tensor:
 
 
 def _pick(array: Tensor, ids: Tensor) -> Tensor:
-    """Returns array[n, ids[n]], [N, 1]; `ops.take_along_axis` would copy the array.
-
-    Args:
-        array: [N, any]
-        ids: int64 [N, 1]
-    """
+    """Returns array[n, ids[n]], [N, 1]; `ops.take_along_axis` would copy the array."""
     starts = ops.arange(ops.shape(ids)[0], dtype="int64") * array.shape[1]  # [N]
     return ops.take(ops.reshape(array, (-1,)), ops.expand_dims(starts, 1) + ids)
 
@@ -204,10 +190,6 @@ def _without(x: Tensor, ids: Tensor) -> Tensor:
 
     A mask [N, V] would be two more passes over an array of its size. So only a block of
     each row is masked, [N, BLOCK], and takes the place of the block in x.
-
-    Args:
-        x: [N, V]
-        ids: int64 [N]
     """
     blocks = x.shape[1] // BLOCK
     block = ids // BLOCK  # [N]

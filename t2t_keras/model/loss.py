@@ -25,8 +25,8 @@ def cross_entropies(
     which needs no array of soft targets. tensor2tensor subtracts the target's entropy,
     a constant; this function does not.
 
-    Training computes the same from the decoder's output, with a gradient written by
-    hand: `kernels.output_losses`.
+    Training computes the same by `kernels.output_losses`, whose gradient is written by
+    hand.
 
     Args:
         logits: float32 [N, V]
@@ -34,8 +34,7 @@ def cross_entropies(
         smoothing: the probability that is taken from the label.
 
     Returns:
-        The label-smoothed loss, and the negative log-likelihood of the labels,
-        logsumexp(logits) - logit[label]; both float32 [N].
+        The label-smoothed loss [N], and the negative log-likelihood of the labels [N].
     """
     u = smoothing / (logits.shape[-1] - 1)
     log_normalizer = ops.logsumexp(logits, axis=-1)  # [N]
@@ -47,12 +46,9 @@ def cross_entropies(
 def summed_cross_entropies(
     logits: Tensor, target: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Returns both `cross_entropies`, summed over the target tokens, as scalars.
+    """Returns both `cross_entropies`, summed over the tokens, as scalars.
 
-    Args:
-        logits: float32 [B, T, V]
-        target: int [B, T], padded with 0.
-        smoothing: see `cross_entropies`.
+    The logits are [B, T, V], and the target [B, T] is padded with 0.
     """
     logits = ops.reshape(logits, (-1, logits.shape[-1]))  # [B T, V]
     loss, nll = cross_entropies(logits, ops.reshape(target, (-1,)), smoothing)
@@ -132,8 +128,8 @@ def alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
 
     Args:
         weights: of one head, float32 [B, T, S].
-        alignment: float32 [B, T, S]; the row of a target token that is linked to n
-            source tokens has 1 / n for each of them, and the other weights are 0.
+        alignment: [B, T, S]; the row of a target token that is linked to n source
+            tokens has 1 / n for each of them, and 0 elsewhere.
     """
     return -ops.sum(alignment * ops.log(ops.maximum(weights, 1e-9)))
 
@@ -142,9 +138,7 @@ def alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
 class LabelSmoothedCrossEntropy(keras.losses.Loss):
     """The label-smoothed cross-entropy (5.4) for `compile`, the mean of all tokens.
 
-    Args:
-        smoothing: see `cross_entropies`.
-        **kwargs: arguments of `keras.losses.Loss`.
+    See `cross_entropies`; the other arguments are those of `keras.losses.Loss`.
     """
 
     def __init__(self, smoothing: float = 0.1, **kwargs: Any) -> None:

@@ -22,16 +22,11 @@ class AttentionMaps(NamedTuple):
 
     Row t of `decoder` and `cross` belongs to the position that predicts target token t.
     Column t of `decoder` stands for target token t - 1; column 0 is the start.
-
-    Attributes:
-        encoder: encoder self-attention, [B, H, S, S] for each layer.
-        decoder: decoder self-attention, [B, H, T, T] for each layer.
-        cross: cross-attention to the source, [B, H, T, S] for each layer.
     """
 
-    encoder: list[Tensor]
-    decoder: list[Tensor]
-    cross: list[Tensor]
+    encoder: list[Tensor]  # [B, H, S, S], self-attention
+    decoder: list[Tensor]  # [B, H, T, T], self-attention
+    cross: list[Tensor]  # [B, H, T, S]
 
 
 class Transformer(TransformerParts):
@@ -63,7 +58,7 @@ class Transformer(TransformerParts):
         seed: Tensor | None = None,
         training: bool = False,
     ) -> Tensor:
-        """Returns the logits of every target position by teacher forcing.
+        """Returns the logits [B, T, V], float32, by teacher forcing.
 
         Args:
             source: ids [B, S], padded with 0; or both arguments as a pair, or as
@@ -71,9 +66,6 @@ class Transformer(TransformerParts):
             target: ids [B, T], padded with 0; they are shifted here.
             seed: int32 [2], dropout seed, see `Dropout`.
             training: whether to draw dropout without a seed; read by `Dropout`.
-
-        Returns:
-            float32 logits [B, T, V].
         """
         if isinstance(source, Mapping):
             source, target = source["source"], source["target"]
@@ -85,14 +77,9 @@ class Transformer(TransformerParts):
     def decoder_outputs(
         self, source: Tensor, target: Tensor, seed: Tensor | None = None
     ) -> tuple[Tensor, AttentionMaps]:
-        """Returns the decoder's output and all attention weights.
+        """Returns the decoder's output [B, T, D] and all attention weights.
 
-        The arguments are those of `call`.
-
-        Returns:
-            The decoder's output [B, T, D], and the attention weights; with
-            `attention_window` those of self-attention are in blocks, see
-            `WindowSelfAttention.compute_attention`.
+        Those of `WindowSelfAttention` are in blocks, see its `compute_attention`.
         """
         shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # [B, T], starts with PAD
         x, y = self._embed(source, shifted)  # [B, S, D], [B, T, D]
@@ -132,7 +119,7 @@ class Transformer(TransformerParts):
         return x + self.positions(ops.arange(ops.shape(x)[1]))
 
     def cross_attention_bias(self, bias: Tensor, shifted: Tensor) -> Tensor:
-        """Returns the bias that is added to the cross-attention scores.
+        """Returns the bias of the cross-attention, broadcastable to [B, H, T, S].
 
         `decode_step` does not call this method, so a subclass that overrides it must
         override `decode_step` to match.
@@ -140,19 +127,11 @@ class Transformer(TransformerParts):
         Args:
             bias: [B, 1, 1, S], masks the source's padding.
             shifted: ids [B, T], the target shifted right by one; the first is PAD.
-
-        Returns:
-            The bias, broadcastable to [B, H, T, S].
         """
         return bias
 
     def logits(self, x: Tensor, kernels: Kernels | None = None) -> Tensor:
-        """Maps the decoder's output [..., D] to float32 logits [..., V].
-
-        Args:
-            x: [..., D]
-            kernels: see `Linear.call`; None except in a decoding step.
-        """
+        """Maps the decoder's output [..., D] to float32 logits [..., V]."""
         logits = self.softmax_embedding.logits(x, kernels)
         if self.output_bias is None:
             return logits
@@ -176,12 +155,12 @@ class Transformer(TransformerParts):
     def start_cache(
         self, encoder_output: Tensor, source: Tensor, num_beams: int | Tensor
     ) -> DecodingCache:
-        """Returns the cache for the first decoding step.
+        """Returns the cache for the first decoding step of K hypotheses per sentence.
 
         Args:
             encoder_output: [B, S, D], from `encode`.
             source: ids [B, S], whose padding is masked.
-            num_beams: number K of hypotheses for each sentence.
+            num_beams: K
         """
         batch = ops.shape(encoder_output)[0]
         linear_layers: list[Linear | Embedding] = [self.softmax_embedding]
@@ -203,15 +182,12 @@ class Transformer(TransformerParts):
     def decode_step(
         self, ids: Tensor, position: Tensor, cache: DecodingCache
     ) -> tuple[Tensor, DecodingCache]:
-        """Extends every hypothesis by one position.
+        """Returns float32 logits [B, K, V] and the cache for the next step.
 
         Args:
             ids: [B, K], the tokens generated last; 0 at position 0.
             position: scalar, the position of the logits to return, from 0.
             cache: from `start_cache` or the previous step.
-
-        Returns:
-            float32 logits [B, K, V] and the cache for the next step.
         """
         batch, beams, _ = ops.shape(cache.positions)
         current = ops.cast(position, "float32")
@@ -241,22 +217,13 @@ class Transformer(TransformerParts):
         return 0.0
 
     def reorder_cache(self, cache: DecodingCache, parents: Tensor) -> DecodingCache:
-        """Returns the cache in which beam k continues beam `parents[b, k]`.
-
-        Args:
-            cache: from `decode_step`.
-            parents: int32 [B, K], the beam that each beam continues.
-        """
+        """Returns the cache in which beam k continues beam `parents[b, k]`, [B, K]."""
         return cache.reorder(parents)
 
     def select_rows(self, cache: DecodingCache, rows: Tensor) -> DecodingCache:
-        """Returns the cache of some sentences, without tokens that are not needed.
+        """Returns the cache of the sentences `rows`, int32 [R], which may repeat some.
 
-        A token is needed if the next token of some hypothesis attends to it.
-
-        Args:
-            cache: from `start_cache` or `decode_step`.
-            rows: int32 [R], the sentences; may repeat some.
+        Tokens to which no next token would attend are dropped.
         """
         positions = ops.take(cache.positions, rows, axis=0)  # [R, K, C]
         next_position = ops.max(positions, initial=-1.0) + 1.0
@@ -265,9 +232,7 @@ class Transformer(TransformerParts):
     def track_coverage(self, cache: DecodingCache, source: Tensor) -> DecodingCache:
         """Returns the first cache, changed so that steps sum `DecodingCache.coverage`.
 
-        Args:
-            cache: from `start_cache`.
-            source: ids [B, S]; padding needs no attention, so its sum begins at 1.
+        Padding of the source, ids [B, S], needs no attention: its sum begins at 1.
         """
         beams = ops.shape(cache.positions)[1]
         padding = ops.cast(source == PAD, "float32")  # [B, S]
@@ -279,11 +244,7 @@ class Transformer(TransformerParts):
         return cache.coverage
 
     def cache_shapes(self, cache: DecodingCache) -> DecodingCache:
-        """Returns the shapes that hold for the cache at every step.
-
-        Args:
-            cache: from `start_cache`.
-        """
+        """Returns the shapes that hold for a cache of `start_cache` at every step."""
         return cache.shapes()
 
 

@@ -3,6 +3,11 @@
 Letters in shapes, here and everywhere: B batch size, S source length, T target length,
 D model width (d_model), F inner width (d_ff), H heads, K beams, V vocabulary size; N is
 any number of rows, C the number of tokens in a decoding cache.
+
+`attention` is what `self_attention` and `cross_attention` share; `window_attention` is
+the restricted self-attention of section 4. `masks` has their biases. `feed_forward`,
+`residual`, `normalization`, `embedding`, `positions`, `dropout` and `linear` are the
+other layers, `base` their base classes.
 """
 
 from t2t_keras.model.layers.attention import (

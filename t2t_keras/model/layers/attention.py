@@ -45,14 +45,11 @@ def attention_weights(scores: Tensor, bias: Tensor | None = None) -> Tensor:
 class AttentionOutput(NamedTuple):
     """What attention returns.
 
-    Attributes:
-        output: [B, T, D]
-        scores: the attention weights [B, H, T, S], before dropout. As in
-            `keras.layers.MultiHeadAttention`, "scores" are the softmax's outputs.
+    As in `keras.layers.MultiHeadAttention`, "scores" are the outputs of the softmax.
     """
 
-    output: Tensor
-    scores: Tensor
+    output: Tensor  # [B, T, D]
+    scores: Tensor  # [B, H, T, S], before dropout
 
 
 class AttentionOptions(TypedDict, total=False):
@@ -133,12 +130,7 @@ class MultiHead(Layer):
             )
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        """Returns the score of each key for each query, float32 [B, H, T, S].
-
-        Args:
-            query: [B, H, T, d_k]
-            key: [B, H, S, d_k]
-        """
+        """Compares [B, H, T, d_k] with [B, H, S, d_k]: float32 [B, H, T, S]."""
         if self.score_function != "additive":
             scale = 1.0 if self.score_function == "unscaled" else None
             return scaled_dot_product(query, key, scale)

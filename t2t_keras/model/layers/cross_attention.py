@@ -39,13 +39,10 @@ class CrossAttention(MultiHead):
             x: queries [B, T, D].
             encoder_output: [B, S, D], what they attend to.
             attention_mask: bool [B, T, S], see `SelfAttention.call`.
-            return_attention_scores: whether to return the attention weights as well.
+            return_attention_scores: whether to return, after the output [B, T, D], the
+                attention weights [B, H, T, S].
             seed: dropout seed, see `Dropout`.
-            encoder_output_mask: bool [B, S], true where the source has a token; Keras
-                passes the mask of `encoder_output`.
-
-        Returns:
-            The output [B, T, D], or that and the attention weights [B, H, T, S].
+            encoder_output_mask: bool [B, S]; Keras passes the mask of `encoder_output`.
         """
         key, value = self.project_key_value(encoder_output)
         bias = with_masks(None, attention_mask, encoder_output_mask)
@@ -66,19 +63,11 @@ class CrossAttention(MultiHead):
         seed: Tensor | None = None,
         kernels: Kernels | None = None,
     ) -> AttentionOutput:
-        """Attends from every target position to the source.
+        """Attends from every target position x [B, T, D] to the source.
 
         Keys and values come from `project_key_value`: decoding computes them once for
-        all steps.
-
-        Args:
-            x: [B, T, D]; in a decoding step the T axis holds a sentence's K beams,
-                which all attend to the same source.
-            key: [B, H, S, d_k]
-            value: [B, H, S, d_v]
-            bias: broadcastable to [B, H, T, S], see `padding_bias`.
-            seed: dropout seed, see `Dropout`.
-            kernels: see `Linear.call`; None except in a decoding step.
+        all steps. The bias is broadcastable to [B, H, T, S]. In a decoding step the
+        axis T holds a sentence's K beams, which all attend to the same source.
         """
         projected = self.query_projection(x, kernels=kernels)
         (query,) = self.split_heads(projected, self.key_size)  # [B, H, T, d_k]

@@ -68,12 +68,7 @@ class Embedding(Layer):
         return fill_block(table, ops.zeros_like(table[:1]))
 
     def logits(self, x: Tensor, kernels: Kernels | None = None) -> Tensor:
-        """Returns the logits x E^T, float32 [..., V]; without the factor sqrt(D).
-
-        Args:
-            x: [..., D]
-            kernels: see `Linear.call`.
-        """
+        """Returns the logits x E^T, float32 [..., V], of x [..., D]."""
         shape = ops.shape(x)
         table = self.cast_kernel() if kernels is None else kernels[self.path]
         x = ops.cast(ops.reshape(x, (-1, self.d_model)), self.compute_dtype)  # [N, D]

@@ -42,13 +42,7 @@ class FeedForward(Layer):
     def call(
         self, x: Tensor, seed: Tensor | None = None, kernels: Kernels | None = None
     ) -> Tensor:
-        """Maps [B, T, D] to [B, T, D].
-
-        Args:
-            x: [B, T, D]
-            seed: dropout seed, see `Dropout`.
-            kernels: see `Linear.call`.
-        """
+        """Maps [B, T, D] to [B, T, D]; see `Dropout` and `Linear.call`."""
         hidden = self.inner(x, kernels=kernels)  # [B, T, F]
         hidden = ops.relu(hidden) if self.activation == "relu" else ops.silu(hidden)
         return self.outer(self.dropout(hidden, seed=seed), kernels=kernels)

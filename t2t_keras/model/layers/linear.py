@@ -49,12 +49,7 @@ class Linear(keras.layers.Dense):
         return ops.cast(self.kernel, self.compute_dtype)
 
     def call(self, x: Tensor, kernels: Kernels | None = None) -> Tensor:
-        """Maps [..., in] to [..., out].
-
-        Args:
-            x: [..., in]
-            kernels: from `Transformer.start_cache`; None: casts its own kernel.
-        """
+        """Maps [..., in] to [..., out]; without `kernels` it casts its own kernel."""
         shape = ops.shape(x)
         kernel = self.cast_kernel() if kernels is None else kernels[self.path]
         y = ops.matmul(ops.reshape(x, (-1, shape[-1])), kernel)  # [N, out]

@@ -15,12 +15,7 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
 
     PE(pos, 2i) = sin(pos / 10000^(2i / D)), PE(pos, 2i + 1) = cos(the same).
 
-    Args:
-        positions: [T], numbers.
-        d_model: D, even.
-
-    Returns:
-        [T, D], float32.
+    Positions [T] are numbers, and D is even; the encodings [T, D] are float32.
     """
     rates = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # [D / 2]
     angles = ops.cast(positions, "float32")[:, None] * rates.astype("float32")

@@ -32,17 +32,12 @@ class SelfAttentionCache(NamedTuple):
     A token is stored once, however many hypotheses begin with it. A step appends to the
     recent tokens only, because appending copies the existing ones.
 
-    Attributes:
-        key: [B, H, P, d_k], the keys of P tokens.
-        value: [B, H, P, d_v], their values.
-        recent_key: [B, H, C - P, d_k], the keys of the tokens of the last few steps.
-        recent_value: [B, H, C - P, d_v], their values.
     """
 
-    key: Tensor
-    value: Tensor
-    recent_key: Tensor
-    recent_value: Tensor
+    key: Tensor  # [B, H, P, d_k]
+    value: Tensor  # [B, H, P, d_v]
+    recent_key: Tensor  # [B, H, C - P, d_k], of the tokens of the last few steps
+    recent_value: Tensor  # [B, H, C - P, d_v]
 
     def append(self, key: Tensor, value: Tensor) -> "SelfAttentionCache":
         """Returns the cache with the tokens of a step, [B, H, K, d_k] and d_v."""
@@ -74,17 +69,11 @@ def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 class SelfAttentionOutput(NamedTuple):
-    """What self-attention returns.
+    """What self-attention returns; in a decoding step T is K, and S is C + K."""
 
-    Attributes:
-        output: [B, T, D]
-        scores: the attention weights [B, H, T, T], in a decoding step [B, H, K, C + K].
-        cache: with the new tokens, C + K in all; None except in a decoding step.
-    """
-
-    output: Tensor
-    scores: Tensor
-    cache: TokenCache | None
+    output: Tensor  # [B, T, D]
+    scores: Tensor  # [B, H, T, S]
+    cache: TokenCache | None  # with the new tokens; None except in a decoding step
 
 
 @serializable
@@ -133,14 +122,11 @@ class SelfAttention(MultiHead):
                 axes of B and of the queries may be 1.
             use_causal_mask: whether positions attend to earlier ones and themselves
                 only.
-            return_attention_scores: whether to return the attention weights as well.
+            return_attention_scores: whether to return, after the output [B, T, D], the
+                attention weights [B, H, T, T].
             seed: dropout seed, see `Dropout`.
             mask: bool [B, T], true where x has a token; Keras passes the mask of x.
-            x_mask: the same by the name under which Keras passes it beside other
-                tensors.
-
-        Returns:
-            The output [B, T, D], or that and the attention weights [B, H, T, T].
+            x_mask: the same; Keras uses this name if there are other tensors.
         """
         bias = with_masks(None, attention_mask, mask, x_mask)
         length = ops.shape(x)[1]
@@ -201,12 +187,6 @@ class SelfAttention(MultiHead):
 
         In a decoding step, the position of a token is the number of other tokens that
         `bias` does not mask.
-
-        Args:
-            query: [B, H, T, d_k]
-            key: [B, H, T, d_k]
-            bias: see `compute_attention`.
-            cache: see `compute_attention`.
         """
         del bias, cache
         return query, key

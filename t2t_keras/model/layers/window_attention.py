@@ -61,17 +61,10 @@ class WindowSelfAttention(SelfAttention):
     ) -> SelfAttentionOutput:
         """Attends from every position to those in its window.
 
-        Args:
-            x: [B, T, D]
-            bias: [B, 1, 1, T], masks padding.
-            seed: dropout seed, see `Dropout`.
-            cache: as in `SelfAttention.compute_attention`; in a decoding step `bias`
-                masks what is outside the window.
-            kernels: see `Linear.call`; None except in a decoding step.
-
-        Returns:
-            The output [B, T, D], and the attention weights in blocks [B, H, N, P, W],
-            which `full_attention_scores` makes a matrix.
+        The arguments are those of `SelfAttention.compute_attention`. The bias
+        [B, 1, 1, T] masks padding; in a decoding step it also masks what is outside the
+        window. The attention weights are in blocks [B, H, N, P, W], which
+        `full_attention_scores` makes a matrix.
 
         Raises:
             ValueError: the mask of a query is not that of all others.

@@ -11,6 +11,7 @@ import pytest
 from decoding_models import LINES, transformer
 from errors import refused
 
+import t2t_keras
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.export.verify import Verification
 from t2t_keras.plugins.engines.litert_model import export_litert
@@ -60,6 +61,22 @@ def test_outputs_are_those_of_the_translator(translator, export_dir):
 
 def test_options_that_the_graph_lacks_are_refused(translator, tmp_path):
     refused("min_length: LiteRT", export_litert, translator, tmp_path, min_length=5)
+
+
+def test_the_engine_gives_the_outputs_of_the_translator(translator, export_dir):
+    exported = t2t_keras.load(export_dir)
+    texts = [*TEXTS, "", " ".join(TEXTS)]
+    options = {"beam_size": 3, "n_best": 2, "alpha": 1.0}
+    expected = translator.n_best(texts, **options)
+    for outputs, hypotheses in zip(exported.n_best(texts), expected, strict=True):
+        for output, hypothesis in zip(outputs, hypotheses, strict=False):
+            assert (output.text, output.ids) == (hypothesis.text, hypothesis.ids)
+            assert output.score == pytest.approx(hypothesis.score, abs=1e-4)
+            assert output.log_prob == pytest.approx(hypothesis.log_prob, abs=1e-3)
+    refused("beam_size: a LiteRT model has it", exported.translate, ["a"], beam_size=4)
+    refused("cannot force them", exported.translate, ["a"], ["b"])
+    refused("computes no scores", exported.score, ["a"], ["b"])
+    refused("alignment: a LiteRT model has none", exported.align, ["a"], ["b"])
 
 
 def test_the_example_needs_the_interpreter_and_sentencepiece_alone(

@@ -62,6 +62,13 @@ def _export_litert(*args: Any, **options: Any) -> int:
     return export_litert(*args, **options)
 
 
+def _load_litert(path: Path) -> "ExportedTranslator":
+    require_extra("litert", f"the export {path}", "ai_edge_litert")
+    from .litert_engine import load_litert
+
+    return load_litert(path)
+
+
 LITERT = ExportFormat(
     "a LiteRT (TensorFlow Lite) model for phones, from ids to ids",
     _export_litert,
@@ -69,4 +76,5 @@ LITERT = ExportFormat(
     quantizations=("int8", "float16"),
     options=LITERT_OPTIONS,
     check=lambda: require_extra("litert", "--format litert", "ai_edge_litert"),
+    load=_load_litert,
 )

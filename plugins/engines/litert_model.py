@@ -5,32 +5,38 @@ run it (`examples/translate_litert.py`). The export is verified with the interpr
 which the extra `[litert]` installs.
 """
 
+import dataclasses
+import importlib.metadata
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from t2t_keras.arguments import checked
 from t2t_keras.data.json_files import write_json
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.ensemble import Ensemble
+from t2t_keras.decoding.engine import Source
+from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
 from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import (
+    SETTINGS,
     replaced,
     require_free,
     require_quantization,
     size_of,
 )
+from t2t_keras.export.text_form import text_form_settings
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.model.layers import SelfAttentionCache
 
 from . import LITERT_OPTIONS
+from .litert_engine import MODEL, LiteRTEngine
 
-MODEL = "model.tflite"
-SETTINGS = "litert.json"
+LIMITS = "litert.json"
 
 
 @checked
@@ -78,33 +84,79 @@ def export_litert(
     require_extra("litert", "--format litert", "ai_edge_litert")
     require_quantization(quantization, "litert")
     require_free(Path(export_dir), overwrite)
+    resolved = _resolve_options(translator, options)
+    exact = translator
+    if translator.model.hparams.compute_dtype != "float32":
+        exact = translator.with_compute_dtype("float32")
+    content = _convert(exact.model, resolved, quantization)
+    with replaced(Path(export_dir)) as new:
+        new.mkdir(parents=True)
+        (new / MODEL).write_bytes(content)
+        if verify is not None:
+            verify.expect(exact, **options)
+            verify.check(
+                _search_of(new / MODEL, translator, resolved), quantization is None
+            )
+        limits = {"max_source_length": resolved.max_source_length}
+        write_json(new / LIMITS, limits | {"quantization": quantization})
+        settings = {
+            "version": importlib.metadata.version("t2t_keras"),
+            "problem": translator.problem.name,
+            "languages": translator.problem.languages,
+            "hparams": dataclasses.asdict(translator.model.hparams),
+            "decoding": resolved.recorded(),
+            "quantization": quantization,
+            "verified": len(verify.texts) if verify else 0,
+            "identical": verify.identical if verify else 0,
+            **text_form_settings(translator.problem),
+        }
+        write_json(new / SETTINGS, settings)
+        translator.save_tokenizers(new)
+    return size_of(Path(export_dir))
+
+
+def _resolve_options(
+    translator: ModelTranslator, options: Mapping[str, object]
+) -> DecodingOptions:
+    """Returns the decoding options of an export.
+
+    Raises:
+        UserError: LiteRT cannot compute the model or the options.
+    """
     if isinstance(translator.model, Ensemble):
         raise UserError("LiteRT has no ensembles; export a SavedModel")
     for name in sorted(options.keys() - LITERT_OPTIONS):
         raise UserError(f"{name}: LiteRT does not support it; export a SavedModel")
-    chosen = translator.choose(**options)
-    if chosen.constraint != "none":
+    resolved = translator.choose(**options)
+    if resolved.constraint != "none":
         raise UserError(
             f"problem '{translator.problem.name}' has the constraint "
-            f"'{chosen.constraint}', which LiteRT cannot compute; export a SavedModel"
+            f"'{resolved.constraint}', which LiteRT cannot compute; export a SavedModel"
         )
-    exact = translator
-    if translator.model.hparams.compute_dtype != "float32":
-        exact = translator.with_compute_dtype("float32")
-    model = exact.model
+    return resolved
+
+
+def _convert(
+    model: DecodingModel, options: DecodingOptions, quantization: str | None
+) -> bytes:
+    """Returns the model with its search as LiteRT reads it.
+
+    Raises:
+        UserError: the model has an operation that LiteRT does not support.
+    """
 
     def translate(ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        found = beam_search(
+        hypotheses = beam_search(
             model,
             ids,
-            beam_size=chosen.beam_size,
-            alpha=chosen.alpha,
-            penalty_formula=chosen.length_penalty,
-            max_length=tf.fill([1], tf.shape(ids)[1] + chosen.extra_length),
-            n_best=chosen.n_best,
+            beam_size=options.beam_size,
+            alpha=options.alpha,
+            penalty_formula=options.length_penalty,
+            max_length=tf.fill([1], tf.shape(ids)[1] + options.extra_length),
+            n_best=options.n_best,
             loop=_steps_of_one_sentence,
         )
-        return {"ids": found.ids[0], "scores": found.scores[0]}
+        return {"ids": hypotheses.ids[0], "scores": hypotheses.scores[0]}
 
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
@@ -119,22 +171,12 @@ def export_litert(
     if quantization == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
-        content = converter.convert()
+        return converter.convert()
     except Exception as error:  # many types, some with thousands of lines
         raise UserError(
             f"--format litert: model '{model.hparams.model}' uses an operation that "
             "LiteRT does not support; export a SavedModel"
         ) from error
-    with replaced(Path(export_dir)) as new:
-        new.mkdir(parents=True)
-        (new / MODEL).write_bytes(content)
-        if verify is not None:
-            verify.expect(exact, **options)
-            verify.check(_search_of(new / MODEL), exact=quantization is None)
-        limits = {"max_source_length": chosen.max_source_length}
-        write_json(new / SETTINGS, limits | {"quantization": quantization})
-        translator.save_tokenizers(new)
-    return size_of(Path(export_dir))
 
 
 def _steps_of_one_sentence(model: Any, start: Any, step: Any, results: Any) -> Any:
@@ -172,20 +214,21 @@ def _steps_of_one_sentence(model: Any, start: Any, step: Any, results: Any) -> A
     return results(state)
 
 
-def _search_of(path: Path) -> Any:
+def _search_of(
+    model_path: Path, translator: ModelTranslator, options: DecodingOptions
+) -> Callable[[list[list[int]]], list[Output]]:
     """Returns the search of an export, from the ids of sources to the best outputs."""
-    from ai_edge_litert.interpreter import Interpreter
-
-    interpreter = Interpreter(model_path=str(path), num_threads=1)
-    run = interpreter.get_signature_runner()
+    engine = LiteRTEngine(
+        model_path,
+        translator.problem.name,
+        translator.text_processor,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+        options,
+    )
 
     def translate(sources: list[list[int]]) -> list[Output]:
-        outputs = []
-        for source in sources:
-            found = run(ids=np.array([source], np.int32))
-            ids = found["ids"][0]
-            best = tuple(ids[: np.count_nonzero(ids)].tolist())
-            outputs.append(Output(best, float(found["scores"][0])))
-        return outputs
+        n_best_lists = engine.search([Source(ids, "") for ids in sources], options)
+        return [Output(best.ids, best.score) for best, *_ in n_best_lists]
 
     return translate

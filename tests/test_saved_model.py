@@ -31,9 +31,10 @@ from t2t_keras.export.formats import (
     replaced,
     require_free,
 )
-from t2t_keras.export.graph import ServedModel, StoredWeight
 from t2t_keras.export.saved_model import WARM_UP, export_saved_model
 from t2t_keras.export.saved_model_loader import load_translator
+from t2t_keras.export.served_graph import ServedGraph
+from t2t_keras.export.stored_weight import StoredWeight
 from t2t_keras.export.verify import Verification
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
@@ -352,7 +353,7 @@ def test_damage_is_one_sentence(name, damage, has_sums, export, tmp_path, capfd)
 )
 def test_a_full_disk_is_one_sentence(error, translator, tmp_path, monkeypatch):
     """And what was there before stays."""
-    monkeypatch.setattr(ServedModel, "signatures", lambda self: {})
+    monkeypatch.setattr(ServedGraph, "signatures", lambda self: {})
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_text("earlier")
 

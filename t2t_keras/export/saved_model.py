@@ -34,9 +34,9 @@ from t2t_keras.export.formats import (
     require_quantization,
     size_of,
 )
-from t2t_keras.export.graph import ServedModel
 from t2t_keras.export.saved_model_engine import SavedModelEngine
 from t2t_keras.export.saved_model_loader import EXTRA, load_saved_model
+from t2t_keras.export.served_graph import ServedGraph
 from t2t_keras.export.text_form import text_form_settings
 from t2t_keras.export.verify import Output, Verification
 
@@ -105,7 +105,7 @@ def export_saved_model(
     whose text form repairs outputs must be exported with its constraint.
 
     With `quantization`, matrices are stored in 16 or 8 bits, and the graph restores
-    them in float32 at the beginning of every call (`graph.StoredWeight`).
+    them in float32 at the beginning of every call (`StoredWeight`).
 
     The directory appears only when it is complete: it is written to `.NAME.incomplete`
     next to it. TensorFlow Serving requires a number as its name: `models/ende/1`.
@@ -152,7 +152,7 @@ def export_saved_model(
         )
     require_free(Path(export_dir), overwrite)
 
-    module = ServedModel(translator, chosen, quantization, ids_only)
+    module = ServedGraph(translator, chosen, quantization, ids_only)
     signatures = module.signatures()
     with replaced(Path(export_dir)) as new:
         tf.saved_model.save(module, str(new), signatures)

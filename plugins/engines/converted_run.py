@@ -35,25 +35,26 @@ def convert(path: Path, checkpoint: str | None, options: dict[str, Any]) -> Path
         raise UserError("there is a GPU")
     run = RunDirectory(path)
     default = DecodingOptions.of(run.problem)
-    chosen = dataclasses.replace(default, **options)
-    require_supported(chosen)
+    resolved = dataclasses.replace(default, **options)
+    require_supported(resolved)
     # CTranslate2 draws different samples and has another rule for n-grams.
     for name in ("sampling", "no_repeat_ngram"):
-        if getattr(chosen, name):
+        if getattr(resolved, name):
             raise UserError(f"{name} differs in CTranslate2")
     if run.problem.text_processor.repairs_outputs:
         raise UserError(f"outputs of problem '{run.problem.name}' are repaired")
-    positions, most = (x.max_source_length + x.extra_length for x in (chosen, default))
-    if positions > most:
-        raise UserError(f"more than {most} positions are not converted")
+    max_positions = default.max_source_length + default.extra_length
+    if resolved.max_source_length + resolved.extra_length > max_positions:
+        raise UserError(f"more than {max_positions} positions are not converted")
     # The index has the checksums of all weights.
-    found = run.checkpoints.find(checkpoint)
-    digest = sha256(Path(f"{found}.index"))[:12]
+    checkpoint_path = run.checkpoints.find(checkpoint)
+    digest = sha256(Path(f"{checkpoint_path}.index"))[:12]
     export = run.path / "engines" / f"ctranslate2-{digest}"
     if not _is_current(export, default):
         shutil.rmtree(export, ignore_errors=True)
         verification = Verification(run.example_sources(_SENTENCES))
-        export_ctranslate2(run.translator(found), export, verify=verification)
+        translator = run.translator(checkpoint_path)
+        export_ctranslate2(translator, export, verify=verification)
     return export
 
 

@@ -113,27 +113,27 @@ def export_ctranslate2(
     require_quantization(quantization, "ctranslate2")
     _require_expressible(translator)
     require_free(Path(export_dir), overwrite)
-    chosen = translator.choose(**options)
-    require_supported(chosen)
-    longest = chosen.max_source_length + chosen.extra_length
+    resolved = translator.choose(**options)
+    require_supported(resolved)
+    max_positions = resolved.max_source_length + resolved.extra_length
 
     with replaced(Path(export_dir)) as new:
         if verify is None:
-            _write(translator, new, longest, quantization)
+            _write(translator, new, max_positions, quantization)
         else:
             exact = translator
             if translator.model.hparams.compute_dtype != "float32":
                 exact = translator.with_compute_dtype("float32")
-            verify.expect_greedy(exact, chosen)
+            verify.expect_greedy(exact, resolved)
             for dtype in dict.fromkeys((None, quantization)):
                 shutil.rmtree(new, ignore_errors=True)
-                _write(translator, new, longest, dtype)
-                write_settings(new, translator.problem, chosen)
+                _write(translator, new, max_positions, dtype)
+                write_settings(new, translator.problem, resolved)
                 verify.check(_greedy(new), exact=dtype is None)
         write_settings(
             new,
             translator.problem,
-            chosen,
+            resolved,
             hparams=dataclasses.asdict(translator.model.hparams),
             quantization=quantization,
             verified=len(verify.texts) if verify else 0,
@@ -168,10 +168,13 @@ def _require_expressible(translator: ModelTranslator) -> None:
 
 
 def _write(
-    translator: ModelTranslator, path: Path, longest: int, quantization: str | None
+    translator: ModelTranslator,
+    path: Path,
+    max_positions: int,
+    quantization: str | None,
 ) -> None:
     """Writes the directory of the export, which does not exist yet."""
-    spec = _spec(translator, longest)
+    spec = _spec(translator, max_positions)
     spec.validate()
     spec.optimize(quantization)
     path.mkdir(parents=True)
@@ -179,12 +182,12 @@ def _write(
     translator.save_tokenizers(path)
 
 
-def _spec(translator: ModelTranslator, longest: int) -> "TransformerSpec":
+def _spec(translator: ModelTranslator, max_positions: int) -> "TransformerSpec":
     """Returns the model as CTranslate2 describes it.
 
     Args:
         translator: the translator to export.
-        longest: the number of tokens in the longest output.
+        max_positions: the number of tokens in the longest output.
     """
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
@@ -202,33 +205,12 @@ def _spec(translator: ModelTranslator, longest: int) -> "TransformerSpec":
         alignment_layer=hparams.alignment_layer - 1,
         alignment_heads=GUIDED_HEAD if hparams.guided_alignment else hparams.num_heads,
     )
-    source = token_strings(translator.source_tokenizer)
-    target = token_strings(translator.target_tokenizer)
-    spec.register_source_vocabulary(source)
-    spec.register_target_vocabulary(target)
     spec.config.layer_norm_epsilon = layer.feed_forward_residual.norm.epsilon
-    spec.config.add_source_eos = True
-    spec.config.eos_token = EOS_TOKEN
-    spec.config.bos_token = spec.config.decoder_start_token = PAD_TOKEN
-    # CTranslate2 adds the unknown token to a vocabulary without it, and the embedding
-    # would have no row for it. tensor2tensor's tokenizer has no unknown tokens.
-    has_unknown = source[UNK] == target[UNK] == UNK_TOKEN
-    spec.config.unk_token = UNK_TOKEN if has_unknown else PAD_TOKEN
-
-    table = _array(model.source_embedding.table)
-    if space := getattr(
-        model, "target_space", None
-    ):  # embeddings are multiplied by sqrt(D)
-        table = table + _array(space.vector) / hparams.d_model**0.5
-    spec.encoder.embeddings[0].weight = table
-    spec.decoder.embeddings.weight = _array(model.target_embedding.table)
-    spec.decoder.projection.weight = _array(model.softmax_embedding.table)
-    if model.output_bias is not None:
-        spec.decoder.projection.bias = _array(model.output_bias)
-    spec.decoder.start_from_zero_embedding = True
+    _set_vocabularies(spec, translator)
+    _set_embeddings(spec, model)
     # CTranslate2's own sinusoids begin at position 1. To score the longest output,
     # which does not end in EOS, CTranslate2 adds EOS to it.
-    encodings = _array(model.positions(np.arange(longest + 1)))
+    encodings = _array(model.positions(np.arange(max_positions + 1)))
     for stack_spec, stack in (
         (spec.encoder, model.encoder),
         (spec.decoder, model.decoder),
@@ -251,12 +233,43 @@ def _spec(translator: ModelTranslator, longest: int) -> "TransformerSpec":
     return spec
 
 
+def _set_vocabularies(spec: "TransformerSpec", translator: ModelTranslator) -> None:
+    """Sets the strings of the tokens, and which tokens are special."""
+    source = token_strings(translator.source_tokenizer)
+    target = token_strings(translator.target_tokenizer)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.add_source_eos = True
+    spec.config.eos_token = EOS_TOKEN
+    spec.config.bos_token = PAD_TOKEN
+    spec.config.decoder_start_token = PAD_TOKEN
+    # CTranslate2 adds the unknown token to a vocabulary without it, and the embedding
+    # would have no row for it. tensor2tensor's tokenizer has no unknown tokens.
+    has_unknown = source[UNK] == target[UNK] == UNK_TOKEN
+    spec.config.unk_token = UNK_TOKEN if has_unknown else PAD_TOKEN
+
+
+def _set_embeddings(spec: "TransformerSpec", model: Transformer) -> None:
+    """Sets the embeddings of both sides, and the softmax."""
+    table = _array(model.source_embedding.table)
+    target_space = getattr(model, "target_space", None)
+    if target_space:
+        # CTranslate2 multiplies embeddings by sqrt(D).
+        table = table + _array(target_space.vector) / model.hparams.d_model**0.5
+    spec.encoder.embeddings[0].weight = table
+    spec.decoder.embeddings.weight = _array(model.target_embedding.table)
+    spec.decoder.projection.weight = _array(model.softmax_embedding.table)
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = _array(model.output_bias)
+    spec.decoder.start_from_zero_embedding = True
+
+
 def _set_self_attention(
     spec: "MultiHeadAttentionSpec", attention: "SelfAttention"
 ) -> None:
     """Sets the projection to queries, keys and values, and the output projection."""
-    keys, values = attention.key_size, attention.value_size
-    _set_heads(spec.linear[0], attention, attention.projection, keys, keys, values)
+    sizes = (attention.key_size, attention.key_size, attention.value_size)
+    _set_heads(spec.linear[0], attention, attention.projection, *sizes)
     _set_score_and_output(spec, attention)
 
 
@@ -264,9 +277,10 @@ def _set_cross_attention(
     spec: "MultiHeadAttentionSpec", attention: "CrossAttention"
 ) -> None:
     """Sets the projections to queries, to keys and values, and of the output."""
-    keys, values = attention.key_size, attention.value_size
-    _set_heads(spec.linear[0], attention, attention.query_projection, keys)
-    _set_heads(spec.linear[1], attention, attention.key_value_projection, keys, values)
+    query = attention.query_projection
+    _set_heads(spec.linear[0], attention, query, attention.key_size)
+    sizes = (attention.key_size, attention.value_size)
+    _set_heads(spec.linear[1], attention, attention.key_value_projection, *sizes)
     _set_score_and_output(spec, attention)
 
 
@@ -297,10 +311,10 @@ def _set_heads(
         projection: its kernel is [D, H * (a + b ...)].
         *sizes: a, b ...
     """
-    ends = np.cumsum(sizes)[:-1] * attention.num_heads
+    boundaries = np.cumsum(sizes)[:-1] * attention.num_heads
 
     def filled(rows: np.ndarray) -> np.ndarray:
-        blocks = np.split(rows, ends)
+        blocks = np.split(rows, boundaries)
         return np.concatenate([_fill_heads(attention, block) for block in blocks])
 
     spec.weight = filled(_array(projection.kernel).T)
@@ -338,7 +352,8 @@ def _set_feed_forward(spec: "FeedForwardSpec", layer: "FeedForward") -> None:
 
 def _set_norm(spec: "LayerNormSpec", norm: "LayerNorm") -> None:
     """Sets gamma and beta."""
-    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
+    spec.gamma = _array(norm.gamma)
+    spec.beta = _array(norm.beta)
 
 
 def _array(tensor: "Tensor") -> np.ndarray:

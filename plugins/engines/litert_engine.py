@@ -22,9 +22,9 @@ from t2t_keras.errors import UserError
 from t2t_keras.export.exported_translator import ExportedTranslator
 from t2t_keras.export.formats import SETTINGS, require_intact
 from t2t_keras.export.text_form import TextFormSettings
-from t2t_keras.problem import TextProcessor
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text_processor import TextProcessor
 
 MODEL = "model.tflite"
 

@@ -185,7 +185,8 @@ def _steps_of_one_sentence(model: Any, start: Any, step: Any, results: Any) -> A
     LiteRT's XNNPACK cannot multiply by empty tensors, so the cache of keys and values
     begins with a dummy token that is in no hypothesis.
     """
-    cache, shapes = start.cache, model.cache_shapes(start.cache)
+    cache = start.cache
+    shapes = model.cache_shapes(cache)
     if all(isinstance(layer.tokens, SelfAttentionCache) for layer in cache.layers):
         row = [[0, 0], [0, 0], [0, 1], [0, 0]]
         layers = tuple(

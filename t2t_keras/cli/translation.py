@@ -40,7 +40,9 @@ from t2t_keras.data.checksums import sha256
 from t2t_keras.data.console import say
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.regular_files import is_special
+from t2t_keras.decoding.hypothesis import Hypothesis, Score
 from t2t_keras.decoding.long_inputs import splitting_note
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import SUMS, converted, is_saved_model
 from t2t_keras.run.config import require_run
@@ -131,9 +133,10 @@ def _needs_tensorflow(args: argparse.Namespace) -> bool:
 
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
     if args.engine == "auto" and args.output_dir and not args.ensemble:
-        run, options = Path(args.output_dir), given_decoding(args)
-        path, args.checkpoint = converted(run, args.checkpoint, options)
-        args.output_dir, args.export_dir = (run, None) if path == run else (None, path)
+        run = Path(args.output_dir)
+        path, args.checkpoint = converted(run, args.checkpoint, given_decoding(args))
+        args.output_dir = run if path == run else None
+        args.export_dir = None if path == run else path
     checkpoint, model = _model(args)
     if args.ensemble:
         checkpoint = args.checkpoint  # each run has its own files
@@ -164,18 +167,20 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
             for lines in _chunks(output.unread(_lines(args)), _is_interactive(args)):
                 if options.get("sampling"):
                     options["seed"] = (first_seed + count) % MAX_SEED
-                given = {"start_index": count, "advance": advance, **extras, **options}
-                outputs = n_best(lines, **given)
-                for number, hypotheses in enumerate(outputs, count + 1):
+                outputs = n_best(
+                    lines, start_index=count, advance=advance, **extras, **options
+                )
+                for line_number, hypotheses in enumerate(outputs, count + 1):
                     repaired += hypotheses[0].is_repaired
                     several += hypotheses[0].sentences > 1
                     if alignments:
-                        for it in hypotheses:
-                            alignments.write(f"{format_alignment(it.alignment)}\n")
+                        for hypothesis in hypotheses:
+                            links = format_alignment(hypothesis.alignment)
+                            alignments.write(f"{links}\n")
                     rows = [f"{hypotheses[0].text}\n"]
                     if numbered:
                         scored = translator if args.token_scores else None
-                        rows = list(_numbered_rows(number, hypotheses, scored))
+                        rows = list(_numbered_rows(line_number, hypotheses, scored))
                     output.file.writelines(rows)
                 count += len(lines)
                 output.save(sentences=count, repaired=repaired, several=several)
@@ -188,33 +193,28 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _numbered_rows(
-    number: int, hypotheses: Sequence[Any], translator: Any
+    line_number: int, hypotheses: Sequence[Hypothesis], translator: Translator | None
 ) -> Iterator[str]:
     """Yields the lines of `--scores`.
 
     Args:
-        number: number of the input, from 1.
+        line_number: number of the input, from 1.
         hypotheses: its outputs, best first.
-        translator: a translator of a run, for token scores; None: there are none.
+        translator: the translator, for token scores; None: they are not written.
     """
-    for rank, it in enumerate(hypotheses, 1):
-        row = f"{number}\t{rank}\t{it.score:.6f}\t{it.text}"
+    for rank, hypothesis in enumerate(hypotheses, 1):
+        row = f"{line_number}\t{rank}\t{hypothesis.score:.6f}\t{hypothesis.text}"
         if translator is not None:
-            row += f"\t{_token_scores(translator, it)}"
+            row += f"\t{_token_scores(translator, hypothesis)}"
         yield f"{row}\n"
 
 
-def _token_scores(translator: Any, scored: Any) -> str:
-    """Returns a list in JSON: the tokens, each with its log-probability.
-
-    Args:
-        translator: a translator of a run.
-        scored: a `Hypothesis` or a `Score`.
-    """
+def _token_scores(translator: Translator, scored: Hypothesis | Score) -> str:
+    """Returns a list in JSON: the tokens, each with its log-probability."""
     pieces = translator.target_tokenizer.pieces
     pairs = zip(scored.ids, scored.token_log_probs, strict=True)
-    found = [(pieces[token], round(log_prob, 6)) for token, log_prob in pairs]
-    return json.dumps(found, ensure_ascii=False)
+    rows = [(pieces[token], round(log_prob, 6)) for token, log_prob in pairs]
+    return json.dumps(rows, ensure_ascii=False)
 
 
 def _model(args: argparse.Namespace) -> tuple[str | None, str]:
@@ -222,8 +222,8 @@ def _model(args: argparse.Namespace) -> tuple[str | None, str]:
     if args.export_dir:
         names = ("saved_model.pb", "variables/variables.index", SUMS)
         paths = [Path(args.export_dir, name) for name in names]
-        found = [sha256(path)[:12] for path in paths if path.exists()]
-        return args.checkpoint, "-".join(found)
+        digests = [sha256(path)[:12] for path in paths if path.exists()]
+        return args.checkpoint, "-".join(digests)
     is_average = args.checkpoint == "ema"
     path, checksum = _found(
         args.output_dir, "latest" if is_average else args.checkpoint
@@ -281,7 +281,8 @@ def _chunks(lines: Iterator[str], one_by_one: bool) -> Iterator[list[str]]:
         is_full = len(chunk) == _LINES_AT_ONCE or characters >= _CHARACTERS_AT_ONCE
         if is_full or one_by_one:
             yield chunk
-            chunk, characters = [], 0
+            chunk = []
+            characters = 0
     if chunk:
         yield chunk
 
@@ -326,7 +327,8 @@ def check_pairs(args: argparse.Namespace) -> None:
 
 def read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Returns the lines of both files."""
-    sources, targets = list(read_lines(args.source)), list(read_lines(args.target))
+    sources = list(read_lines(args.source))
+    targets = list(read_lines(args.target))
     if len(sources) != len(targets):
         raise UserError(
             f"{args.source} has {len(sources)} lines and {args.target} "
@@ -348,12 +350,13 @@ def _check_score(args: argparse.Namespace) -> None:
 def _score(args: argparse.Namespace) -> dict[str, Any]:
     sources, targets = read_pairs(args)
     translator = load(args.output_dir, args.checkpoint, args.ensemble)
+    assert isinstance(translator, Translator)  # it is that of a run
     scores = translator.score(sources, targets)
     if args.output:
         lines = [f"{s.log_prob:.6f}\t{s.tokens}" for s in scores]
         if args.token_scores:
-            more = (_token_scores(translator, score) for score in scores)
-            lines = [f"{line}\t{x}" for line, x in zip(lines, more, strict=True)]
+            for i, score in enumerate(scores):
+                lines[i] += f"\t{_token_scores(translator, score)}"
         write_lines(args.output, lines)
     log_prob = math.fsum(score.log_prob for score in scores)
     tokens = sum(score.tokens for score in scores)

@@ -59,6 +59,8 @@ class ModelTranslator(Translator):
 
     def save_tokenizers(self, path: Path) -> None:
         """Writes `source.spm` and `target.spm` (or `.subwords`) to a directory."""
-        source, target = self.source_tokenizer, self.target_tokenizer
-        source.save(path / f"source{source.suffix}")
-        target.save(path / f"target{target.suffix}")
+        for side, tokenizer in (
+            ("source", self.source_tokenizer),
+            ("target", self.target_tokenizer),
+        ):
+            tokenizer.save(path / f"{side}{tokenizer.suffix}")

@@ -14,6 +14,7 @@ from t2t_keras.data.progress import Meter, unwatched
 from t2t_keras.data.raw_texts import read_texts
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.model.loss import count_tokens, sum_over_tokens, summed_cross_entropies
@@ -100,7 +101,8 @@ class Evaluator:
             UserError: there are no such data, or they were made with another
                 vocabulary.
         """
-        data_dir, problem = Path(data_dir), translator.problem
+        data_dir = Path(data_dir)
+        problem = translator.problem
         manifest = Manifest.open(data_dir, problem.data_name)
         if manifest.vocab_sha256 != vocab_sha256:
             raise UserError(
@@ -148,7 +150,8 @@ class Evaluator:
         self, sentences: int | None
     ) -> tuple[list[list[int]], list[str], list[str]]:
         """Returns source ids, sources and references of the first sentences, or all."""
-        translator, text_processor = self.translator, self.problem.text_processor
+        translator = self.translator
+        text_processor = self.problem.text_processor
         count = min(sentences or len(self._index), len(self._index))
         pairs = list(read_pairs(self._index, range(count)))
         ids = [source for source, _ in pairs]
@@ -166,7 +169,11 @@ class Evaluator:
         return ids, sources, references
 
     def decode(
-        self, sentences: int | None, meter: Meter, export: Any = None, **options: Any
+        self,
+        sentences: int | None,
+        meter: Meter,
+        export: Translator | None = None,
+        **options: Any,
     ) -> Decoded:
         """Decodes the first sentences of the split, or all.
 
@@ -178,17 +185,17 @@ class Evaluator:
             **options: decoding options; the defaults are the problem's, or the
                 export's.
         """
-        translator, text_processor = self.translator, self.problem.text_processor
+        text_processor = self.problem.text_processor
         ids, sources, references = self._sentences(sentences)
         count = len(ids)
         with meter(f"decoding {self._name}", "sentences", count) as advance:
             if export:
-                found = export.n_best(sources, 1, advance=advance, **options)
+                n_best_lists = export.n_best(sources, 1, advance=advance, **options)
             else:
-                found = translator.n_best_of_ids(
+                n_best_lists = self.translator.n_best_of_ids(
                     ids, sources, advance=advance, **options
                 )
-        best = [outputs[0] for outputs in found]
+        best = [outputs[0] for outputs in n_best_lists]
         repaired = {}
         if text_processor.repairs_outputs:
             repaired["repaired"] = sum(output.is_repaired for output in best) / count

@@ -140,17 +140,20 @@ def require_quantization(name: str | None, export_format: str) -> None:
     Raises:
         UserError: the format does not have it.
     """
-    known = export_formats()[export_format].quantizations
-    if name is not None and name not in known:
+    names = export_formats()[export_format].quantizations
+    if name is not None and name not in names:
         raise UserError(
             f"--quantization: --format {export_format} has no {name}; the choice is "
-            f"{', '.join(known) or 'float32 alone'}"
+            f"{', '.join(names) or 'float32 alone'}"
         )
 
 
 def find_loader(path: Path) -> Callable[[Path], Any] | None:
     """Returns the `load` of the format of an export; None if it has none."""
-    return next((it.load for it in export_formats().values() if it.holds(path)), None)
+    for export_format in export_formats().values():
+        if export_format.holds(path):
+            return export_format.load
+    return None
 
 
 def converted(
@@ -168,10 +171,10 @@ def converted(
         options: the decoding options that are given.
     """
     reasons = []
-    for name, form in export_formats().items():
-        if form.convert:
+    for name, export_format in export_formats().items():
+        if export_format.convert:
             try:
-                path = form.convert(run, checkpoint, options)
+                path = export_format.convert(run, checkpoint, options)
                 say(f"engine: {name} ({path})")
                 return path, None
             except UserError as error:
@@ -253,7 +256,7 @@ def require_free(path: Path, overwrite: bool) -> None:
         raise UserError(f"--export_dir: {path} has no name; name another directory")
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
-    if not any(form.holds(path) for form in export_formats().values()):
+    if not any(format_.holds(path) for format_ in export_formats().values()):
         raise UserError(
             f"--export_dir: {path} exists and is not an export; name another directory"
         )
@@ -281,7 +284,8 @@ def replaced(path: Path) -> Iterator[Path]:
         UserError: another process is writing this export, or the disk is full.
     """
     work = path.with_name(f".{path.name}.incomplete")
-    new, old = work / "new", work / "old"
+    new = work / "new"
+    old = work / "old"
     refusal = UserError(
         f"--export_dir: another process is writing {path}; wait for it, or name "
         "another directory"

@@ -10,9 +10,9 @@ import tensorflow as tf
 from t2t_keras.decoding.beam_search import Hypotheses, length_penalty
 from t2t_keras.decoding.long_inputs import splits_long_inputs
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.problem import TextProcessor
 from t2t_keras.text.sentences import join_outputs, split_long_text, split_sentences
 from t2t_keras.text.tokenizer import EOS, PAD, GraphTokenizer
+from t2t_keras.text_processor import TextProcessor
 
 
 class SourceRows(NamedTuple):
@@ -134,17 +134,19 @@ def join_rows(
     Returns:
         The targets [B, n] of the texts, and their scores [B, n].
     """
-    kind = options.length_penalty
     size = tf.size(alpha, tf.int64)
 
     def total(values: tf.Tensor) -> tf.Tensor:
         return tf.math.unsorted_segment_sum(values, owners, size)
 
+    def penalty(lengths: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+        return length_penalty(lengths, alpha[:, None], options.length_penalty)
+
     log_probs = total(hypotheses.log_probs)  # [B, n]
     lengths = total(hypotheses.lengths)  # [B, n]
-    joined_scores = log_probs / length_penalty(lengths, alpha[:, None], kind)
-    row_alpha = tf.gather(alpha, owners)[:, None]  # [R, 1]
-    penalties = length_penalty(hypotheses.lengths, row_alpha, kind)  # [R, n]
+    joined_scores = log_probs / penalty(lengths, alpha)
+    row_alpha = tf.gather(alpha, owners)  # [R]
+    penalties = penalty(hypotheses.lengths, row_alpha)  # [R, n]
     coverage = total(hypotheses.scores - hypotheses.log_probs / penalties)
     joined_scores += tf.where(tf.math.is_inf(log_probs), 0.0, coverage)
     is_split = total(tf.ones_like(owners)) > 1  # [B]

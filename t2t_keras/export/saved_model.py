@@ -39,6 +39,7 @@ from t2t_keras.export.saved_model_loader import EXTRA, load_saved_model
 from t2t_keras.export.served_graph import ServedGraph
 from t2t_keras.export.text_form import text_form_settings
 from t2t_keras.export.verify import Output, Verification
+from t2t_keras.problem import Problem
 
 WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
 _WARM_UP_TEXTS = 4
@@ -134,62 +135,72 @@ def export_saved_model(
             verification fails.
     """
     require_quantization(quantization, "savedmodel")
-    chosen = translator.choose(**options)
-    if chosen.sampling:
-        raise UserError("a SavedModel decodes by beam search; leave out sampling")
-    problem = translator.problem
-    needed = constraint_name(problem)
-    if problem.text_processor.repairs_outputs and chosen.constraint != needed:
-        raise UserError(
-            f"constraint: a SavedModel of problem '{problem.name}' needs '{needed}', "
-            "for nothing in it repairs an output; give no other"
-        )
-    is_constrained = chosen.constraint == needed != "none"
-    if ids_only and (is_constrained or chosen.needs_texts or chosen.raw):
-        raise UserError(
-            "ids_only: constraint, glossary, protect and raw need texts, which an "
-            "export of ids does not have; leave out one of them"
-        )
-    require_free(Path(export_dir), overwrite)
-
-    module = ServedGraph(translator, chosen, quantization, ids_only)
-    signatures = module.signatures()
-    with replaced(Path(export_dir)) as new:
-        tf.saved_model.save(module, str(new), signatures)
+    resolved = translator.choose(**options)
+    _require_possible(translator.problem, resolved, ids_only)
+    path = Path(export_dir)
+    require_free(path, overwrite)
+    graph = ServedGraph(translator, resolved, quantization, ids_only)
+    signatures = graph.signatures()
+    with replaced(path) as new:
+        tf.saved_model.save(graph, str(new), signatures)
         if verify is not None:
-            search = _search_of(new, translator, chosen)
+            search = _search_of(new, translator, resolved)
             exact = translator.model.hparams.compute_dtype == "float32"
             if quantization:
-                verify.expect(_with_weights(translator, module.weights()), **options)
+                verify.expect(_with_weights(translator, graph.weights()), **options)
                 verify.check(search, exact)
             verify.expect(translator, **options)
             verify.check(search, exact and not quantization)
         settings = {
             "version": importlib.metadata.version("t2t_keras"),
-            "problem": problem.name,
-            "languages": problem.languages,
+            "problem": translator.problem.name,
+            "languages": translator.problem.languages,
             "hparams": dataclasses.asdict(translator.model.hparams),
-            "decoding": chosen.recorded(),
+            "decoding": resolved.recorded(),
             "quantization": quantization,
             "ids_only": ids_only,
-            **text_form_settings(problem),
             "verified": len(verify.texts) if verify else 0,
             "identical": verify.identical if verify else 0,
+            **text_form_settings(translator.problem),
         }
         write_json(new / SETTINGS, settings)
         (new / EXTRA).mkdir()
         translator.save_tokenizers(new / EXTRA)
         texts = verify.texts[-_WARM_UP_TEXTS:] if verify else []
         with tf.io.TFRecordWriter(str(new / WARM_UP)) as writer:
-            for signature, inputs in module.warm_up(texts).items():
+            for signature, inputs in graph.warm_up(texts).items():
                 writer.write(prediction_log(signature, inputs))
-    if has_wildcards(Path(export_dir).absolute()):
+    if has_wildcards(path.absolute()):
         say(
             f"warning: `t2t` reads the export in {export_dir}, but TensorFlow's own "
             "loaders and TensorFlow Serving do not, because they take *, ?, [ and \\ "
             "in paths for wildcards; move it before you serve it"
         )
-    return size_of(Path(export_dir))
+    return size_of(path)
+
+
+def _require_possible(
+    problem: Problem, options: DecodingOptions, ids_only: bool
+) -> None:
+    """Refuses options with which a SavedModel cannot decode.
+
+    Raises:
+        UserError: there is one.
+    """
+    if options.sampling:
+        raise UserError("a SavedModel decodes by beam search; leave out sampling")
+    constraint = constraint_name(problem)
+    if problem.text_processor.repairs_outputs and options.constraint != constraint:
+        raise UserError(
+            f"constraint: a SavedModel of problem '{problem.name}' needs "
+            f"'{constraint}', for nothing in it repairs an output; give no other"
+        )
+    is_constrained = options.constraint == constraint != "none"
+    if ids_only and (is_constrained or options.needs_texts or options.raw):
+        raise UserError(
+            "ids_only: constraint, glossary, protect and raw need texts, which an "
+            "export of ids does not have; leave out one of them"
+        )
 
 
 def prediction_log(signature: str, inputs: Mapping[str, tf.Tensor]) -> bytes:

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.blank_text import BLANK, WHITE_ENDS
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import Hypotheses
 from t2t_keras.decoding.constraint import (
@@ -25,7 +26,6 @@ from t2t_keras.export.input_checks import checked_ids, checked_pairs
 from t2t_keras.export.long_texts_graph import TextSplitter, encode, join_rows
 from t2t_keras.export.row_options import checked_options, search_groups
 from t2t_keras.export.stored_weight import StoredWeight
-from t2t_keras.problem import BLANK, WHITE_ENDS
 from t2t_keras.text.tokenizer import EOS, PAD, UNK
 
 DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY

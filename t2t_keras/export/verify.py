@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # How far scores may differ: float32 has seven digits, so below -100 it is a share.
 TOLERANCE = {"abs_tol": 1e-4, "rel_tol": 1e-6}
-LEAST_SHARE = 0.25  # of identical outputs, where arithmetic differs
+MIN_SHARE = 0.25  # of identical outputs, where arithmetic differs
 
 
 class Output(NamedTuple):
@@ -55,17 +55,19 @@ class Verification:
             translator: the translator of the run.
             **options: the decoding options of the comparison.
         """
-        most = translator.choose(**options).max_source_length
+        limit = translator.choose(**options).max_source_length - 1
         tokenizer = translator.source_tokenizer
         encoded = sorted(tokenizer.encode_batch(self.texts), key=len, reverse=True)
-        self._sources = [[*ids[:-1][: most - 1], EOS] for ids in encoded]
+        self._sources = [[*ids[:-1][:limit], EOS] for ids in encoded]
         self.texts = [tokenizer.decode(ids) for ids in self._sources]
         self._text_of = translator.target_tokenizer.decode
         with _float32_products():
             # The export's ids are those of whole sources.
-            whole = options | {"split_sentences": False}
-            found = translator.n_best_of_ids(self._sources, self.texts, **whole)
-        self._expected = [Output(best.ids, best.score) for best, *_ in found]
+            whole_sources = options | {"split_sentences": False}
+            n_best_lists = translator.n_best_of_ids(
+                self._sources, self.texts, **whole_sources
+            )
+        self._expected = [Output(best.ids, best.score) for best, *_ in n_best_lists]
 
     def expect_greedy(
         self, translator: "ModelTranslator", options: "DecodingOptions"
@@ -95,7 +97,7 @@ class Verification:
             translate: maps the ids of sources, EOS last, to their outputs.
             exact: whether ids must be equal, and scores up to `TOLERANCE`, for every
                 source. Otherwise (rounding to 8 or 16 bits changes some outputs) only
-                ids are compared, and a share of `LEAST_SHARE` suffices.
+                ids are compared, and a share of `MIN_SHARE` suffices.
 
         Raises:
             UserError: the outputs differ; the message has the first source for which
@@ -104,32 +106,36 @@ class Verification:
         if not self.texts:
             return
         with _float32_products():
-            found = translate(self._sources)
-        pairs = list(zip(self._expected, found, strict=True))
-        same = [_same(*pair, exact) for pair in pairs]
-        self.identical = sum(same)
-        count = len(same)
-        if self.identical >= (count if exact else LEAST_SHARE * count):
+            outputs = translate(self._sources)
+        are_identical = [
+            _is_same(expected, output, exact)
+            for expected, output in zip(self._expected, outputs, strict=True)
+        ]
+        self.identical = sum(are_identical)
+        count = len(outputs)
+        if self.identical >= (count if exact else MIN_SHARE * count):
             return
-        first = same.index(False)
-        ours, theirs = (
-            f"'{self._text_of(output.ids)}' (score {output.score:.5f}, ids "
-            f"{' '.join(map(str, output.ids))})"
-            for output in pairs[first]
-        )
+        index = are_identical.index(False)
         raise UserError(
             f"--verify: the export is refused, because {count - self.identical} of "
-            f"{count} outputs differ from the run's: for '{self.texts[first]}' the "
-            f"export has {theirs}, and the run has {ours}; report this as a bug, or "
-            "give --verify 0 to write the export without verification"
+            f"{count} outputs differ from the run's: for '{self.texts[index]}' the "
+            f"export has {self._described(outputs[index])}, and the run has "
+            f"{self._described(self._expected[index])}; report this as a bug, or give "
+            "--verify 0 to write the export without verification"
         )
 
+    def _described(self, output: Output) -> str:
+        """Returns the text, the score and the ids of an output, for messages."""
+        ids = " ".join(map(str, output.ids))
+        text = self._text_of(output.ids)
+        return f"'{text}' (score {output.score:.5f}, ids {ids})"
 
-def _same(expected: Output, found: Output, exact: bool) -> bool:
+
+def _is_same(expected: Output, output: Output, exact: bool) -> bool:
     """Returns whether two outputs agree."""
-    if expected.ids != found.ids:
+    if expected.ids != output.ids:
         return False
-    return not exact or math.isclose(expected.score, found.score, **TOLERANCE)
+    return not exact or math.isclose(expected.score, output.score, **TOLERANCE)
 
 
 @contextlib.contextmanager

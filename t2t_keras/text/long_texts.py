@@ -17,7 +17,7 @@ from t2t_keras.text.tokenizer import EOS
 def split_long_text(
     text: str,
     encode_batch: Callable[[Sequence[str]], list[list[int]]],
-    most: int,
+    max_length: int,
     tags: Sequence[str] = (),
 ) -> list[list[int]]:
     """Returns the ids of the parts of a text, each ending in EOS.
@@ -25,32 +25,37 @@ def split_long_text(
     Args:
         text: the text.
         encode_batch: maps texts to their ids, EOS last.
-        most: the largest number of tokens in a part, EOS included; at least 2.
+        max_length: the largest number of tokens in a part, EOS included; at least 2.
         tags: words, one of which may precede the text; every part then begins with it.
     """
     tag: list[int] = []
     if tags and (match := re.match(tag_pattern(tags), text)):
-        tag, text = encode_batch([match[1]])[0][:-1], text[match.end() :]
+        tag = encode_batch([match[1]])[0][:-1]
+        text = text[match.end() :]
     words: list[str] = []
-    ends = [0]  # indices of the words that begin sentences, and the number of words
+    # The indices of the words that begin sentences, and the number of words.
+    boundaries = [0]
     for sentence in mark_sentence_ends(text).split("\n"):
         words += re.sub(f"([{WHITE_SPACE}]+)", r"\n\1", sentence).split("\n")
-        ends.append(len(words))
+        boundaries.append(len(words))
     # The tokenizers add a space before each text.
     ids = encode_batch([word.removeprefix(" ") for word in words])
     total = [0, *itertools.accumulate(len(row) - 1 for row in ids)]
-    limit = max(most - 1 - len(tag), 1)
+    limit = max(max_length - 1 - len(tag), 1)
     bounds = [0]
     while (start := bounds[-1]) < len(words):
         fitting = bisect.bisect_right(total, total[start] + limit) - 1
-        end = ends[bisect.bisect_right(ends, fitting) - 1]
-        bounds.append(end if end > start else max(fitting, start + 1))
+        sentence_end = boundaries[bisect.bisect_right(boundaries, fitting) - 1]
+        word_end = max(fitting, start + 1)
+        bounds.append(sentence_end if sentence_end > start else word_end)
     parts = ["".join(words[a:b]).strip() for a, b in itertools.pairwise(bounds)]
-    return [
-        [*tag, *row[i : min(i + limit, len(row) - 1)], EOS]
-        for row in encode_batch(parts)
-        for i in range(0, len(row) - 1, limit)
-    ]
+    rows = []
+    for ids_of_part in encode_batch(parts):
+        tokens = ids_of_part[:-1]
+        # A word that is too long is cut between its tokens.
+        for i in range(0, len(tokens), limit):
+            rows.append([*tag, *tokens[i : i + limit], EOS])
+    return rows
 
 
 def join_outputs(outputs: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ from t2t_keras.data.locks import lock, purpose_of_holder
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import replaced
+from t2t_keras.export.directory import replaced
 from t2t_keras.run.directory import training_lock
 from t2t_keras.text.vocabulary_file import write_vocabulary
 

@@ -24,16 +24,13 @@ import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.export.formats import (
-    SETTINGS,
-    SUMS,
-    export_formats,
-    replaced,
-    require_free,
-)
+from t2t_keras.export.directory import replaced, require_free
+from t2t_keras.export.formats import export_formats
+from t2t_keras.export.integrity import SUMS
 from t2t_keras.export.saved_model import WARM_UP, export_saved_model
 from t2t_keras.export.saved_model_loader import load_translator
 from t2t_keras.export.served_graph import ServedGraph
+from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.stored_weight import StoredWeight
 from t2t_keras.export.verify import Verification
 from t2t_keras.problem import Problem

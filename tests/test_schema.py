@@ -18,8 +18,8 @@ from t2t_keras.data.schema import FileName, from_fields
 from t2t_keras.data.training_data import training_index
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import SETTINGS
 from t2t_keras.export.saved_model_loader import SavedModelSettings
+from t2t_keras.export.settings import SETTINGS
 from t2t_keras.hparam import HParams
 from t2t_keras.run.config import RunConfig, config_for
 from t2t_keras.run.directory import RunDirectory

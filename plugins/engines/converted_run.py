@@ -11,7 +11,8 @@ from t2t_keras.data.checksums import sha256
 from t2t_keras.data.json_files import read_json
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import SETTINGS, SUMS, require_intact
+from t2t_keras.export.integrity import SUMS, require_intact
+from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.verify import Verification
 from t2t_keras.run.directory import RunDirectory
 

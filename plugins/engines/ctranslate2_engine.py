@@ -28,13 +28,8 @@ from t2t_keras.decoding.engine import (
 from t2t_keras.decoding.length_penalty import length_penalty
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, first_line
-from t2t_keras.export.formats import (
-    SETTINGS,
-    ExportSettings,
-    checksums,
-    require_checksum,
-    require_intact,
-)
+from t2t_keras.export.integrity import checksums, require_checksum, require_intact
+from t2t_keras.export.settings import SETTINGS, ExportSettings
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer

@@ -18,12 +18,8 @@ from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError, require_extra
-from t2t_keras.export.formats import (
-    replaced,
-    require_free,
-    require_quantization,
-    size_of,
-)
+from t2t_keras.export.directory import replaced, require_free, size_of
+from t2t_keras.export.formats import require_quantization
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.transformer import Transformer

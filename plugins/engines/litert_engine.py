@@ -20,7 +20,8 @@ from t2t_keras.decoding.length_penalty import length_penalty
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.export.exported_translator import ExportedTranslator
-from t2t_keras.export.formats import SETTINGS, require_intact
+from t2t_keras.export.integrity import require_intact
+from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.text_form import TextFormSettings
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer

@@ -22,13 +22,9 @@ from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, require_extra
-from t2t_keras.export.formats import (
-    SETTINGS,
-    replaced,
-    require_free,
-    require_quantization,
-    size_of,
-)
+from t2t_keras.export.directory import replaced, require_free, size_of
+from t2t_keras.export.formats import require_quantization
+from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.text_form import text_form_settings
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.model.layers import SelfAttentionCache

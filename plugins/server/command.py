@@ -33,7 +33,8 @@ from t2t_keras.cli.decoding import (
 )
 from t2t_keras.data.console import say
 from t2t_keras.errors import UserError, require_extra
-from t2t_keras.export.formats import converted, find_loader, is_saved_model
+from t2t_keras.export.directory import is_saved_model
+from t2t_keras.export.formats import converted, find_loader
 from t2t_keras.options import parse_value, split_pairs
 from t2t_keras.run.config import is_run
 from t2t_keras.signals import handled_signals, leave_closed_terminal

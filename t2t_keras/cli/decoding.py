@@ -11,7 +11,8 @@ from t2t_keras.cli.command import (
 )
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import is_saved_model, require_export
+from t2t_keras.export.directory import is_saved_model
+from t2t_keras.export.formats import require_export
 from t2t_keras.options import OptionValues
 from t2t_keras.run.config import require_run
 

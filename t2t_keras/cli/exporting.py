@@ -13,7 +13,8 @@ from t2t_keras.cli.decoding import (
     given_decoding,
 )
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import export_formats, require_free, require_quantization
+from t2t_keras.export.directory import require_free
+from t2t_keras.export.formats import export_formats, require_quantization
 from t2t_keras.run.config import require_run
 
 

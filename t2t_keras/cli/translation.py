@@ -44,7 +44,9 @@ from t2t_keras.decoding.hypothesis import Hypothesis, Score
 from t2t_keras.decoding.long_inputs import splitting_note
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import SUMS, converted, is_saved_model
+from t2t_keras.export.directory import is_saved_model
+from t2t_keras.export.formats import converted
+from t2t_keras.export.integrity import SUMS
 from t2t_keras.run.config import require_run
 
 # What is read, sorted by length and decoded together, and then written.

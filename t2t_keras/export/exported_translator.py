@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from t2t_keras.decoding.engine import Engine
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.formats import ExportSettings
+from t2t_keras.export.settings import ExportSettings
 
 
 class ExportedTranslator(Translator):

@@ -27,16 +27,12 @@ from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import (
-    SETTINGS,
-    replaced,
-    require_free,
-    require_quantization,
-    size_of,
-)
+from t2t_keras.export.directory import replaced, require_free, size_of
+from t2t_keras.export.quantization import DTYPES, refuse_unknown_dtype
 from t2t_keras.export.saved_model_engine import SavedModelEngine
 from t2t_keras.export.saved_model_loader import EXTRA, load_saved_model
 from t2t_keras.export.served_graph import ServedGraph
+from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.text_form import text_form_settings
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.problem import Problem
@@ -134,7 +130,7 @@ def export_saved_model(
             or with the problem; or a SavedModel has no such quantization; or the
             verification fails.
     """
-    require_quantization(quantization, "savedmodel")
+    refuse_unknown_dtype(quantization, DTYPES, "savedmodel")
     resolved = translator.choose(**options)
     _require_possible(translator.problem, resolved, ids_only)
     path = Path(export_dir)

@@ -10,13 +10,11 @@ from t2t_keras.captured_stderr import diverted_stderr
 from t2t_keras.data.plain_path import PlainPath
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, first_line
+from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.exported_translator import ExportedTranslator
-from t2t_keras.export.formats import (
-    SETTINGS,
-    require_export,
-    require_intact,
-)
+from t2t_keras.export.integrity import require_intact
 from t2t_keras.export.saved_model_engine import SavedModelEngine
+from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.text_form import TextFormSettings
 from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.text.tokenizer import Tokenizer
@@ -49,7 +47,8 @@ def load_translator(export_dir: str | Path) -> ExportedTranslator | TextSavedMod
             ids to ids; or a file is damaged.
     """
     path = Path(export_dir)
-    require_export(path)
+    if not is_saved_model(path):
+        raise UserError(f"--export_dir: {path} has no saved_model.pb")
     require_intact(path)
     settings = SavedModelSettings.read(path)
     if settings is not None and settings.ids_only:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from t2t_keras import registry
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import ExportSettings
+from t2t_keras.export.settings import ExportSettings
 from t2t_keras.problem import Problem
 from t2t_keras.text_processor import TextProcessor
 

@@ -22,7 +22,7 @@ from t2t_keras.decoding.long_inputs import splitting_note
 from t2t_keras.decoding.options import PHRASES, DecodingOptions
 from t2t_keras.decoding.text_arguments import checked_pairs, checked_texts
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import ExportSettings
+from t2t_keras.export.settings import ExportSettings
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.type_hints import NonNegative
 

@@ -1,0 +1,106 @@
+"""The directory that an export is written to: it appears as a whole or not at all."""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.locks import lock
+from t2t_keras.data.regular_files import refuse_links
+from t2t_keras.errors import UserError, first_line
+from t2t_keras.export.integrity import SUMS
+
+
+def is_saved_model(path: Path) -> bool:
+    """Returns whether a directory holds a SavedModel."""
+    return (path / "saved_model.pb").exists()
+
+
+def require_free(path: Path, overwrite: bool) -> None:
+    """Refuses a path at which an export would replace something.
+
+    Args:
+        path: the directory of the new export.
+        overwrite: whether the new export may replace an earlier one.
+
+    Raises:
+        UserError: the path is taken.
+    """
+    if not path.name:  # the export is renamed to its name, which . and / lack
+        raise UserError(f"--export_dir: {path} has no name; name another directory")
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not (is_saved_model(path) or (path / SUMS).exists()):
+        raise UserError(
+            f"--export_dir: {path} exists and is not an export; name another directory"
+        )
+    if not overwrite:
+        raise UserError(
+            f"--export_dir: {path} holds an export; name another directory, or give "
+            "--overwrite to replace it"
+        )
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Replaces a directory as a whole at the end of the `with` block.
+
+    The new directory is written to `.NAME.incomplete` next to it. That name is always
+    the same, so that the next export removes what a killed one has left.
+
+    Args:
+        path: the directory to replace.
+
+    Yields:
+        The path to write to, which does not exist yet.
+
+    Raises:
+        UserError: another process is writing this export, or the disk is full.
+    """
+    work = path.with_name(f".{path.name}.incomplete")
+    new = work / "new"
+    old = work / "old"
+    refusal = UserError(
+        f"--export_dir: another process is writing {path}; wait for it, or name "
+        "another directory"
+    )
+    try:
+        if work.is_symlink():
+            refuse_links(work)
+        with lock(work / "lock", lambda holder: refusal):
+            try:
+                refuse_links(work)
+                shutil.rmtree(new, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True)
+                yield new
+                files = sorted(file for file in new.rglob("*") if file.is_file())
+                sums = [
+                    f"{sha256(f)}  {f.relative_to(new).as_posix()}\n" for f in files
+                ]
+                (new / SUMS).write_text("".join(sums), encoding="utf-8")
+                if path.exists():
+                    path.rename(old)
+                new.rename(path)
+            finally:
+                # NFS keeps the open lock file under another name until it is closed.
+                shutil.rmtree(work, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            work.rmdir()
+    except Exception as error:
+        # TensorFlow and other libraries have their own errors for a full disk.
+        full = os.strerror(errno.ENOSPC)
+        if full not in str(error) and not isinstance(error, OSError):
+            raise
+        reason = full if full in str(error) else first_line(error)
+        raise UserError(
+            f"--export_dir: cannot write {path}: {reason}; nothing was exported; name "
+            "another directory, or free space there"
+        ) from None
+
+
+def size_of(path: Path) -> int:
+    """Returns the total size in bytes of the files of an export."""
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.decoding.beam_search import Hypotheses, length_penalty
+from t2t_keras.decoding.hypotheses import Hypotheses, length_penalties
 from t2t_keras.decoding.long_inputs import splits_long_inputs
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.text.sentences import join_outputs, split_long_text, split_sentences
@@ -140,7 +140,7 @@ def join_rows(
         return tf.math.unsorted_segment_sum(values, owners, size)
 
     def penalty(lengths: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
-        return length_penalty(lengths, alpha[:, None], options.length_penalty)
+        return length_penalties(lengths, alpha[:, None], options.length_penalty)
 
     log_probs = total(hypotheses.log_probs)  # [B, n]
     lengths = total(hypotheses.lengths)  # [B, n]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from t2t_keras.decoding.beam_search import NOTHING, Hypotheses
+from t2t_keras.decoding.hypotheses import NEG_INF, Hypotheses
 from t2t_keras.decoding.options import PHRASES, DecodingOptions
 from t2t_keras.export.input_checks import require
 from t2t_keras.options import conditions
@@ -84,7 +84,7 @@ def search_groups(
     )
     order = tf.argsort(tf.argsort(groups, stable=True))
     ids = tf.gather(ids_of_groups.merge_dims(0, 1).to_tensor(PAD), order)
-    scores = tf.gather(scores_of_groups.merge_dims(0, 1).to_tensor(NOTHING), order)
+    scores = tf.gather(scores_of_groups.merge_dims(0, 1).to_tensor(NEG_INF), order)
     lengths = tf.math.count_nonzero(ids, axis=2, dtype=tf.int32)
     # Without rows, the last axis got lost.
     scores = tf.reshape(scores, tf.concat([tf.shape(ids)[:2], [2]], 0))

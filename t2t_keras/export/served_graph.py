@@ -10,14 +10,13 @@ import tensorflow as tf
 
 from t2t_keras.blank_text import BLANK, WHITE_ENDS
 from t2t_keras.decoding.batches import padded
-from t2t_keras.decoding.beam_search import Hypotheses
-from t2t_keras.decoding.constraint import (
+from t2t_keras.decoding.constraints.forbidden_phrases import (
     ForbiddenTables,
-    Phrases,
     forbidden_tables,
-    protected_parts,
-    whole_words,
 )
+from t2t_keras.decoding.constraints.phrases import Phrases, protected_parts
+from t2t_keras.decoding.constraints.whole_words import whole_word_patterns
+from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import PHRASES, DecodingOptions
 from t2t_keras.decoding.scoring import score_targets
@@ -73,7 +72,7 @@ class ServedGraph(tf.Module):
         omitted = PHRASES if ids_only else {}
         self._inputs = {k: v for k, v in _OPTIONS.items() if k not in omitted}
         if ids_only:
-            self._phrases = Phrases.of(options, translator.target_tokenizer)
+            self._phrases = Phrases.from_options(options, translator.target_tokenizer)
         else:
             self._add_tokenizers()
 
@@ -280,7 +279,7 @@ class ServedGraph(tf.Module):
         tables: tuple[tf.Tensor, ...] = ()
         if self._forbidden_tables:
             tables = self._tables_of(options["forbidden"], self._forbidden_tables)
-        return Phrases((whole_words(glossary[:, 0]), terms), tables)
+        return Phrases((whole_word_patterns(glossary[:, 0]), terms), tables)
 
     def _tables_of(
         self, phrases: tf.Tensor, make_tables: ForbiddenTables

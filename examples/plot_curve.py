@@ -37,7 +37,7 @@ def main() -> None:
         if any("nll" in line for line in lines):
             label = f"{name}, training"
             draw(losses, lines, "train", "nll", color=color, label=label)
-        else:  # older records have only the label-smoothed loss
+        else:  # Older records have only the label-smoothed loss.
             label = f"{name}, label-smoothed training"
             draw(losses, lines, "train", "loss", color=color, label=label)
         dev = {"color": color, "marker": "o", "linestyle": "--"}

@@ -20,7 +20,7 @@ source = sentencepiece.SentencePieceProcessor(model_file=f"{export_dir}/source.s
 target = sentencepiece.SentencePieceProcessor(model_file=f"{export_dir}/target.spm")
 
 lines = [line.decode().rstrip("\n") for line in sys.stdin.buffer]
-tokens = [source.encode(line, out_type=str) for line in lines]  # the model adds EOS
+tokens = [source.encode(line, out_type=str) for line in lines]  # The model adds EOS.
 results = model.translate_batch(
     tokens,
     beam_size=4,

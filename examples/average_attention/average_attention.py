@@ -65,7 +65,7 @@ class GatedAverage(Block):
         d_model: int,
         **kwargs: Any,
     ) -> None:
-        super().__init__(autocast=False, **kwargs)  # the sum is float32
+        super().__init__(autocast=False, **kwargs)  # The sum needs float32 inputs.
         self.feed_forward = feed_forward
         self.num_heads = num_heads
         self.d_model = d_model

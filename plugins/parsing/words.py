@@ -16,7 +16,8 @@ from t2t_keras.text.word_list import WordListTokenizer
 if TYPE_CHECKING:
     from .words_graph import WordGraph
 
-SPECIAL = ("<pad>", "</s>", "<unk>")  # the pieces of PAD, EOS and UNK
+# The pieces of PAD, EOS and UNK.
+SPECIAL = ("<pad>", "</s>", "<unk>")
 
 # Replacements, applied in this order, that turn a word into its shape: `BMP-4` becomes
 # `A-0`, and `Tissues` becomes `Aa`. Non-ASCII characters count as lower-case letters.
@@ -26,9 +27,11 @@ SHAPE = (
     (r"[^\x00-\x60\x7b-\x7f]+", "a"),
     (r"[A-Z]+", "A"),
 )
-ENDINGS = (4, 3, 2, 1)  # lengths in letters, longest first
+# The lengths of endings in letters, longest first.
+ENDINGS = (4, 3, 2, 1)
 
-_RARE = 5  # classes are counted over words with at most this many occurrences
+# Classes are counted over words with at most this many occurrences.
+_RARE = 5
 # Minimum numbers of occurrences with which a class or a word becomes a token.
 _MIN_CLASS_COUNT = 15
 _MIN_WORD_COUNT = 2

@@ -9,7 +9,8 @@ from t2t_keras.text.tokenizer import EOS, UNK
 
 from .words import ENDINGS, SHAPE, SPECIAL, ending_pattern
 
-_NONE = -1  # what the table returns for an unknown word
+# The table returns this for an unknown word.
+_NONE = -1
 
 
 class WordGraph(tf.Module):

@@ -98,7 +98,7 @@ def _check_steps(model: "Transformer") -> None:
         parents = rng.integers(0, beams, (count, beams)).astype(np.int32)
         cache = model.reorder_cache(cache, parents)
         prefixes = np.take_along_axis(targets, parents[:, :, None], axis=1)
-        if step == 2:  # the first sentence is done
+        if step == 2:  # The first sentence leaves the batch.
             rows = np.arange(1, count, dtype=np.int32)
             cache = model.select_rows(cache, rows)
             source = source[rows]

@@ -69,7 +69,8 @@ def output_losses(
         The sums of the label-smoothed loss and of the negative log-likelihood, which
         has no gradient.
     """
-    labels = ops.cast(labels, "int64")  # a GPU has int32 in the host's memory
+    # TensorFlow keeps the int32 tensors of a GPU in the host's memory.
+    labels = ops.cast(labels, "int64")
     weights = ops.expand_dims(weights, 1)  # [N, 1]
 
     @ops.custom_gradient
@@ -79,7 +80,8 @@ def output_losses(
         forward = _forward(states, table, labels, weights, smoothing, dtype)
 
         def grad(*upstreams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            upstream, _ = keras.tree.flatten(upstreams)  # on JAX they are one tuple
+            # JAX passes the gradients of both losses as one tuple.
+            upstream, _ = keras.tree.flatten(upstreams)
             factor = weights * upstream  # [N, 1]
             return _gradients(forward, states, label_rows, labels, factor, smoothing)
 
@@ -112,8 +114,8 @@ def _forward(
     if copies:
         share = 1.0 - copies * _pick(exact, ops.zeros_like(label_column))  # [N, 1]
 
-    # The largest probability is at least 1 / V, so its logarithm is exact. (Not by
-    # `top_k`: XLA would sort all logits for it.)
+    # The largest probability is at least 1 / V, so its logarithm is exact. (XLA
+    # would sort all logits for `top_k`.)
     largest = ops.max(exact, axis=-1, keepdims=True)  # [N, 1]
     log_normalizer = ops.cast(ops.max(logits, axis=-1, keepdims=True), "float32")
     log_normalizer -= ops.log(_divide(largest, share))
@@ -208,6 +210,6 @@ def _without(x: Tensor, ids: Tensor) -> Tensor:
 
 def _one_hot(ids: Tensor, size: int) -> Tensor:
     """Returns the bool one-hot vectors [N, size] of ids [N]."""
-    # In float32: a GPU compares integers in the host's memory.
+    # TensorFlow compares the int32 tensors of a GPU on the host.
     ids = ops.expand_dims(ops.cast(ids, "float32"), 1)
     return ops.equal(np.arange(size, dtype="float32"), ids)

@@ -94,11 +94,13 @@ def training_losses(
     rows = ops.reshape(decoded, (-1, model.hparams.d_model))  # [B T, D]
     labels = ops.reshape(target, (-1,))  # [B T]
     table = model.softmax_embedding.table  # [V, D]
-    # Looked up before the reshape, whose gradient is dense.
+    # The look-up precedes the reshape, whose gradient would be dense.
     label_rows = ops.take(table, labels, axis=0)  # [B T, D]
-    table = ops.reshape(table, table.shape)  # a custom gradient refuses variables
+    # A custom gradient refuses variables.
+    table = ops.reshape(table, table.shape)
     softmax = table if softmax is None else softmax
-    if model.output_bias is not None:  # one more column, whose state is 1
+    if model.output_bias is not None:
+        # The bias is one more column, which multiplies a 1 at the end of each row.
         bias = ops.expand_dims(ops.convert_to_tensor(model.output_bias), 1)  # [V, 1]
         softmax = ops.concatenate([softmax, bias], axis=1)  # [V, D + 1]
         rows = ops.concatenate([rows, ops.ones_like(rows[:, :1])], axis=1)
@@ -117,7 +119,8 @@ def training_losses(
         layer_scores = maps.cross[model.hparams.alignment_layer - 1]  # [B, H, T, S]
         head = layer_scores[:, GUIDED_HEAD - 1]  # [B, T, S]
         guide = model.hparams.guided_alignment * alignment_loss(head, alignment)
-        loss += guide - ops.stop_gradient(guide)  # 0, but for the gradient
+        # This adds the gradient and leaves the value.
+        loss += guide - ops.stop_gradient(guide)
     return loss, nll
 
 

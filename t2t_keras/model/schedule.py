@@ -32,7 +32,7 @@ def scheduled_rate(
         "constant": 1.0,
         "linear_warmup": minimum(1.0, step / warmup),
         "rsqrt_decay": maximum(step, warmup) ** -0.5,
-        # As rsqrt_decay, but one at the end of the warm-up: learning_rate is the peak.
+        # Like rsqrt_decay, but 1 after the warm-up, so that learning_rate is the peak.
         "rsqrt_normalized_decay": maximum(1.0, step / warmup) ** -0.5,
         "rsqrt_hidden_size": hparams.d_model**-0.5,
     }

@@ -145,7 +145,7 @@ class Transformer(TransformerParts):
             decoder=_full_scores(self.decoder, maps.decoder, ops.shape(target)[1]),
         )
 
-    # Decoding step by step.
+    # The methods below decode step by step.
 
     def encode(self, source: Tensor) -> Tensor:
         """Encodes source ids [B, S] as [B, S, D]."""

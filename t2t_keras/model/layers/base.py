@@ -35,7 +35,8 @@ class Block(Layer):
     def build(self, input_shape: Shape) -> None:
         """Builds the inner layers."""
         for layer in self._flatten_layers(include_self=False, recursive=False):
-            if not layer.built:  # Keras builds them when it loads a model
+            # Keras has built them already when it loads a model.
+            if not layer.built:
                 layer.build(input_shape)
 
     @classmethod

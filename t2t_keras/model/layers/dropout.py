@@ -31,7 +31,8 @@ class Dropout(Layer):
         self._fold = zlib.crc32(self.path.encode()) & 0x7FFFFFFF
         self.seed_generator = None
         if self.rate:
-            state = random.getstate()  # so that the initial weights do not change
+            # Keras draws the initial weights from the same state, which is restored.
+            state = random.getstate()
             start = random.randrange(2**31)
             random.setstate(state)
             start = (start + self._fold) % 2**31

@@ -9,7 +9,8 @@ from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.layers.base import Layer, serializable
 from t2t_keras.model.layers.linear import Kernels
 
-BLOCK = 64  # products are faster on a GPU if their sizes are multiples of it
+# Matrix products are faster on a GPU if their sizes are multiples of this.
+BLOCK = 64
 
 
 def fill_block(matrix: Tensor, row: Tensor) -> Tensor:
@@ -39,7 +40,7 @@ class Embedding(Layer):
             name="table",
             shape=(self.vocab_size, self.d_model),
             initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
-            autocast=False,  # a look-up needs few rows: do not cast the whole table
+            autocast=False,  # A look-up must not cast the whole table.
         )
 
     def call(self, ids: Tensor) -> Tensor:

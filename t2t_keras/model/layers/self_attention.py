@@ -200,7 +200,7 @@ class SelfAttention(MultiHead):
         self, batch_size: int | Tensor, num_beams: int | Tensor
     ) -> SelfAttentionCache:
         """Returns the cache before the first step of K hypotheses for each sentence."""
-        del num_beams  # they share one list of tokens
+        del num_beams  # The beams of a sentence share one list of tokens.
         shape = (batch_size, self.num_heads, 0)
         key = ops.zeros((*shape, self.key_size), self.compute_dtype)  # [B, H, 0, d_k]
         value = ops.zeros((*shape, self.value_size), self.compute_dtype)

@@ -48,7 +48,7 @@ class WindowSelfAttention(SelfAttention):
             raise ValueError("the score of WindowSelfAttention must be 'scaled'")
         self.left_context = left_context
         self.right_context = right_context
-        # Numbers of neighbouring blocks in reach on both sides.
+        # The number of neighbouring blocks in reach on each side.
         self._neighbours = int(left_context > 0), int(right_context > 0)
 
     def compute_attention(
@@ -104,7 +104,7 @@ class WindowSelfAttention(SelfAttention):
         """Returns the scores of `compute_attention` as [B, H, T, T], T = `length`."""
         block, _ = self._block(length)
         batch, heads, count, _, width = ops.shape(scores)
-        # The position, from 0, that column w of block n stands for.
+        # Column w of block n stands for the position [n, w], counted from 0.
         columns = ops.arange(width) - self._neighbours[0] * block  # [W]
         positions = columns[None, :] + (ops.arange(count) * block)[:, None]  # [N, W]
         is_column = positions[:, :, None] == ops.arange(length)  # [N, W, T]

@@ -25,7 +25,7 @@ from t2t_keras.data.mixture_file import read_mixture
 from t2t_keras.data.pair_files import PairFile, format_of
 from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.data.text_files import HEAD, read_text
-from t2t_keras.decoding.options import parse_forbidden, parse_glossary
+from t2t_keras.decoding.phrase_options import parse_forbidden, parse_glossary
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.corpus.archives import ArchivedPairs
 from t2t_keras.text.tokenizers import load_tokenizer

@@ -1,8 +1,8 @@
 """From a trained model to texts.
 
-`translator` decodes texts as the settings in `options` say. `beam_search` and
-`sampling` generate target sequences, `scoring` scores given ones and reads attention
-weights, and `constraint` restricts what may be generated. `ensemble` joins several
-models to one. `texts` checks the texts that callers pass, batches inputs of similar
-length, and aligns words by attention weights.
+`translator` maps texts to texts with an engine. `beam_search` and `sampling` generate
+target sequences, in the loop of `decode_loop`; `scoring` scores given ones. `options`
+are the settings. `constraint` is the hook that restricts what may be generated, and
+`constraints` has the restrictions that options turn on. `ensemble` combines several
+models.
 """

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from t2t_keras.decoding.hypothesis import Hypothesis
-from t2t_keras.decoding.options import LARGEST_BEAM
+from t2t_keras.decoding.options import MAX_BEAM_SIZE
 
 _MAX_DOUBLINGS = 2  # of the beam
 
@@ -29,7 +29,7 @@ def replace_duplicates(
     for doubling in range(1, _MAX_DOUBLINGS + 1):
         beam_multiplier = 2**doubling
         rows = [i for i, size in enumerate(sizes) if len(n_best_lists[i]) < size]
-        if not rows or beam_size * beam_multiplier > LARGEST_BEAM:
+        if not rows or beam_size * beam_multiplier > MAX_BEAM_SIZE:
             return
         for i, outputs in zip(rows, search(rows, beam_multiplier), strict=True):
             best = n_best_lists[i][0]

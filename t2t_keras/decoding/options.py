@@ -11,9 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from t2t_keras.blank_text import is_blank
-from t2t_keras.data.text_files import read_text
-from t2t_keras.errors import UserError, did_you_mean, require_unicode, short_repr
+from t2t_keras.decoding.phrase_options import (
+    Glossary,
+    glossary_tuple,
+    parse_forbidden,
+    parse_glossary,
+    parse_list,
+    phrase_tuple,
+    require_phrases,
+)
+from t2t_keras.errors import UserError, did_you_mean, short_repr
 from t2t_keras.options import check_options, option, option_names
 from t2t_keras.problem import Problem
 from t2t_keras.text.protected import KINDS, UNKNOWN
@@ -22,9 +29,9 @@ if TYPE_CHECKING:
     from t2t_keras.decoding.constraint import Constraint
 
 
-LARGEST_BEAM = 1000
+MAX_BEAM_SIZE = 1000
 
-# See `length_penalty`.
+# The formulas of `decoding.length_penalty`.
 LengthPenalty: TypeAlias = Literal["gnmt", "power", "average", "none"]
 
 
@@ -47,11 +54,10 @@ def _option(
         default: the default value.
         help: the help text for `--help`.
         *uses: `from_problem`: the problem has a field of this name with the default.
-            `is_tensor`: the option is an input of the compiled decoding function, so
-            that another value needs no new trace. `is_served`: it is also an input of
-            a SavedModel's signature `translate`. `changes_metrics`: the metrics of a
-            checkpoint depend on it. `of_sampling`: it has an effect only with
-            `sampling`.
+            `is_tensor`: the option is an input of the traced search, so other values
+            need no new trace. `is_served`: it is also an input of a SavedModel's
+            signature `translate`. `changes_metrics`: the metrics of a checkpoint depend
+            on it. `of_sampling`: it has no effect without `sampling`.
         ge: the smallest possible value.
         le: the largest possible value.
         parse: reads the option's text, for options that are neither numbers nor names.
@@ -60,88 +66,12 @@ def _option(
     return option(default, help, ge=ge, le=le, parse=parse, **metadata)
 
 
-# Source terms with their target terms.
-Glossary: TypeAlias = tuple[tuple[str, str], ...]
-
-
-def parse_glossary(text: str) -> Glossary:
-    """Returns the glossary that a text gives: `[source=target,...]`, or a file.
-
-    Raises:
-        UserError: it is neither terms nor a file of terms.
-    """
-    if text.startswith("["):
-        items = dict(enumerate(_items(text), 1))
-        rows = {f"term {n}": item.split("=") for n, item in items.items()}
-        origin, form = "glossary", "SOURCE=TARGET"
-    else:
-        lines = _lines("glossary", text)
-        rows = {f"line {n}": line.split("\t") for n, line in lines.items()}
-        origin, form = text, "`source TAB target`"
-    for place, row in rows.items():
-        if len(row) != 2:
-            raise UserError(f"{origin}: {place} is not {form}")
-    return tuple((source.strip(), target.strip()) for source, target in rows.values())
-
-
-def parse_forbidden(text: str) -> tuple[str, ...]:
-    """Returns the phrases that a text gives: `[phrase,...]`, or a file."""
-    if text.startswith("["):
-        return _items(text)
-    return tuple(_lines("forbidden", text).values())
-
-
-def _items(text: str) -> tuple[str, ...]:
-    """Returns the items of a list `[a,b]`; a single item needs no `[]`."""
-    return tuple(map(str.strip, text.removeprefix("[").removesuffix("]").split(",")))
-
-
-def _lines(name: str, path: str) -> dict[int, str]:
-    """Returns the lines of a file that are not blank, by their numbers.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
-    try:
-        # `read_lines` would refuse a glossary, which is a table.
-        lines = read_text(path).split("\n")
-    except UserError as error:
-        raise UserError(f"{name}: {error}; a list is [...]") from None
-    return {n: line for n, line in enumerate(lines, 1) if not is_blank(line)}
-
-
-def _phrases(name: str, phrases: Any) -> tuple[str, ...]:
-    """Returns phrases as a tuple.
-
-    Raises:
-        UserError: they are something else.
-    """
-    is_list = isinstance(phrases, (list, tuple))
-    if not is_list or not all(isinstance(phrase, str) for phrase in phrases):
-        raise UserError(f"{name}: give a list of strings, not {short_repr(phrases)}")
-    return tuple(phrases)
-
-
-def _pairs(name: str, pairs: Any) -> Glossary:
-    """Returns pairs of terms, which may be given as a dictionary, as tuples.
-
-    Raises:
-        UserError: they are something else.
-    """
-    rows = list(pairs.items()) if isinstance(pairs, Mapping) else pairs
-    if not isinstance(rows, (list, tuple)) or not all(
-        isinstance(row, (list, tuple))
-        and len(row) == 2
-        and all(isinstance(term, str) for term in row)
-        for row in rows
-    ):
-        raise UserError(
-            f"{name}: give pairs of a source and a target term, not {short_repr(pairs)}"
-        )
-    return tuple((source, target) for source, target in rows)
-
-
-PHRASES: dict[str, Any] = {"glossary": (("", ""),), "forbidden": ("",)}  # empty ones
+# The options that are phrases, with a phrase that is in no text: graphs need at least
+# one.
+EMPTY_PHRASES: dict[str, tuple[object, ...]] = {
+    "glossary": (("", ""),),
+    "forbidden": ("",),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,7 +83,7 @@ class DecodingOptions:
         "hypotheses that the search keeps for each input (K); 1 is greedy search",
         *("from_problem", "is_tensor", "is_served", "changes_metrics"),
         ge=1,
-        le=LARGEST_BEAM,
+        le=MAX_BEAM_SIZE,
     )
     alpha: float = _option(
         0.6,
@@ -188,11 +118,11 @@ class DecodingOptions:
         "number of outputs to return for each input",
         *("is_tensor", "is_served"),
         ge=1,
-        le=LARGEST_BEAM,
+        le=MAX_BEAM_SIZE,
     )
     min_length: int = _option(
         0,
-        "the least number of tokens in an output, EOS not counted",
+        "minimum number of tokens in an output, EOS not counted",
         *("is_tensor", "is_served", "changes_metrics"),
         ge=0,
         le=100_000,
@@ -239,7 +169,7 @@ class DecodingOptions:
         "number, symbol (emoji and the like), unknown (characters that the source's "
         "vocabulary lacks)",
         "changes_metrics",
-        parse=_items,
+        parse=parse_list,
     )
     forbidden: tuple[str, ...] = _option(
         (),
@@ -262,7 +192,7 @@ class DecodingOptions:
     raw: bool = _option(
         False,
         "inputs are raw text, which the problem splits into words; otherwise they look "
-        "as the training data do",
+        "like the training data",
     )
     sampling: bool = _option(
         False, "draw outputs at random instead of searching for the best"
@@ -296,24 +226,13 @@ class DecodingOptions:
     )
 
     def __post_init__(self) -> None:
-        # The compiled functions are found by the values of options: these are hashable.
-        object.__setattr__(self, "glossary", _pairs("glossary", self.glossary))
+        # Tuples, because traced functions are found by the values of options.
+        object.__setattr__(self, "glossary", glossary_tuple("glossary", self.glossary))
         for name in ("forbidden", "protect"):
-            object.__setattr__(self, name, _phrases(name, getattr(self, name)))
-        kinds = (*KINDS, UNKNOWN)
-        for kind in self.protect:
-            if kind not in kinds:
-                raise UserError(
-                    f"protect: there is no '{kind}'; the choice is {', '.join(kinds)}"
-                )
+            object.__setattr__(self, name, phrase_tuple(name, getattr(self, name)))
+        _require_protected(self.protect)
         check_options(DecodingOptions, vars(self))
-        methods = ("init", "mask", "advance")
-        is_constraint = all(callable(getattr(self.constraint, x, 0)) for x in methods)
-        if not (isinstance(self.constraint, str) or is_constraint):
-            raise UserError(
-                "constraint must be a name, or an object with the methods of "
-                f"Constraint, not {short_repr(self.constraint)}"
-            )
+        _require_constraint(self.constraint)
         if not self.sampling and self.n_best > self.beam_size:
             raise UserError(
                 f"n_best {self.n_best} is more than beam_size {self.beam_size}; "
@@ -322,12 +241,9 @@ class DecodingOptions:
         for name in ("coverage_penalty", "glossary", "protect"):
             if self.sampling and getattr(self, name):
                 raise UserError(f"{name} has no effect on samples; leave it out")
-        terms = [term for pair in self.glossary for term in pair]
-        for name, phrases in ("glossary", terms), ("forbidden", self.forbidden):
-            for phrase in phrases:
-                require_unicode(name, phrase)
-            if any(map(is_blank, phrases)):
-                raise UserError(f"{name}: a phrase is empty; leave it out")
+        terms = tuple(term for pair in self.glossary for term in pair)
+        require_phrases("glossary", terms)
+        require_phrases("forbidden", self.forbidden)
 
     @property
     def needs_texts(self) -> bool:
@@ -335,22 +251,22 @@ class DecodingOptions:
         return bool(self.glossary or self.protect)
 
     @classmethod
-    def of_recorded(cls, recorded: Mapping[str, Any], path: Path) -> Self:
+    def of_recorded(cls, recorded: Mapping[str, object], path: Path) -> Self:
         """Returns the options that `recorded` has returned.
 
         Args:
             recorded: the options.
-            path: the file that they are from, for the messages.
+            path: the file that contains them, for messages.
 
         Raises:
             UserError: an option is unknown or impossible.
         """
-        known = {field.name for field in dataclasses.fields(cls)}
+        names = {field.name for field in dataclasses.fields(cls)}
         for name in recorded:
-            if name not in known:
+            if name not in names:
                 raise UserError(
                     f"{path}: there is no decoding option '{name}'"
-                    f"{did_you_mean(name, known)}; export the model again"
+                    f"{did_you_mean(name, names)}; export the model again"
                 )
         constraint = recorded.get("constraint", "none")
         if not isinstance(constraint, str):
@@ -358,31 +274,36 @@ class DecodingOptions:
                 f"{path}: constraint must be a text, not {constraint!r:.80}; export "
                 "the model again"
             )
+        values: dict[str, Any] = dict(recorded)
         try:
-            return cls(**recorded)
+            return cls(**values)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
 
-    def recorded(self) -> dict[str, Any]:
-        """Returns the options that are not of sampling, as JSON has them."""
-        left_out = ("sampling", *self.names("of_sampling"))
-        options = {k: v for k, v in vars(self).items() if k not in left_out}
+    def recorded(self) -> dict[str, object]:
+        """Returns the options, without those of sampling, in the types of JSON."""
+        of_sampling = ("sampling", *self.names("of_sampling"))
+        options = {k: v for k, v in vars(self).items() if k not in of_sampling}
         if not isinstance(self.constraint, str):
             options["constraint"] = type(self.constraint).__name__
         return json.loads(json.dumps(options))  # tuples become lists
 
     @staticmethod
-    def inputs(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """Returns options as inputs of a graph for all texts; () is an empty phrase.
+    def inputs(
+        options: Mapping[str, object], names: Iterable[str]
+    ) -> dict[str, object]:
+        """Returns options as inputs of a graph, the same for all texts.
 
         Args:
             options: the decoding options, by name.
             names: those that the graph takes.
         """
-        return {
-            name: [options[name] or PHRASES[name]] if name in PHRASES else options[name]
-            for name in names
-        }
+        inputs: dict[str, object] = {}
+        for name in names:
+            inputs[name] = options[name]
+            if name in EMPTY_PHRASES:
+                inputs[name] = [options[name] or EMPTY_PHRASES[name]]
+        return inputs
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -399,11 +320,34 @@ class DecodingOptions:
     @classmethod
     def dtypes(cls, use: Use) -> dict[str, str]:
         """Returns the names and dtypes of the options whose metadata `use` is true."""
-        kinds: dict[str, Any] = {f.name: f.type for f in dataclasses.fields(cls)}
-        dtypes = {int: "int32", float: "float32"}  # of phrases: string
-        return {name: dtypes.get(kinds[name], "string") for name in cls.names(use)}
+        dtypes: dict[object, str] = {int: "int32", float: "float32"}
+        types = {field.name: field.type for field in dataclasses.fields(cls)}
+        # Phrases are strings.
+        return {name: dtypes.get(types[name], "string") for name in cls.names(use)}
 
 
 def constraint_name(problem: Problem) -> str:
-    """Returns the name of a problem's constraint: a value of the option."""
+    """Returns the value of the option for a problem's own constraint."""
     return problem.constraint.__name__ if problem.constraint else "none"
+
+
+def _require_protected(names: tuple[str, ...]) -> None:
+    """Raises `UserError` if `protect` has another name than those of parts."""
+    choices = (*KINDS, UNKNOWN)
+    for name in names:
+        if name not in choices:
+            raise UserError(
+                f"protect: there is no '{name}'; the choice is {', '.join(choices)}"
+            )
+
+
+def _require_constraint(constraint: object) -> None:
+    """Raises `UserError` unless it is a name or has a constraint's methods."""
+    if isinstance(constraint, str):
+        return
+    for method in ("init", "mask", "advance"):
+        if not callable(getattr(constraint, method, None)):
+            raise UserError(
+                "constraint must be a name, or an object with the methods of "
+                f"Constraint, not {short_repr(constraint)}"
+            )

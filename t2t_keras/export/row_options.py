@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from t2t_keras.decoding.hypotheses import NEG_INF, Hypotheses
-from t2t_keras.decoding.options import PHRASES, DecodingOptions
+from t2t_keras.decoding.options import EMPTY_PHRASES, DecodingOptions
 from t2t_keras.export.input_checks import require
 from t2t_keras.options import conditions
 from t2t_keras.text.tokenizer import PAD
@@ -27,7 +27,7 @@ def checked_options(
         size: the number of texts B, int64.
     """
     with_axis = {
-        name: value if name in PHRASES else tf.reshape(value, [-1])
+        name: value if name in EMPTY_PHRASES else tf.reshape(value, [-1])
         for name, value in options.items()
     }
     assertions = [

@@ -18,7 +18,7 @@ from t2t_keras.decoding.constraints.phrases import Phrases, protected_parts
 from t2t_keras.decoding.constraints.whole_words import whole_word_patterns
 from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.model_translator import ModelTranslator
-from t2t_keras.decoding.options import PHRASES, DecodingOptions
+from t2t_keras.decoding.options import EMPTY_PHRASES, DecodingOptions
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.errors import UserError
 from t2t_keras.export.input_checks import checked_ids, checked_pairs
@@ -69,7 +69,7 @@ class ServedGraph(tf.Module):
             StoredWeight(weight, quantization) if quantization else weight.value
             for weight in translator.model.weights
         ]
-        omitted = PHRASES if ids_only else {}
+        omitted = EMPTY_PHRASES if ids_only else {}
         self._inputs = {k: v for k, v in _OPTIONS.items() if k not in omitted}
         if ids_only:
             self._phrases = Phrases.from_options(options, translator.target_tokenizer)

@@ -19,7 +19,7 @@ from t2t_keras.decoding.batches import batches
 from t2t_keras.decoding.distinct import replace_duplicates
 from t2t_keras.decoding.hypothesis import Hypothesis, Score
 from t2t_keras.decoding.long_inputs import splitting_note
-from t2t_keras.decoding.options import PHRASES, DecodingOptions
+from t2t_keras.decoding.options import EMPTY_PHRASES, DecodingOptions
 from t2t_keras.decoding.text_arguments import checked_pairs, checked_texts
 from t2t_keras.errors import UserError
 from t2t_keras.export.settings import ExportSettings
@@ -62,7 +62,7 @@ class TextSavedModel:
         names.remove("constraint")
         values = {name: recorded[name] for name in recorded.keys() & names}
         for name, value in defaults.items():
-            is_phrases = name in PHRASES
+            is_phrases = name in EMPTY_PHRASES
             values[name] = _phrases(value) if is_phrases else value.numpy().item()
         self.options = DecodingOptions(**values)
 

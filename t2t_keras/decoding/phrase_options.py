@@ -44,7 +44,7 @@ def parse_forbidden(text: str) -> tuple[str, ...]:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Returns the items of a list `[a,b]`; a single item needs no brackets."""
+    """Returns the items of a list `[a,b]`; a single item needs no `[]`."""
     return tuple(map(str.strip, text.removeprefix("[").removesuffix("]").split(",")))
 
 

@@ -96,7 +96,7 @@ LIGHT = (
     *("export/directory.py", "export/quantization.py"),
     *("export/exported_translator.py", "export/text_form.py"),
     *("decoding/alignment.py", "decoding/batches.py", "decoding/distinct.py"),
-    *("decoding/engine.py", "decoding/hypothesis.py", "decoding/length_penalty.py"),
+    *("decoding/engine.py", "decoding/outputs.py", "decoding/length_penalty.py"),
     *("decoding/long_inputs.py", "decoding/options.py", "decoding/text_arguments.py"),
     *("decoding/translator.py", "text/long_texts.py"),
     *(f"problems/parsing/{name}.py" for name in ("task", "commands", "tree", "wsj")),

@@ -9,10 +9,10 @@ from decoding_models import EOS, LINES, NOT_TEXTS, SHORT, log_probs_of, penalty,
 from errors import refused
 
 from t2t_keras.decoding.alignment import AlignmentHead, word_starts
-from t2t_keras.decoding.hypothesis import Hypothesis
 from t2t_keras.decoding.long_inputs import InputSplitter
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.outputs import Hypothesis
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentences import join_outputs

@@ -2,19 +2,20 @@
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import ExportFormat
+from t2t_keras.options import OptionValues
 
 if TYPE_CHECKING:
     from t2t_keras.export.exported_translator import ExportedTranslator
 
 
-def _export(*args: Any, **options: Any) -> int:
+def _export(*args: object, **options: object) -> int:
     from .ctranslate2_model import export_ctranslate2
 
-    return export_ctranslate2(*args, **options)
+    return export_ctranslate2(*args, **options)  # type: ignore[arg-type]
 
 
 def _load(path: Path) -> "ExportedTranslator":
@@ -27,7 +28,7 @@ def _load(path: Path) -> "ExportedTranslator":
     return ExportedTranslator(engine, engine.settings)
 
 
-def _convert(run: Path, checkpoint: str | None, options: dict[str, Any]) -> Path:
+def _convert(run: Path, checkpoint: str | None, options: OptionValues) -> Path:
     if importlib.util.find_spec("ctranslate2") is None:
         raise UserError("CTranslate2 is not installed")
     from .converted_run import convert
@@ -56,10 +57,10 @@ LITERT_OPTIONS = (
 )
 
 
-def _export_litert(*args: Any, **options: Any) -> int:
+def _export_litert(*args: object, **options: object) -> int:
     from .litert_model import export_litert
 
-    return export_litert(*args, **options)
+    return export_litert(*args, **options)  # type: ignore[arg-type]
 
 
 def _load_litert(path: Path) -> "ExportedTranslator":

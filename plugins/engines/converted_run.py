@@ -3,7 +3,6 @@
 import dataclasses
 import shutil
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
@@ -14,6 +13,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.export.integrity import SUMS, require_intact
 from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.verify import Verification
+from t2t_keras.options import OptionValues
 from t2t_keras.run.directory import RunDirectory
 
 from .ctranslate2_engine import require_supported
@@ -22,7 +22,7 @@ from .ctranslate2_model import export_ctranslate2
 _SENTENCES = 20  # for verifying a conversion
 
 
-def convert(path: Path, checkpoint: str | None, options: dict[str, Any]) -> Path:
+def convert(path: Path, checkpoint: str | None, options: OptionValues) -> Path:
     """Returns the export of a checkpoint, `RUN/engines/ctranslate2-CHECKSUM`.
 
     The first call writes it. See `ExportFormat.convert` for the arguments.

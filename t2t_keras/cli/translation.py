@@ -40,8 +40,8 @@ from t2t_keras.data.checksums import sha256
 from t2t_keras.data.console import say
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.regular_files import is_special
-from t2t_keras.decoding.hypothesis import Hypothesis, Score
 from t2t_keras.decoding.long_inputs import splitting_note
+from t2t_keras.decoding.outputs import Hypothesis, Score
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from t2t_keras.decoding.hypothesis import Hypothesis
 from t2t_keras.decoding.options import MAX_BEAM_SIZE
+from t2t_keras.decoding.outputs import Hypothesis
 
 _MAX_DOUBLINGS = 2  # of the beam
 

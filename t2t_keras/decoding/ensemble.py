@@ -1,7 +1,7 @@
 """Ensembles: several models that decode together."""
 
 from collections.abc import Sequence
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -55,11 +55,11 @@ class Ensemble:
         return _mean([model(source, target) for model in self.models])
 
     def encode(self, source: tf.Tensor) -> Nest:
-        """Returns the memories of source ids [B, S]."""
+        """Returns the encoder outputs of all models for source ids [B, S]."""
         return tuple(model.encode(source) for model in self.models)
 
-    def _each(self, method: str, caches: Nest, *args: tf.Tensor) -> tuple[Any, ...]:
-        """Returns what a method of each model returns for its cache."""
+    def _call_each(self, method: str, caches: Nest, *args: tf.Tensor) -> Nest:
+        """Calls a method of each model with its cache, and returns the results."""
         pairs = zip(self.models, caches, strict=True)
         return tuple(getattr(model, method)(cache, *args) for model, cache in pairs)
 
@@ -67,36 +67,39 @@ class Ensemble:
         self, encoder_output: Nest, source: tf.Tensor, num_beams: tf.Tensor
     ) -> Nest:
         """Returns the caches before the first step."""
-        return self._each("start_cache", encoder_output, source, num_beams)
+        return self._call_each("start_cache", encoder_output, source, num_beams)
 
     def cache_shapes(self, cache: Nest) -> Nest:
         """Returns the shapes that hold for the caches at every step."""
-        return self._each("cache_shapes", cache)
+        return self._call_each("cache_shapes", cache)
 
     def decode_step(
         self, ids: tf.Tensor, position: tf.Tensor, cache: Nest
     ) -> tuple[tf.Tensor, Nest]:
         """Returns log-probabilities [B, K, V] and caches after tokens [B, K]."""
-        pairs = zip(self.models, cache, strict=True)
-        steps = [model.decode_step(ids, position, part) for model, part in pairs]
-        logits, caches = zip(*steps, strict=True)
-        return _mean(logits), caches
+        all_logits = []
+        caches = []
+        for model, model_cache in zip(self.models, cache, strict=True):
+            logits, next_cache = model.decode_step(ids, position, model_cache)
+            all_logits.append(logits)
+            caches.append(next_cache)
+        return _mean(all_logits), tuple(caches)
 
     def reorder_cache(self, cache: Nest, parents: tf.Tensor) -> Nest:
         """Returns the caches in which beam k continues beam `parents[b, k]`."""
-        return self._each("reorder_cache", cache, parents)
+        return self._call_each("reorder_cache", cache, parents)
 
     def select_rows(self, cache: Nest, rows: tf.Tensor) -> Nest:
         """Returns the caches of the given rows of the batch."""
-        return self._each("select_rows", cache, rows)
+        return self._call_each("select_rows", cache, rows)
 
     def track_coverage(self, cache: Nest, source: tf.Tensor) -> Nest:
-        """Returns the first caches, changed so that `coverage` can be asked for."""
-        return self._each("track_coverage", cache, source)
+        """Returns the caches before the first step, extended for `coverage`."""
+        return self._call_each("track_coverage", cache, source)
 
     def coverage(self, cache: Nest) -> tf.Tensor:
         """Returns the mean of the models' coverages, [B, K, S]."""
-        return tf.reduce_mean(tf.stack(self._each("coverage", cache)), axis=0)
+        return tf.reduce_mean(tf.stack(self._call_each("coverage", cache)), axis=0)
 
 
 # What `Translator` takes.
@@ -105,5 +108,5 @@ DecodingModel: TypeAlias = Transformer | Ensemble
 
 def _mean(logits: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns the logarithms of the mean probabilities for logits [..., V]."""
-    log_probs = tf.stack([tf.nn.log_softmax(x) for x in logits])
+    log_probs = tf.stack([tf.nn.log_softmax(x) for x in logits])  # [models, ..., V]
     return tf.reduce_logsumexp(log_probs, axis=0) - tf.math.log(float(len(logits)))

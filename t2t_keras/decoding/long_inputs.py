@@ -13,9 +13,9 @@ from typing import NamedTuple
 from t2t_keras.blank_text import is_blank
 from t2t_keras.decoding.alignment import joined_alignment
 from t2t_keras.decoding.engine import Source
-from t2t_keras.decoding.hypothesis import Hypothesis
 from t2t_keras.decoding.length_penalty import length_penalty
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.outputs import Hypothesis
 from t2t_keras.text.long_texts import join_outputs, split_long_text
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.tokenizer import EOS, Tokenizer

@@ -13,7 +13,6 @@ from t2t_keras.arguments import checked
 from t2t_keras.decoding.alignment import AlignmentHead, word_alignment
 from t2t_keras.decoding.distinct import replace_duplicates
 from t2t_keras.decoding.engine import Engine, Source, TokenHypothesis
-from t2t_keras.decoding.hypothesis import Hypothesis, Score
 from t2t_keras.decoding.long_inputs import (
     InputSplitter,
     SplitInput,
@@ -21,6 +20,7 @@ from t2t_keras.decoding.long_inputs import (
     truncate,
 )
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.outputs import Hypothesis, Score
 from t2t_keras.decoding.text_arguments import (
     checked_pairs,
     checked_prefixes,

@@ -1,6 +1,6 @@
-"""Export of trained models, for programs that do not import this package.
+"""Export of trained models.
 
-`formats` has the formats of exports and handles their directories, `saved_model` writes
-a SavedModel, whose signatures `graph` defines, `verify` compares an export with the
-run, and `client` runs a SavedModel in Python.
+`formats` has the formats, `directory` and `integrity` the files of an export.
+`saved_model` writes a SavedModel, whose signatures `served_graph` defines, and `verify`
+compares an export with the run. `saved_model_engine` runs a SavedModel in Python.
 """

@@ -4,13 +4,14 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from t2t_keras.data.console import say
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.quantization import DTYPES, refuse_unknown_dtype
+from t2t_keras.options import OptionValues
 
 if TYPE_CHECKING:
     from t2t_keras.export.exported_translator import ExportedTranslator
@@ -44,7 +45,7 @@ class ExportFormat:
     options: tuple[str, ...] | None = None
     check: Callable[[], None] = lambda: None
     load: "Callable[[Path], ExportedTranslator | TextSavedModel] | None" = None
-    convert: Callable[[Path, str | None, dict[str, Any]], Path] | None = None
+    convert: Callable[[Path, str | None, OptionValues], Path] | None = None
 
 
 def _export_saved_model(*args: object, **options: object) -> int:
@@ -102,7 +103,7 @@ def find_loader(
 
 
 def converted(
-    run: Path, checkpoint: str | None, options: dict[str, Any]
+    run: Path, checkpoint: str | None, options: OptionValues
 ) -> tuple[Path, str | None]:
     """Returns what to load for a run, and which checkpoint of it.
 

@@ -17,9 +17,9 @@ from t2t_keras.arguments import checked
 from t2t_keras.blank_text import is_blank
 from t2t_keras.decoding.batches import batches
 from t2t_keras.decoding.distinct import replace_duplicates
-from t2t_keras.decoding.hypothesis import Hypothesis, Score
 from t2t_keras.decoding.long_inputs import splitting_note
 from t2t_keras.decoding.options import EMPTY_PHRASES, DecodingOptions
+from t2t_keras.decoding.outputs import Hypothesis, Score
 from t2t_keras.decoding.text_arguments import checked_pairs, checked_texts
 from t2t_keras.errors import UserError
 from t2t_keras.export.settings import ExportSettings

@@ -1,4 +1,4 @@
-"""What a translator returns: hypotheses and scores."""
+"""Outputs of a translator: hypotheses for texts, and scores of pairs."""
 
 import math
 from typing import NamedTuple

@@ -26,7 +26,9 @@ from t2t_keras.data.decoded_pairs import read_pairs
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.plugins.interop import t2t_problem, t2t_sets
 from t2t_keras.plugins.interop.tensor2tensor import notes
+from t2t_keras.plugins.interop.tensor2tensor.dataset_pairs import dataset_pairs
 from t2t_keras.plugins.interop.tensor2tensor.models import transformer
+from t2t_keras.plugins.interop.tensor2tensor.ported_problem import port_problem
 from t2t_keras.plugins.interop.token_vocabulary import ByteTokenizer, TokenTokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
 from t2t_keras.usr_dir import load_usr_dir
@@ -73,7 +75,7 @@ class Pairs(t2t_problem.Text2TextProblem):
 def made(cls, directory):
     """The data of a problem: its manifest, and the ids of its training examples."""
     cls.name = cls.name or registry.snake_case(cls.__name__)
-    problem = cls().to_problem().replace(name=cls.name)
+    problem = port_problem(cls()).replace(name=cls.name)
     manifest = generate(problem, directory, workers=1)
     index = RecordIndex.open(directory, cls.name, "train")
     pairs = read_pairs(index, range(len(index)))
@@ -370,10 +372,10 @@ def test_a_problem_in_our_terms():
         def generate_samples(self, data_dir, tmp_dir, dataset_split):
             yield {"inputs": dataset_split, "targets": b"bytes"}
 
-    problem = Pairs().to_problem()
+    problem = port_problem(Pairs())
     assert problem.summary == "Words."
     assert (problem.tokenizer, problem.vocab_size) == ("t2t_subword", 32768)
-    problem = Each().to_problem()
+    problem = port_problem(Each())
     pairs = [next(problem.pairs(split)) for split in ("train", "dev")]
     assert pairs == [("train", "bytes"), ("eval", "bytes")]
 
@@ -424,7 +426,7 @@ def test_drawn_samples_are_dealt_out_once(tmp_path):
             for i in random.sample(range(40), 40):
                 yield {"inputs": f"{i}", "targets": f"{i}"}
 
-    problem = Drawn().to_problem()
+    problem = port_problem(Drawn())
     by_split = {s: list(problem.pairs(s)) for s in ("dev", "train", "test", "dev")}
     assert {s: len(pairs) for s, pairs in by_split.items()} == {
         "dev": 10,
@@ -433,7 +435,7 @@ def test_drawn_samples_are_dealt_out_once(tmp_path):
     }
     assert len({pair for pairs in by_split.values() for pair in pairs}) == 40
     assert calls == ["train"]
-    converted_again = Drawn().to_problem()
+    converted_again = port_problem(Drawn())
     assert (
         list(converted_again.pairs("dev")) == by_split["dev"]
     )  # by the seed of tensor2tensor
@@ -454,7 +456,7 @@ def test_samples_of_another_form(sample, message):
         def generate_samples(self, data_dir, tmp_dir, dataset_split):
             yield sample
 
-    refused(f"problem 'pairs': {message}", list, Other().to_problem().pairs("train"))
+    refused(f"problem 'pairs': {message}", list, port_problem(Other()).pairs("train"))
 
 
 def test_an_error_in_samples_names_the_line_and_the_directories():
@@ -462,7 +464,7 @@ def test_an_error_in_samples_names_the_line_and_the_directories():
         def generate_samples(self, data_dir, tmp_dir, dataset_split):
             yield {"inputs": Path(data_dir, "no_such_file").read_text(), "targets": ""}
 
-    message = refused("", list, Faulty().to_problem().pairs("train"))
+    message = refused("", list, port_problem(Faulty()).pairs("train"))
     assert "test_t2t_problem.py:" in message and "FileNotFoundError" in message
     assert "(data_dir is " in message
 
@@ -491,7 +493,7 @@ def test_an_error_in_samples_names_the_line_and_the_directories():
     ],
 )
 def test_members_that_cannot_be_honoured_are_refused(member, value, message):
-    refused(message, type("Refused", (Pairs,), {member: value})().to_problem)
+    refused(message, port_problem, type("Refused", (Pairs,), {member: value})())
 
 
 def test_members_without_effect_are_said(tmp_path, capsys):
@@ -510,7 +512,7 @@ def test_members_without_effect_are_said(tmp_path, capsys):
         def max_length(self, model_hparams):
             return model_hparams.max_length // 2
 
-    assert Said().to_problem().max_length == 128
+    assert port_problem(Said()).max_length == 128
     made(Said, tmp_path)
     warnings = capsys.readouterr().err
     assert "packed_length has no effect: examples are not packed" in warnings
@@ -529,7 +531,7 @@ def test_tokens_with_and_without_an_unknown_one(tmp_path):
     tokens = ["<pad>", "<EOS>", "red", "dog", "roter", "hund", "grosse", "katze", "big"]
     (tmp_path / "words.txt").write_text("\n".join(tokens) + "\n")
     Tokens.name = "tokens"
-    problem = Tokens().to_problem().replace(name="tokens")
+    problem = port_problem(Tokens()).replace(name="tokens")
     message = refused("lacks the token 'cat'", generate, problem, tmp_path, workers=1)
     assert "train sample 2" in message
 
@@ -581,7 +583,7 @@ def test_reserved_tokens_and_the_text_of_the_vocabulary(tmp_path):
 
     manifest, _ = made(OfText, tmp_path)
     tokenizer, _ = tokenizers(tmp_path, manifest)
-    sized = OfText().to_problem().replace(name="of_text", vocab_size=9)
+    sized = port_problem(OfText()).replace(name="of_text", vocab_size=9)
     refused("--vocab_size has no effect", generate, sized, tmp_path / "x", workers=1)
     assert "z" in tokenizer.alphabet and "k" not in tokenizer.alphabet
     assert tokenizer.encode("<TITLE> dog") == [2, 3, 1]
@@ -638,7 +640,7 @@ def test_encoders_of_each_side(tmp_path):
         def get_or_create_vocab(self, data_dir, tmp_dir, force_get=False):
             return Own()
 
-    problem = OfOwn().to_problem().replace(name="of_own")
+    problem = port_problem(OfOwn()).replace(name="of_own")
     refused(
         "its encoder Own has no tokenizer here", generate, problem, tmp_path, workers=1
     )
@@ -669,7 +671,7 @@ def test_encoded_samples_become_texts_again(tmp_path):
         def generator(self, data_dir, tmp_dir, train):
             yield {"inputs": [102, 113, 105, 1], "targets": [35 + train, 1]}
 
-    older = Older().to_problem()
+    older = port_problem(Older())
     pairs = [next(older.pairs(split)) for split in ("train", "dev")]
     assert pairs == [("dog", '"'), ("dog", "!")]
 
@@ -684,7 +686,7 @@ def test_ids_that_no_text_has(tmp_path):
             encoder = t2t_problem.text_encoder.ByteTextEncoder()
             return {"inputs": encoder, "targets": encoder}
 
-    problem = Shifted().to_problem()
+    problem = port_problem(Shifted())
     refused(
         "'targets' has ids that are not those of a text", list, problem.pairs("dev")
     )
@@ -696,7 +698,7 @@ def test_columns_of_a_file(tmp_path):
     samples = t2t_problem.text2text_txt_tab_iterator(str(path))
     assert list(samples) == [{"inputs": "a dog", "targets": "ein hund"}]
     dataset = ["x.tgz", ("tsv", 1, 0, "*.tsv")]
-    pairs = t2t_problem.translate.dataset_pairs(str(tmp_path), dataset)
+    pairs = dataset_pairs(str(tmp_path), dataset)
     assert list(pairs) == [("ein hund", "a dog")]
 
 
@@ -734,7 +736,7 @@ def test_files_of_archives(tmp_path, suffix):
             url = f"http://localhost/corpus{suffix or '.tgz'}"
             return [[url, ("x/a.en", "x/a.de")]]
 
-    problem = Translate().to_problem()
+    problem = port_problem(Translate())
     arguments = type("Arguments", (), {"tmp_dir": str(tmp_path)})
     problem = problem.with_flags(arguments)
     pairs = [("a dog", "ein hund"), ("a cat", "eine katze")]
@@ -788,7 +790,7 @@ def test_what_is_not_such_a_vocabulary(tmp_path):
     for content, message in {
         b"a\nb\nc\n": "must begin with <pad>, <EOS>",
         b"<pad>\n<EOS>\n": "must begin with",
-        b"<pad>\n<EOS>\n<UNK>\na\na\n": "'a' is there twice",
+        b"<pad>\n<EOS>\n<UNK>\na\na\n": "has the token 'a' twice",
         b"\xff": "is not UTF-8",
     }.items():
         path.write_bytes(content)

@@ -1,23 +1,20 @@
-"""What tensor2tensor has and this package lacks: it can be imported, not used."""
+"""Names of tensor2tensor that do not exist here: they can be imported, but not used."""
 
 import importlib.abc
 import importlib.machinery
 import sys
 import types
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from t2t_keras.errors import UserError
-
-# What the names of tensor2tensor's own translation problems begin with.
-_OF_TRANSLATION = ("data_generators.translate_", "data_generators.wmt.Translate")
 
 
 class Missing(type):
     """The type of a class that stands for a name of tensor2tensor.
 
-    It can be a base class, and its attributes are such classes as well. To call it, or
-    to make an object of a derived class, raises `UserError`.
+    The class can be a base class, and its attributes are classes of this type too.
+    Calling it, or making an object of a derived class, raises `UserError`.
     """
 
     tensor2tensor_name: str
@@ -41,36 +38,43 @@ def missing(name: str) -> Missing:
 
 
 def absence(cls: Missing) -> str:
-    """Returns the sentence that says what does not exist here."""
+    """Returns a sentence about a name that does not exist here."""
     return (
         f"{cls.tensor2tensor_name} of tensor2tensor does not exist here "
-        '(docs/from-tensor2tensor.md, "Problems", has what does); leave it out'
+        '(docs/from-tensor2tensor.md, "Problems", lists what does); leave it out'
     )
 
 
 class _MissingModule(types.ModuleType):
-    """A module that has any name."""
+    """A module in which every name exists.
 
-    def __getattr__(self, name: str) -> Any:
+    Args:
+        name: the full name of the module.
+        definition: returns the class that stands for a name of tensor2tensor.
+    """
+
+    def __init__(self, name: str, definition: Callable[[str], type]) -> None:
+        super().__init__(name)
+        self._definition = definition
+
+    def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
-        path = f"{self.__name__.partition('.tensor2tensor.')[2]}.{name}"
-        if path.startswith(_OF_TRANSLATION):
-            from .data_generators.translate import problem_without_data
-
-            return problem_without_data(path)
-        return missing(path)
+        module = self.__name__.partition(".tensor2tensor.")[2]
+        return self._definition(f"{module}.{name}")
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the modules that a package lacks.
 
     Args:
-        package: its name.
+        package: the name of the package.
+        definition: see `_MissingModule`.
     """
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, definition: Callable[[str], type]) -> None:
         self._package = package
+        self._definition = definition
 
     def find_spec(
         self,
@@ -84,20 +88,27 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """Returns a module that has any name."""
-        return _MissingModule(spec.name)
+        """Returns a module in which every name exists."""
+        return _MissingModule(spec.name, self._definition)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Does nothing."""
+        """Does nothing, since the module is complete."""
 
 
-def find_missing_modules(package: str) -> None:
-    """Lets every module of a package be imported; those that have a file come first."""
-    sys.meta_path.append(_Finder(package))
+def find_missing_modules(package: str, definition: Callable[[str], type]) -> None:
+    """Makes all modules of a package importable, even those without a file.
+
+    Args:
+        package: the name of the package.
+        definition: returns the class that stands for a name of tensor2tensor in a
+            module without a file, such as "layers.common_layers.shape_list".
+    """
+    # Python asks the last finder only about modules without a file.
+    sys.meta_path.append(_Finder(package, definition))
 
 
-def missing_name(module: str, name: str) -> Any:
-    """Returns what a module's `__getattr__` returns for a name that it lacks."""
+def missing_name(module: str, name: str) -> Missing:
+    """Returns the class for a name that a module lacks, for its `__getattr__`."""
     if name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     return missing(f"{module.partition('.tensor2tensor.')[2]}.{name}")

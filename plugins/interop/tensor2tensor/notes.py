@@ -1,4 +1,4 @@
-"""What a port of tensor2tensor's definitions says: each sentence once."""
+"""Remarks on tensor2tensor's definitions, each of which is printed once."""
 
 import functools
 
@@ -7,5 +7,5 @@ from t2t_keras.data.console import say
 
 @functools.cache
 def say_once(sentence: str) -> None:
-    """Prints a sentence to standard error, the first time only."""
+    """Prints a sentence to standard error, but only the first time."""
     say(sentence)

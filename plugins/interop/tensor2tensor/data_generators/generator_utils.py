@@ -7,29 +7,27 @@ import shutil
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from t2t_keras.data.archive_format import ArchiveFormat
 from t2t_keras.data.atomic_files import atomic
 from t2t_keras.data.console import say
 from t2t_keras.data.lines import read_lines
-from t2t_keras.data.parallel_files import ParallelFiles
-from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Pair
 
 from ...subword_training import train_subwords
-from ..missing import missing_name
+from ..dataset_pairs import Dataset, dataset_pairs
+from ..missing import Missing, missing_name
+from ..text_lines import txt_line_iterator
 from . import text_encoder
 
-_BUDGET = 1e6  # bytes of each file
+# Vocabularies are trained on about this many bytes of each file.
+_FILE_BYTE_BUDGET = 1e6
 
 
 def maybe_download(directory: str, filename: str, uri: str) -> str:
-    """Downloads or copies a file unless it is there, and returns its path.
+    """Downloads or copies a file unless it exists, and returns its path.
 
     Raises:
-        UserError: it cannot be downloaded.
+        UserError: the file cannot be downloaded.
     """
     path = Path(directory) / filename
     if path.exists():
@@ -55,7 +53,7 @@ def maybe_download(directory: str, filename: str, uri: str) -> str:
 
 
 def maybe_download_from_drive(directory: str, filename: str, url: str) -> str:
-    """Returns the path of a file of Google Drive, which must be there already."""
+    """Returns the path of a file of Google Drive, which must exist already."""
     path = Path(directory) / filename
     if not path.exists():
         raise UserError(f"there is no {path}; download it from {url}")
@@ -63,7 +61,7 @@ def maybe_download_from_drive(directory: str, filename: str, url: str) -> str:
 
 
 def gunzip_file(gz_path: str, new_path: str) -> None:
-    """Decompresses a file unless it is there."""
+    """Decompresses a file unless the result exists."""
     if not os.path.exists(new_path):
         with (
             atomic(Path(new_path)) as incomplete,
@@ -73,70 +71,21 @@ def gunzip_file(gz_path: str, new_path: str) -> None:
             shutil.copyfileobj(compressed, file)
 
 
-def archived_pairs(
-    tmp_dir: str, address: str, source: str, target: str
-) -> Iterator[Pair]:
-    """Yields the pairs of two files in a directory, or of an archive.
-
-    Args:
-        tmp_dir: the directory with the files, or with the archive; the archive is
-            downloaded if it is absent.
-        address: where the archive is published, or its path.
-        source: the name of the file with the inputs.
-        target: the name of the file with the targets.
-
-    Raises:
-        UserError: the archive cannot be downloaded or read.
-    """
-    files = Path(tmp_dir) / source, Path(tmp_dir) / target
-    if all(file.exists() for file in files) and files[0].suffix != ".sgm":
-        yield from ParallelFiles(*files)()
-        return
-    path = Path(tmp_dir) / os.path.basename(address)
-    if os.path.exists(address):
-        path = Path(address)
-    reader = _archive_format(path)
-    pairs = reader.pairs(path.parent, path.name, source, target)
-    if not path.exists():
-        if "://" not in address:
-            raise UserError(
-                f"source_data_files: there is no {files[0]}, and no archive {path}"
-            )
-        reader.download(reader.pairs(path.parent, address, source, target))
-    yield from pairs()
-
-
-def _archive_format(path: Path) -> ArchiveFormat:
-    """Returns the format of an archive by its name.
-
-    Raises:
-        UserError: there is none.
-    """
-    formats: dict[str, ArchiveFormat] = load_plugins("archives")
-    suffixes = [suffix for known in formats.values() for suffix in known.suffixes]
-    for known in formats.values():
-        if path.name.lower().endswith(known.suffixes):
-            return known
-    raise UserError(
-        f"source_data_files: {path.name} is not an archive ({', '.join(suffixes)}); "
-        f"unpack it into {path.parent}"
-    )
-
-
 def generate_lines_for_vocab(
-    tmp_dir: str, sources: Iterable[Sequence[Any]], file_byte_budget: float = _BUDGET
+    tmp_dir: str,
+    sources: Iterable[Dataset],
+    file_byte_budget: float = _FILE_BYTE_BUDGET,
 ) -> Iterator[str]:
-    """Yields lines of archives, evenly spread, of about so many bytes for each file."""
-    from .translate import dataset_pairs
-
+    """Yields lines spread over archives, of about `file_byte_budget` for each file."""
     for dataset in sources:
-        total = 0
-        for pair in dataset_pairs(tmp_dir, dataset):
-            total += len(pair[0].encode("utf-8", "surrogatepass"))
-        step = int(total / file_byte_budget / 2) + 1
-        for number, pair in enumerate(dataset_pairs(tmp_dir, dataset)):
-            if number % step == step - 1:
-                yield from (text.strip() for text in pair)
+        num_bytes = 0
+        for source, _ in dataset_pairs(tmp_dir, dataset):
+            num_bytes += len(source.encode("utf-8", "surrogatepass"))
+        step = int(num_bytes / file_byte_budget / 2) + 1
+        for index, (source, target) in enumerate(dataset_pairs(tmp_dir, dataset)):
+            if index % step == step - 1:
+                yield source.strip()
+                yield target.strip()
 
 
 def get_or_generate_vocab_inner(
@@ -147,7 +96,7 @@ def get_or_generate_vocab_inner(
     max_subtoken_length: int | None = None,
     reserved_tokens: Sequence[str] | None = None,
 ) -> text_encoder.SubwordTextEncoder:
-    """Returns the vocabulary of a file, which is trained and written if it is absent.
+    """Returns the vocabulary in a file, which is trained and written if it is missing.
 
     `max_subtoken_length` has no effect.
     """
@@ -167,27 +116,32 @@ def get_or_generate_vocab(
     tmp_dir: str,
     vocab_filename: str,
     vocab_size: int,
-    sources: Iterable[Sequence[Any]],
-    file_byte_budget: float = _BUDGET,
+    sources: Iterable[Dataset],
+    file_byte_budget: float = _FILE_BYTE_BUDGET,
     max_subtoken_length: int | None = None,
 ) -> text_encoder.SubwordTextEncoder:
-    """Returns a vocabulary, which is trained on archives if it is absent."""
+    """Returns a vocabulary, which is trained on archives if it is missing."""
     texts = generate_lines_for_vocab(tmp_dir, sources, file_byte_budget)
     return get_or_generate_vocab_inner(data_dir, vocab_filename, vocab_size, texts)
 
 
 def get_or_generate_txt_vocab(
-    data_dir: str, vocab_filename: str, vocab_size: int, filepatterns: Any
+    data_dir: str,
+    vocab_filename: str,
+    vocab_size: int,
+    filepatterns: str | Iterable[str],
 ) -> text_encoder.SubwordTextEncoder:
-    """Returns a vocabulary, which is trained on text files if it is absent."""
+    """Returns a vocabulary, which is trained on text files if it is missing."""
     patterns = [filepatterns] if isinstance(filepatterns, str) else filepatterns
-    texts = (
-        line.strip()
-        for pattern in patterns
-        for path in sorted(glob.glob(pattern))
-        for line in read_lines(path)
-    )
+    texts = _lines_of_files(patterns)
     return get_or_generate_vocab_inner(data_dir, vocab_filename, vocab_size, texts)
+
+
+def _lines_of_files(patterns: Iterable[str]) -> Iterator[str]:
+    for pattern in patterns:
+        for path in sorted(glob.glob(pattern)):
+            for line in read_lines(path):
+                yield line.strip()
 
 
 def get_or_generate_tabbed_vocab(
@@ -198,13 +152,11 @@ def get_or_generate_tabbed_vocab(
     vocab_filename: str,
     vocab_size: int,
 ) -> text_encoder.SubwordTextEncoder:
-    """Returns a vocabulary, which is trained on a column of a file if it is absent."""
-    from .text_problems import txt_line_iterator
-
+    """Returns a vocabulary, which is trained on a column of a file if it is missing."""
     lines = txt_line_iterator(os.path.join(tmp_dir, source_filename))
     texts = (line.split("\t", 1)[index].strip() for line in lines if "\t" in line)
     return get_or_generate_vocab_inner(data_dir, vocab_filename, vocab_size, texts)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Missing:
     return missing_name(__name__, name)

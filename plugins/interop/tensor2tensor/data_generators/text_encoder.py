@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from t2t_keras.errors import UserError
 from t2t_keras.text.tokenizer import EOS as _EOS_ID
@@ -12,16 +12,19 @@ from t2t_keras.text.tokenizer import Tokenizer
 from ...subword import SubwordTokenizer
 from ...subword_training import train_subwords
 from ...token_vocabulary import RESERVED, ByteTokenizer, read_tokens, write_tokens
-from ..missing import missing_name
+from ..missing import Missing, missing_name
 from ..notes import say_once
 
-PAD, EOS = RESERVED
+PAD = RESERVED[_PAD_ID]
+EOS = RESERVED[_EOS_ID]
 PAD_ID = _PAD_ID
 EOS_ID = _EOS_ID
 RESERVED_TOKENS = list(RESERVED)
 NUM_RESERVED_TOKENS = len(RESERVED_TOKENS)
 RESERVED_TOKENS_BYTES = [token.encode() for token in RESERVED_TOKENS]
-_UNKNOWN = "<UNK>"  # has the id 2 in vocabularies without an `oov_token`
+
+# This token gets the id 2 in vocabularies without an `oov_token`.
+_UNKNOWN = "<UNK>"
 
 
 class EncodedText(list[int]):
@@ -42,16 +45,21 @@ class EncodedText(list[int]):
 
 
 class TextEncoder:
-    """The base class of encoders; one of a user's has no tokenizer here."""
+    """The base class of encoders.
 
-    tokenizer: str | None = None  # the name of the kind in `Problem.tokenizer`
+    Attributes:
+        tokenizer: the value of `Problem.tokenizer`; None: the encoder is a user's, and
+            no tokenizer here is like it.
+    """
+
+    tokenizer: str | None = None
 
     def __init__(self, num_reserved_ids: int = NUM_RESERVED_TOKENS) -> None:
         self._num_reserved_ids = num_reserved_ids
 
     @property
     def num_reserved_ids(self) -> int:
-        """Number of ids before those of texts."""
+        """Number of reserved ids, which come first."""
         return self._num_reserved_ids
 
     @property
@@ -73,7 +81,7 @@ class TextEncoder:
 
 
 class _TokenizerEncoder(TextEncoder):
-    """An encoder that has one of the tokenizers."""
+    """An encoder with one of our tokenizers."""
 
     _tokenizer: Tokenizer
 
@@ -149,13 +157,13 @@ class SubwordTextEncoder(_TokenizerEncoder):
 
 
 class TokenTextEncoder(TextEncoder):
-    """Encodes tokens, which white space separates, with a vocabulary that is given.
+    """Encodes tokens that are separated by white space.
 
     Args:
-        vocab_filename: the file, with one token a line.
+        vocab_filename: the file of the vocabulary, with one token per line.
         reverse: must be false.
-        vocab_list: the tokens without the reserved ones, in place of a file.
-        replace_oov: the token that replaces those outside the vocabulary.
+        vocab_list: the tokens without the reserved ones, instead of a file.
+        replace_oov: the token that replaces tokens outside the vocabulary.
         num_reserved_ids: must be 2.
     """
 
@@ -178,14 +186,14 @@ class TokenTextEncoder(TextEncoder):
         if vocab_filename:
             tokens = read_tokens(Path(vocab_filename))
         elif vocab_list is not None:
-            tokens = [*RESERVED, *(t for t in vocab_list if t not in RESERVED)]
+            tokens = list(RESERVED)
+            tokens += [token for token in vocab_list if token not in RESERVED]
         else:
             raise UserError("TokenTextEncoder: give vocab_filename or vocab_list")
         self._name = vocab_filename or "vocab_list"
         if replace_oov is not None and replace_oov not in tokens:
             say_once(
-                f"{self._name} lacks '{replace_oov}', the token for unknown ones; it "
-                "is added"
+                f"{self._name} lacks the unknown token '{replace_oov}'; it is added"
             )
             tokens.append(replace_oov)
         self._tokens = tokens
@@ -202,19 +210,22 @@ class TokenTextEncoder(TextEncoder):
         text = to_unicode(s)
         ids = []
         for token in text.split():
-            known = token if token in self._ids else self._unknown
-            if known is None:
+            if token in self._ids:
+                ids.append(self._ids[token])
+            elif self._unknown is not None:
+                ids.append(self._ids[self._unknown])
+            else:
                 raise UserError(
                     f"{self._name} lacks the token '{token:.80}'; add it, or give "
                     "an oov_token (TokenTextEncoder's replace_oov)"
                 )
-            ids.append(self._ids[known])
         return EncodedText(ids, text, self)
 
     def decode(self, ids: Sequence[int], strip_extraneous: bool = False) -> str:
         """Returns the text of ids."""
-        kept = (i for i in ids if not strip_extraneous or i >= NUM_RESERVED_TOKENS)
-        return " ".join(self._tokens[i] for i in kept if i < len(self._tokens))
+        min_id = NUM_RESERVED_TOKENS if strip_extraneous else 0
+        tokens = [self._tokens[i] for i in ids if min_id <= i < len(self._tokens)]
+        return " ".join(tokens)
 
     def store_to_file(self, filename: str) -> None:
         """Writes the vocabulary file."""
@@ -223,9 +234,9 @@ class TokenTextEncoder(TextEncoder):
     def write(self, path: Path) -> None:
         """Writes the vocabulary as a file of the tokenizer."""
         unknown = self._unknown or _UNKNOWN
-        # An empty line is no token, since white space separates them.
-        left_out = {*RESERVED, unknown, ""}
-        tokens = [token for token in self._tokens if token not in left_out]
+        # An empty line is not a token, since white space separates tokens.
+        excluded = {*RESERVED, unknown, ""}
+        tokens = [token for token in self._tokens if token not in excluded]
         write_tokens([*RESERVED, unknown, *dict.fromkeys(tokens)], path)
 
 
@@ -237,7 +248,7 @@ def to_unicode(s: str | bytes, ignore_errors: bool = False) -> str:
 
 
 def to_unicode_ignore_errors(s: str | bytes) -> str:
-    """Returns a text as a string, without what is not UTF-8."""
+    """Returns a text as a string, without bytes that are not UTF-8."""
     return to_unicode(s, ignore_errors=True)
 
 
@@ -255,12 +266,13 @@ def is_unicode(s: object) -> bool:
 
 
 def strip_ids(ids: Sequence[int], ids_to_strip: Iterable[int]) -> list[int]:
-    """Returns ids without some at the end."""
-    kept = list(ids)
-    while kept and kept[-1] in tuple(ids_to_strip):
-        kept.pop()
-    return kept
+    """Returns ids without the given ids at the end."""
+    excluded = set(ids_to_strip)
+    stripped = list(ids)
+    while stripped and stripped[-1] in excluded:
+        stripped.pop()
+    return stripped
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Missing:
     return missing_name(__name__, name)

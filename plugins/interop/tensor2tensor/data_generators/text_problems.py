@@ -4,25 +4,32 @@ import glob
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TypedDict
 
 from t2t_keras.data.lines import read_lines
 from t2t_keras.data.parallel_files import side_by_side
-from t2t_keras.data.text_files import decoded_lines, open_binary, readable
-from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem as OurProblem
 
-from ..missing import missing_name
+from ..base_problem import DatasetSplit, Problem
+from ..missing import Missing, missing_name
+
+# tensor2tensor has this name here.
+from ..text_lines import txt_line_iterator as txt_line_iterator
 from . import generator_utils, text_encoder
-from .problem import DatasetSplit, Problem
 
-Sample = Mapping[str, Any]
+Sample = Mapping[str, str]
 
-_ONE_LINE_EACH = "line by line, one must have the targets of the other"
+_SAME_LINES = "line n of the second must be the target of line n of the first"
+
+
+class ShardedSplit(TypedDict):
+    """A split, a member of `DatasetSplit`, and its number of shards."""
+
+    split: str
+    shards: int
 
 
 class VocabType:
-    """The kinds of vocabularies."""
+    """The names of types of vocabularies."""
 
     CHARACTER = "character"
     SUBWORD = "subwords"
@@ -30,7 +37,9 @@ class VocabType:
 
 
 class Text2TextProblem(Problem):
-    """A problem as users of tensor2tensor define it: by overriding these members."""
+    """A problem from text to text; users override these members."""
+
+    unusable_reason = ""
 
     @property
     def approx_vocab_size(self) -> int:
@@ -40,7 +49,7 @@ class Text2TextProblem(Problem):
     @property
     def vocab_type(self) -> str:
         """A member of `VocabType`."""
-        # As problems said until tensor2tensor 1.4.
+        # Problems had these two members until tensor2tensor 1.4.
         if getattr(self, "is_character_level", False):
             return VocabType.CHARACTER
         if not getattr(self, "use_subword_tokenizer", True):
@@ -49,12 +58,12 @@ class Text2TextProblem(Problem):
 
     @property
     def additional_reserved_tokens(self) -> list[str]:
-        """Words that are one token wherever spaces are around them."""
+        """Words that are one token wherever spaces surround them."""
         return []
 
     @property
     def oov_token(self) -> str | None:
-        """The token for those outside the vocabulary, with `VocabType.TOKEN`."""
+        """The unknown token, for `VocabType.TOKEN`."""
         return None
 
     @property
@@ -92,7 +101,7 @@ class Text2TextProblem(Problem):
         return not getattr(self, "use_train_shards_for_dev", False)
 
     @property
-    def dataset_splits(self) -> list[dict[str, Any]]:
+    def dataset_splits(self) -> list[ShardedSplit]:
         """The splits, each with its number of shards."""
         return [
             {"split": DatasetSplit.TRAIN, "shards": getattr(self, "num_shards", 100)},
@@ -112,11 +121,12 @@ class Text2TextProblem(Problem):
     @property
     def vocab_filename(self) -> str:
         """The name of the vocabulary file in `data_dir`."""
-        if other := self.use_vocab_from_other_problem:
-            return other.vocab_filename
-        kind = type(self)
-        is_older = kind.vocab_file is not Text2TextProblem.vocab_file
-        if is_older or hasattr(kind, "vocab_name"):
+        vocab_problem = self.use_vocab_from_other_problem
+        if vocab_problem:
+            return vocab_problem.vocab_filename
+        cls = type(self)
+        overrides_file = cls.vocab_file is not Text2TextProblem.vocab_file
+        if overrides_file or hasattr(cls, "vocab_name"):
             return self.vocab_file
         if self.vocab_type == VocabType.SUBWORD:
             size = self.approx_vocab_size
@@ -125,7 +135,7 @@ class Text2TextProblem(Problem):
 
     @property
     def vocab_file(self) -> str:
-        """The name of the vocabulary file, as until tensor2tensor 1.4."""
+        """The name of the vocabulary file, in problems for tensor2tensor 1.4."""
         if not hasattr(self, "vocab_name"):
             return self.vocab_filename
         size = getattr(self, "targeted_vocab_size", self.approx_vocab_size)
@@ -144,7 +154,7 @@ class Text2TextProblem(Problem):
         raise NotImplementedError
 
     def generate_text_for_vocab(self, data_dir: str, tmp_dir: str) -> Iterator[str]:
-        """Yields the texts on which the vocabulary is trained."""
+        """Yields the texts that the vocabulary is trained on."""
         samples = self.generate_samples(data_dir, tmp_dir, DatasetSplit.TRAIN)
         for sample in itertools.islice(samples, self.max_samples_for_vocab):
             if self.has_inputs:
@@ -153,13 +163,13 @@ class Text2TextProblem(Problem):
 
     def get_or_create_vocab(
         self, data_dir: str, tmp_dir: str | None, force_get: bool = False
-    ) -> Any:
-        """Returns the encoder of both sides, and trains its vocabulary if it is absent.
+    ) -> text_encoder.TextEncoder:
+        """Returns the encoder of both sides; a missing vocabulary is trained.
 
         Args:
             data_dir: the data directory.
             tmp_dir: the directory for downloads.
-            force_get: whether the vocabulary must be there.
+            force_get: whether the vocabulary must exist.
         """
         if self.vocab_type == VocabType.CHARACTER:
             return text_encoder.ByteTextEncoder()
@@ -168,8 +178,9 @@ class Text2TextProblem(Problem):
             return text_encoder.TokenTextEncoder(path, replace_oov=self.oov_token)
         if force_get or os.path.exists(path):
             return text_encoder.SubwordTextEncoder(path)
-        if other := self.use_vocab_from_other_problem:
-            return other.get_or_create_vocab(data_dir, tmp_dir)
+        vocab_problem = self.use_vocab_from_other_problem
+        if vocab_problem:
+            return vocab_problem.get_or_create_vocab(data_dir, tmp_dir)
         return generator_utils.get_or_generate_vocab_inner(
             data_dir,
             self.vocab_filename,
@@ -181,14 +192,14 @@ class Text2TextProblem(Problem):
             ],
         )
 
-    def feature_encoders(self, data_dir: str) -> dict[str, Any]:
+    def feature_encoders(self, data_dir: str) -> Mapping[str, text_encoder.TextEncoder]:
         """Returns the encoders of "inputs" and "targets"."""
         encoder = self.get_or_create_vocab(data_dir, None, force_get=True)
         return {"inputs": encoder, "targets": encoder}
 
     def generate_encoded_samples(
         self, data_dir: str, tmp_dir: str, dataset_split: str
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[dict[str, object]]:
         """Yields the samples with the ids of their texts."""
         samples = self.generate_samples(data_dir, tmp_dir, dataset_split)
         encoder = self.get_or_create_vocab(data_dir, tmp_dir)
@@ -199,71 +210,56 @@ class Text2TextProblem(Problem):
             targets_prefix=self.targets_prefix,
         )
 
-    def to_problem(self) -> OurProblem:
-        """Returns the problem in our terms.
 
-        Raises:
-            UserError: it cannot be used; the message says why.
-        """
-        from ..ported_problem import ported
-
-        return ported(self)
-
-
-class _WithoutSources(Text2TextProblem):
-    """A kind of problems that cannot be used."""
-
-    _kind = ""
-
-    def to_problem(self) -> OurProblem:
-        """Raises `UserError`."""
-        raise UserError(
-            f"it is a problem of {self._kind}, and here a problem has a source text "
-            "and a target text; derive it from text_problems.Text2TextProblem and "
-            "yield 'inputs' and 'targets'"
-        )
+def _reason(task: str) -> str:
+    """Returns the reason why problems of a task cannot be used."""
+    return (
+        f"it is a problem of {task}, and here a problem has a source text and a target "
+        "text; derive it from text_problems.Text2TextProblem and yield 'inputs' and "
+        "'targets'"
+    )
 
 
-class Text2SelfProblem(_WithoutSources):
+class Text2SelfProblem(Text2TextProblem):
     """A language model, which cannot be used."""
 
-    _kind = "language modelling, which has targets only"
+    unusable_reason = _reason("language modelling, which has targets only")
 
 
 class ChoppedTextProblem(Text2SelfProblem):
     """A language model of fixed lengths, which cannot be used."""
 
 
-class Text2ClassProblem(_WithoutSources):
+class Text2ClassProblem(Text2TextProblem):
     """A classification, which cannot be used."""
 
-    _kind = "classification, which has labels"
+    unusable_reason = _reason("classification, which has labels")
 
 
 class TextConcat2ClassProblem(Text2ClassProblem):
     """A classification of several texts, which cannot be used."""
 
 
-class Text2RealProblem(_WithoutSources):
+class Text2RealProblem(Text2TextProblem):
     """A regression, which cannot be used."""
 
-    _kind = "regression, which has numbers for targets"
+    unusable_reason = _reason("regression, which has numbers for targets")
 
 
-class QuestionAndContext2TextProblem(_WithoutSources):
+class QuestionAndContext2TextProblem(Text2TextProblem):
     """A problem with a context, which cannot be used."""
 
-    _kind = "questions with a context; join both in the inputs"
+    unusable_reason = _reason("questions with a context; join both in the inputs")
 
 
-class DistributedText2TextProblem(_WithoutSources):
+class DistributedText2TextProblem(Text2TextProblem):
     """A problem that is generated by several tasks, which cannot be used."""
 
-    _kind = "several tasks of datagen"
+    unusable_reason = _reason("several tasks of datagen")
 
 
 class Text2textTmpdir(Text2TextProblem):
-    """The problem whose texts are four files in `tmp_dir`."""
+    """A problem with four files of texts in `tmp_dir`."""
 
     TRAIN_FILES = ("inputs.train.txt", "targets.train.txt")
     EVAL_FILES = ("inputs.eval.txt", "targets.eval.txt")
@@ -273,20 +269,14 @@ class Text2textTmpdir(Text2TextProblem):
     ) -> Iterator[Sample]:
         """Yields the samples of the files of a split."""
         is_training = dataset_split == DatasetSplit.TRAIN
-        names = self.TRAIN_FILES if is_training else self.EVAL_FILES
-        inputs, targets = (os.path.join(tmp_dir, name) for name in names)
-        return text2text_txt_iterator(inputs, targets)
-
-
-def txt_line_iterator(txt_path: str) -> Iterator[str]:
-    """Yields the lines of a file, without white space at their ends."""
-    with readable(txt_path), open_binary(txt_path) as file:
-        for line in decoded_lines(file, txt_path):
-            yield line.strip()
+        inputs, targets = self.TRAIN_FILES if is_training else self.EVAL_FILES
+        return text2text_txt_iterator(
+            os.path.join(tmp_dir, inputs), os.path.join(tmp_dir, targets)
+        )
 
 
 def txt_line_sharded_iterator(txt_pattern: str) -> Iterator[str]:
-    """Yields the lines of all files of a pattern, such as `train.en-*`."""
+    """Yields the lines of all files that match a pattern, such as `train.en-*`."""
     for path in sorted(glob.glob(txt_pattern)):
         yield from txt_line_iterator(path)
 
@@ -297,28 +287,28 @@ def text2text_txt_iterator(
     """Yields samples from the lines of two files.
 
     Raises:
-        UserError: they have different numbers of lines.
+        UserError: the files do not have the same number of lines.
     """
-    paths = source_txt_path, target_txt_path
-    lines = read_lines(source_txt_path), read_lines(target_txt_path)
-    for inputs, targets in side_by_side(paths, lines, _ONE_LINE_EACH):
+    paths = (source_txt_path, target_txt_path)
+    lines = (read_lines(source_txt_path), read_lines(target_txt_path))
+    for inputs, targets in side_by_side(paths, lines, _SAME_LINES):
         yield {"inputs": inputs.strip(), "targets": targets.strip()}
 
 
 def text2text_txt_sharded_iterator(
     source_txt_pattern: str, target_txt_pattern: str
 ) -> Iterator[Sample]:
-    """Yields samples from the lines of all files of two patterns.
+    """Yields samples from the lines of all files that match two patterns.
 
     Raises:
-        UserError: there are different numbers of lines.
+        UserError: the files do not have the same number of lines.
     """
-    paths = source_txt_pattern, target_txt_pattern
+    paths = (source_txt_pattern, target_txt_pattern)
     lines = (
         txt_line_sharded_iterator(source_txt_pattern),
         txt_line_sharded_iterator(target_txt_pattern),
     )
-    for inputs, targets in side_by_side(paths, lines, _ONE_LINE_EACH):
+    for inputs, targets in side_by_side(paths, lines, _SAME_LINES):
         yield {"inputs": inputs, "targets": targets}
 
 
@@ -338,23 +328,24 @@ def text2self_txt_iterator(txt_path: str) -> Iterator[Sample]:
 
 def text2text_generate_encoded(
     sample_generator: Iterable[Sample],
-    vocab: Any,
-    targets_vocab: Any = None,
+    vocab: text_encoder.TextEncoder,
+    targets_vocab: text_encoder.TextEncoder | None = None,
     has_inputs: bool = True,
     inputs_prefix: str = "",
     targets_prefix: str = "",
-) -> Iterator[dict[str, Any]]:
-    """Yields samples with the ids of their texts, EOS last."""
+) -> Iterator[dict[str, object]]:
+    """Yields samples with the ids of their texts, which end with EOS."""
     for sample in sample_generator:
-        encoded = dict(sample)
+        encoded: dict[str, object] = dict(sample)
         if has_inputs:
-            encoded["inputs"] = vocab.encode(inputs_prefix + sample["inputs"])
-            encoded["inputs"].append(text_encoder.EOS_ID)
+            inputs = vocab.encode(inputs_prefix + sample["inputs"])
+            inputs.append(text_encoder.EOS_ID)
+            encoded["inputs"] = inputs
         targets = (targets_vocab or vocab).encode(targets_prefix + sample["targets"])
+        targets.append(text_encoder.EOS_ID)
         encoded["targets"] = targets
-        encoded["targets"].append(text_encoder.EOS_ID)
         yield encoded
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Missing:
     return missing_name(__name__, name)

@@ -1,30 +1,24 @@
 """tensor2tensor's `translate`: problems whose texts are in published archives."""
 
-import glob
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from t2t_keras.data.atomic_files import atomic
-from t2t_keras.errors import UserError
-from t2t_keras.problem import Pair
 
+from ..base_problem import DatasetSplit
+from ..dataset_pairs import Dataset, dataset_pairs
 from ..missing import Missing, missing, missing_name
 from . import generator_utils, text_problems
-from .problem import DatasetSplit
+from .text_encoder import TextEncoder
 from .text_problems import Sample, Text2TextProblem
-
-# [address, (name of a file, name of another file)]; the names are in the archive.
-Dataset = Sequence[Any]
 
 
 class TranslateProblem(Text2TextProblem):
     """A problem that names its archives, or overrides `generate_samples`.
 
     Attributes:
-        stands_for: the problem of tensor2tensor for which the class stands; "": none.
+        stands_for: the problem of tensor2tensor that the class stands for; "": none.
     """
 
     stands_for = ""
@@ -39,7 +33,7 @@ class TranslateProblem(Text2TextProblem):
         raise NotImplementedError
 
     def vocab_data_files(self) -> Sequence[Dataset]:
-        """Returns the archives with whose texts the vocabulary is trained."""
+        """Returns the archives whose texts the vocabulary is trained on."""
         return self.source_data_files(DatasetSplit.TRAIN)
 
     def generate_samples(
@@ -65,12 +59,12 @@ class TranslateProblem(Text2TextProblem):
 
 
 def problem_without_data(path: str) -> type[TranslateProblem] | Missing:
-    """Returns what stands for a translation problem of tensor2tensor, without its data.
+    """Returns a class that stands for a translation problem of tensor2tensor.
 
-    A problem that derives from it must have its own data.
+    It has no data, so a problem that derives from it must have its own.
 
     Args:
-        path: the module and the name, such as
+        path: the module and name, such as
             "data_generators.translate_ende.TranslateEndeWmt32k".
     """
     name = path.rpartition(".")[2]
@@ -93,17 +87,17 @@ def compile_data(
 ) -> str:
     """Writes the texts of archives into two files, `FILENAME.lang1` and `.lang2`.
 
-    A pair with an empty side is left out, as in tensor2tensor.
+    Like tensor2tensor, it leaves out a pair with an empty side.
 
     Args:
-        tmp_dir: where the archives are, or are downloaded to, and where the files are
-            written.
-        datasets: the archives, each with two names.
-        filename: the beginning of the files' names.
+        tmp_dir: the directory of the archives, which may be downloaded, and of the two
+            files.
+        datasets: the archives, each with two names of files.
+        filename: the common beginning of the two files' names.
         datatypes_to_clean: has no effect.
 
     Returns:
-        The path, without `.lang1`.
+        The path of the first file, without `.lang1`.
 
     Raises:
         UserError: an archive cannot be downloaded or read.
@@ -118,56 +112,19 @@ def compile_data(
     ):
         for dataset in datasets:
             for source, target in dataset_pairs(tmp_dir, dataset):
-                source, target = source.strip(), target.strip()
-                if source and target:
-                    sources.write(f"{source}\n")
-                    targets.write(f"{target}\n")
+                if source.strip() and target.strip():
+                    sources.write(f"{source.strip()}\n")
+                    targets.write(f"{target.strip()}\n")
     return str(path)
 
 
-def dataset_pairs(tmp_dir: str, dataset: Dataset) -> Iterator[Pair]:
-    """Yields the pairs of one archive of `source_data_files`.
-
-    Raises:
-        UserError: it cannot be downloaded or read, or is described in another way.
-    """
-    try:
-        address, names = dataset
-        names = tuple(names)
-    except (TypeError, ValueError):
-        names = ()
-    if names[:1] == ("tsv",) and len(names) == 4:
-        yield from _pairs_of_columns(tmp_dir, address, *names[1:])
-    elif len(names) != 2 or names[0] == "tmx":
-        raise UserError(
-            f"source_data_files: {dataset!r:.200} is not [address, (file, file)]; TMX "
-            "files are read by `t2t datagen --mixture` (docs/data.md)"
-        )
-    else:
-        yield from generator_utils.archived_pairs(tmp_dir, address, *names)
-
-
-def _pairs_of_columns(
-    tmp_dir: str, address: str, source: int, target: int, pattern: str
-) -> Iterator[Pair]:
-    """Yields two columns of the files of a pattern, which must be unpacked already."""
-    paths = sorted(glob.glob(os.path.join(tmp_dir, pattern)))
-    if not paths:
-        raise UserError(
-            f"source_data_files: there is no {os.path.join(tmp_dir, pattern)}; unpack "
-            f"{address} into {tmp_dir}"
-        )
-    for path in paths:
-        for line in text_problems.txt_line_iterator(path):
-            columns = line.split("\t")
-            if len(columns) > max(source, target):
-                yield columns[source], columns[target]
-
-
 def token_generator(
-    source_path: str, target_path: str, token_vocab: Any, eos: int | None = None
-) -> Iterator[dict[str, Any]]:
-    """Yields the encoded lines of two files, as until tensor2tensor 1.3."""
+    source_path: str,
+    target_path: str,
+    token_vocab: TextEncoder,
+    eos: int | None = None,
+) -> Iterator[dict[str, list[int]]]:
+    """Yields the encoded lines of two files; it is of tensor2tensor 1.3."""
     yield from bi_vocabs_token_generator(
         source_path, target_path, token_vocab, token_vocab, eos
     )
@@ -179,30 +136,39 @@ character_generator = token_generator
 def bi_vocabs_token_generator(
     source_path: str,
     target_path: str,
-    source_token_vocab: Any,
-    target_token_vocab: Any,
+    source_token_vocab: TextEncoder,
+    target_token_vocab: TextEncoder,
     eos: int | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, list[int]]]:
     """Yields the lines of two files, each encoded with a vocabulary."""
-    end = [] if eos is None else [eos]
-    for sample in text_problems.text2text_txt_iterator(source_path, target_path):
-        yield {
-            "inputs": source_token_vocab.encode(sample["inputs"]) + end,
-            "targets": target_token_vocab.encode(sample["targets"]) + end,
-        }
+    samples = text_problems.text2text_txt_iterator(source_path, target_path)
+    return _encode(samples, source_token_vocab, target_token_vocab, eos)
 
 
 def tabbed_generator(
-    source_path: str, source_vocab: Any, target_vocab: Any, eos: int | None = None
-) -> Iterator[dict[str, Any]]:
+    source_path: str,
+    source_vocab: TextEncoder,
+    target_vocab: TextEncoder,
+    eos: int | None = None,
+) -> Iterator[dict[str, list[int]]]:
     """Yields the two columns of a file, each encoded with a vocabulary."""
-    end = [] if eos is None else [eos]
-    for sample in text_problems.text2text_txt_tab_iterator(source_path):
+    samples = text_problems.text2text_txt_tab_iterator(source_path)
+    return _encode(samples, source_vocab, target_vocab, eos)
+
+
+def _encode(
+    samples: Iterable[Sample],
+    source_vocab: TextEncoder,
+    target_vocab: TextEncoder,
+    eos: int | None,
+) -> Iterator[dict[str, list[int]]]:
+    suffix = [] if eos is None else [eos]
+    for sample in samples:
         yield {
-            "inputs": source_vocab.encode(sample["inputs"]) + end,
-            "targets": target_vocab.encode(sample["targets"]) + end,
+            "inputs": source_vocab.encode(sample["inputs"]) + suffix,
+            "targets": target_vocab.encode(sample["targets"]) + suffix,
         }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Missing:
     return missing_name(__name__, name)

@@ -1,8 +1,8 @@
-"""tensor2tensor's `common_hparams`: the values that its sets begin with."""
+"""tensor2tensor's `common_hparams`: the values that its sets start from."""
 
 from typing import Any
 
-from ..missing import missing_name
+from ..missing import Missing, missing_name
 from ..utils.hparam import HParams
 
 _BASIC: dict[str, Any] = {
@@ -51,9 +51,9 @@ _BASIC: dict[str, Any] = {
 
 
 def basic_params1() -> HParams:
-    """Returns the values of all of tensor2tensor's models."""
+    """Returns the values that all of tensor2tensor's models share."""
     return HParams(**_BASIC)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Missing:
     return missing_name(__name__, name)

@@ -1,12 +1,10 @@
 """tensor2tensor's `modalities`: the names that problems mention."""
 
-from typing import Any
-
-from ..missing import missing_name
+from ..missing import Missing, missing_name
 
 
 class ModalityType:
-    """The kinds of features."""
+    """The names of types of features."""
 
     CLASS_LABEL = "class_label"
     IDENTITY = "identity"
@@ -14,5 +12,5 @@ class ModalityType:
     SYMBOL = "symbol"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Missing:
     return missing_name(__name__, name)

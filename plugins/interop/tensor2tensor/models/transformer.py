@@ -1,22 +1,22 @@
 """tensor2tensor's `transformer`: its hparam sets, as functions that return them.
 
-Each can be changed and returned by a function of a user's, as in tensor2tensor. The
-values are those of version 1.15.7.
+As in tensor2tensor, a user's function may change one and return it. The values are
+those of version 1.15.7.
 """
 
 import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from t2t_keras.errors import UserError, did_you_mean
+from t2t_keras.hparam import HParams as OurHParams
 
 from ... import t2t_sets
 from ..layers.common_hparams import basic_params1
 from ..missing import Missing, missing, missing_name
 from ..utils.hparam import HParams
 
-# Each set has the values of another one, and these.
-_SETS: dict[str, tuple[str, Mapping[str, Any]]] = {
+# Each set has the values of another set, with these changes.
+_SETS: dict[str, tuple[str, Mapping[str, object]]] = {
     "transformer_base_v1": (
         "",
         {
@@ -166,7 +166,7 @@ _SETS: dict[str, tuple[str, Mapping[str, Any]]] = {
 }
 SETS = frozenset(_SETS)
 
-# tensor2tensor's model, from which a user's model may derive.
+# This is tensor2tensor's model; a user's model may derive from it.
 Transformer: Missing = missing("models.transformer.Transformer")
 
 
@@ -174,31 +174,31 @@ def named_set(name: str) -> HParams:
     """Returns the values of one of tensor2tensor's sets.
 
     Raises:
-        UserError: there is none of that name here.
+        UserError: there is no such set here.
     """
     if name not in _SETS:
         raise UserError(
             f"tensor2tensor's hparam set '{name}' does not exist here"
             f"{did_you_mean(name, _SETS)}; begin with transformer_base"
         )
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     base = name
     while base:
         base, changes = _SETS[base]
         values = {**changes, **values}
-    return HParams(_start(name), **{**basic_params1().values(), **values})
+    return HParams(_our_set(name), **{**basic_params1().values(), **values})
 
 
-def _start(name: str) -> Any:
-    """Returns our set of the name, or of the one that a set changes."""
+def _our_set(name: str) -> OurHParams:
+    """Returns our set of the name, or of the nearest set that it changes."""
     while not hasattr(t2t_sets, name):
         name = _SETS[name][0]
     return getattr(t2t_sets, name)()
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SETS:
-        return functools.partial(named_set, name)
-    if name.startswith("transformer_") and not name.endswith("_layer"):
+def __getattr__(name: str) -> Callable[[], HParams] | Missing:
+    # An unknown set is only refused when it is used.
+    is_set = name.startswith("transformer_") and not name.endswith("_layer")
+    if name in _SETS or is_set:
         return functools.partial(named_set, name)
     return missing_name(__name__, name)

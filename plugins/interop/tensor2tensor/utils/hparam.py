@@ -1,4 +1,4 @@
-"""tensor2tensor's hyper-parameters: mutable, and converted to `HParams` in the end."""
+"""tensor2tensor's hyper-parameters, which are mutable and converted to `HParams`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,8 +10,8 @@ from t2t_keras.options import split_pairs
 from ...t2t_hparams import SUPPORTED_VALUES, convert_t2t_hparams
 from ..notes import say_once
 
-# What these would change in training, or would do with examples, they do not do here.
-# tensor2tensor's Transformer has them, and reads most of them with other models only.
+# tensor2tensor's Transformer has these too, but they have no effect here. Most of them
+# only affect tensor2tensor's other models.
 _NAMES_WITHOUT_EFFECT = """
     add_relative_to_values area_key_mode area_value_mode
     attention_dropout_broadcast_dims batch_shuffle_size bottom compress_steps
@@ -51,15 +51,15 @@ _NAMES_WITHOUT_EFFECT = """
     video_num_target_frames warm_start_from_second weight_dtype weight_noise weights_fn
 """
 WITHOUT_EFFECT = frozenset(_NAMES_WITHOUT_EFFECT.split())
-# Sentences about some of them.
-_INSTEAD = {
+# These sentences say why, or what to use instead.
+_REASONS = {
     "max_length": "use `t2t datagen --max_length`",
     "learning_rate": "the learning_rate_schedule reads learning_rate_constant",
     "dropout": "tensor2tensor's Transformer reads layer_prepostprocess_dropout",
     "shared_source_target_embedding": "tensor2tensor does not read it either",
     "optimizer_multistep_accumulate_steps": "use batch_tokens, which is accumulated",
 }
-# Those of the model and of training that `convert_t2t_hparams` reads.
+# `convert_t2t_hparams` reads these.
 _NAMES_WITH_EFFECT = """
     activation_dtype attention_dropout attention_key_channels attention_value_channels
     batch_size clip_grad_norm filter_size hidden_size label_smoothing
@@ -76,15 +76,15 @@ NAMES = (
 
 
 class HParams:
-    """tensor2tensor's hyper-parameters by its names, which can be assigned.
+    """tensor2tensor's hyper-parameters by its names; they can be assigned.
 
     Args:
-        start: a set of ours, whose batches and number of steps are taken; None: those
-            of the default.
+        start: our set of the same name, whose `batch_tokens` and `train_steps` are
+            used; None: the defaults are used.
         **values: the values.
     """
 
-    def __init__(self, start: OurHParams | None = None, **values: Any) -> None:
+    def __init__(self, start: OurHParams | None = None, **values: object) -> None:
         self.__dict__["_start"] = start
         self.__dict__["_values"] = dict(values)
         self.__dict__["_assigned"] = {}
@@ -96,7 +96,7 @@ class HParams:
             return self._values[name]
         raise UserError(_absence(name, self._values))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self.set_hparam(name, value)
 
     def __contains__(self, name: object) -> bool:
@@ -105,26 +105,26 @@ class HParams:
     def __repr__(self) -> str:
         return f"HParams({self._values})"
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:
         """Returns a value, or the default if there is no such hyper-parameter."""
         return self._values.get(name, default)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Returns all values by name."""
         return dict(self._values)
 
-    def set_hparam(self, name: str, value: Any) -> None:
+    def set_hparam(self, name: str, value: object) -> None:
         """Changes a hyper-parameter.
 
         Raises:
-            UserError: there is no such hyper-parameter of tensor2tensor's Transformer.
+            UserError: tensor2tensor's Transformer has no such hyper-parameter.
         """
         if name not in NAMES:
             raise UserError(_absence(name, NAMES))
         self._values[name] = value
         self._assigned[name] = value
 
-    def add_hparam(self, name: str, value: Any) -> None:
+    def add_hparam(self, name: str, value: object) -> None:
         """Adds a hyper-parameter of tensor2tensor's Transformer that the set lacks.
 
         Raises:
@@ -132,7 +132,7 @@ class HParams:
         """
         if name in self._values and name in NAMES:
             raise UserError(
-                f"add_hparam: '{name}' is there already; write hparams.{name} = ..."
+                f"add_hparam: '{name}' exists already; write hparams.{name} = ..."
             )
         if name not in NAMES:
             raise UserError(f"add_hparam: {_absence(name, NAMES)}")
@@ -143,25 +143,25 @@ class HParams:
         self._values.pop(name, None)
         self._assigned.pop(name, None)
 
-    def override_from_dict(self, values: Mapping[str, Any]) -> "HParams":
+    def override_from_dict(self, values: Mapping[str, object]) -> "HParams":
         """Changes several hyper-parameters, and returns the set."""
         for name, value in values.items():
             self.set_hparam(name, value)
         return self
 
     def parse(self, text: str) -> "HParams":
-        """Changes those of a text such as `"hidden_size=256,dropout=0.1"`."""
-        return self.override_from_dict(
-            {name: _parsed(value) for name, value in split_pairs(text).items()}
-        )
+        """Changes the hyper-parameters in `"hidden_size=256,dropout=0.1"`."""
+        for name, value in split_pairs(text).items():
+            self.set_hparam(name, _parse_value(value))
+        return self
 
     def converted(self, name: str) -> OurHParams:
-        """Returns the same model and training in our terms.
+        """Returns our hyper-parameters for the same model and training.
 
-        What has no effect here is said.
+        Prints a remark on each value that has no effect here.
 
         Args:
-            name: the name of the set, for what is said.
+            name: the name of the set, for remarks.
 
         Raises:
             UserError: the model does not exist here; the message names the field.
@@ -172,48 +172,46 @@ class HParams:
                 "matrix, does not exist here; set shared_embedding_and_softmax_weights"
             )
         hparams, left_out = convert_t2t_hparams(self._values, f"hparams '{name}'")
+        changes: dict[str, object] = {}
         start = self._start
         if start is not None:
-            same = {"train_steps": start.train_steps, "bucketing": start.bucketing}
+            changes["train_steps"] = start.train_steps
+            changes["bucketing"] = start.bucketing
             counts_tokens = not self._values.get("use_fixed_batch_size")
             if "batch_size" not in self._assigned and counts_tokens:
-                same["batch_tokens"] = start.batch_tokens
+                changes["batch_tokens"] = start.batch_tokens
                 left_out = [text for text in left_out if "batch_size" not in text]
-            changed = hparams.override(**same)
-        else:
-            changed = hparams
         if self._values.get("activation_dtype", "float32") != "float32":
-            changed = changed.override(compute_dtype=self._values["activation_dtype"])
+            changes["compute_dtype"] = self._values["activation_dtype"]
         for text in (*left_out, *self._without_effect()):
             say_once(f"hparams '{name}': {text}")
-        return changed
+        return hparams.override(**changes)
 
     def _without_effect(self) -> Iterable[str]:
-        """Yields a sentence about each hyper-parameter that was set in vain."""
+        """Yields a sentence about each assigned value that has no effect."""
         for name in self._assigned:
             legacy = self._values.get("learning_rate_schedule") == "legacy"
             if legacy and name in ("learning_rate", "learning_rate_decay_scheme"):
                 continue
             if name in WITHOUT_EFFECT:
-                reason = _INSTEAD.get(name)
+                reason = _REASONS.get(name)
                 yield f"{name} has no effect{f': {reason}' if reason else ''}"
 
 
 def _absence(name: str, names: Iterable[str]) -> str:
-    """Returns the sentence about a name that is not one of the Transformer's."""
+    """Returns a sentence about a name that is no hyper-parameter."""
     return (
         f"'{name}' is not a hyper-parameter of tensor2tensor's Transformer"
         f"{did_you_mean(name, names)}; leave it out"
     )
 
 
-def _parsed(text: str) -> Any:
-    """Returns a value of `parse`: a number, true or false, or a text."""
+def _parse_value(text: str) -> int | float | bool | str:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    for kind in (int, float):
+    for number_type in (int, float):
         try:
-            return kind(text)
+            return number_type(text)
         except ValueError:
             pass
     return text

@@ -1,8 +1,6 @@
 """tensor2tensor's `metrics`: the names that `eval_metrics` returns."""
 
-from typing import Any
-
-from ..missing import missing_name
+from ..missing import Missing, missing_name
 
 
 class Metrics:
@@ -19,5 +17,5 @@ class Metrics:
     WORD_ERROR_RATE = "word_error_rate"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Missing:
     return missing_name(__name__, name)

@@ -1,4 +1,4 @@
-"""tensor2tensor's `registry`: its problems and hparam sets are registered with ours."""
+"""tensor2tensor's `registry`: users' problems and hparam sets are registered here."""
 
 import functools
 import inspect
@@ -11,9 +11,11 @@ from t2t_keras.hparam import HParams as OurHParams
 from t2t_keras.problem import Problem as OurProblem
 from t2t_keras.registry import list_hparams, list_models, list_problems
 
+from ..base_problem import Problem
 from ..missing import Missing, absence, missing_name
 from ..models.transformer import named_set
 from ..notes import say_once
+from ..ported_problem import port_problem
 from .hparam import HParams
 
 __all__ = [
@@ -27,12 +29,12 @@ __all__ = [
     "register_problem",
 ]
 
-_problems: dict[str, Callable[..., Any]] = {}
-_hparams: dict[str, Callable[..., Any]] = {}
+_problems: dict[str, Callable[[], Problem]] = {}
+_hparams: dict[str, Callable[[], HParams]] = {}
 
 
-def _named(register: Callable[[Any, str], Any]) -> Callable[..., Any]:
-    """Returns a decorator that may be written as `@f`, `@f()` and `@f("name")`."""
+def _decorator(register: Callable[[Any, str], Any]) -> Callable[..., Any]:
+    """Returns a decorator that can be written as `@f`, `@f()` and `@f("name")`."""
 
     def decorator(definition: Any = None) -> Any:
         if callable(definition):
@@ -43,11 +45,11 @@ def _named(register: Callable[[Any, str], Any]) -> Callable[..., Any]:
 
 
 def _register_problem(definition: Any, name: str) -> Any:
-    """Registers a problem, in snake_case if no name is given."""
+    """Registers a problem, by default under its name in snake_case."""
     name = name or registry.snake_case(definition.__name__)
 
     @functools.wraps(definition, updated=())
-    def made() -> OurProblem:
+    def make_problem() -> OurProblem:
         if isinstance(definition, Missing):
             raise UserError(
                 f"it derives from tensor2tensor's {definition.tensor2tensor_name}, "
@@ -55,16 +57,17 @@ def _register_problem(definition: Any, name: str) -> Any:
                 "or text_problems.Text2TextProblem"
             )
         original = definition()
-        if not hasattr(original, "to_problem"):
+        if not isinstance(original, Problem):
             raise UserError("it must derive from text_problems.Text2TextProblem")
-        return original.to_problem()
+        return port_problem(original)
 
-    made.__name__ = name
+    make_problem.__name__ = name
     alias = ""
     if inspect.isclass(definition):
-        setattr(definition, "name", name)  # noqa: B010  as tensor2tensor does
+        # Users' methods read the name, which tensor2tensor sets too.
+        setattr(definition, "name", name)  # noqa: B010
         alias = registry.earlier_snake_case(definition.__name__)
-    registry.register_problem(made, alias=alias)
+    registry.register_problem(make_problem, alias=alias)
     _problems[name] = definition
     return definition
 
@@ -74,27 +77,27 @@ def _register_hparams(definition: Any, name: str) -> Any:
     name = name or registry.snake_case(definition.__name__)
 
     @functools.wraps(definition)
-    def made() -> OurHParams:
-        found = definition()
-        if isinstance(found, HParams):
-            return found.converted(name)
-        if isinstance(found, OurHParams):
-            return found
-        if isinstance(found, Missing):
-            raise UserError(absence(found))
+    def make_hparams() -> OurHParams:
+        result = definition()
+        if isinstance(result, HParams):
+            return result.converted(name)
+        if isinstance(result, OurHParams):
+            return result
+        if isinstance(result, Missing):
+            raise UserError(absence(result))
         raise UserError(
-            f"it must return hyper-parameters, not {type(found).__name__}; end it "
+            f"it must return hyper-parameters, not {type(result).__name__}; end it "
             "with `return hparams`"
         )
 
-    made.__name__ = name
-    registry.register_hparams(made)
+    make_hparams.__name__ = name
+    registry.register_hparams(make_hparams)
     _hparams[name] = definition
     return definition
 
 
 def _register_model(definition: Any, name: str) -> Any:
-    """Registers the name of a model, which cannot be built."""
+    """Registers the name of a model that cannot be built."""
     registry.register_unusable_model(
         definition,
         name or registry.snake_case(definition.__name__),
@@ -105,20 +108,20 @@ def _register_model(definition: Any, name: str) -> Any:
     return definition
 
 
-def _without_counterpart(kind: str) -> Callable[..., Any]:
-    """Returns a decorator for a kind of definitions that has no meaning here."""
+def _without_counterpart(plural: str) -> Callable[..., Any]:
+    """Returns a decorator for definitions that have no meaning here."""
 
     def register(definition: Any, name: str) -> Any:
         name = name or definition.__name__
-        say_once(f"'{name}' is left out: {kind} of tensor2tensor do not exist here")
+        say_once(f"'{name}' is left out: {plural} of tensor2tensor do not exist here")
         return definition
 
-    return _named(register)
+    return _decorator(register)
 
 
-register_problem = register_base_problem = _named(_register_problem)
-register_hparams = _named(_register_hparams)
-register_model = _named(_register_model)
+register_problem = register_base_problem = _decorator(_register_problem)
+register_hparams = _decorator(_register_hparams)
+register_model = _decorator(_register_model)
 register_ranged_hparams = _without_counterpart("ranges of hyper-parameters")
 register_optimizer = _without_counterpart("optimizers")
 register_env_problem = _without_counterpart("environments")
@@ -128,27 +131,27 @@ register_pruning_params = _without_counterpart("prunings")
 register_pruning_strategy = _without_counterpart("prunings")
 
 
-def problem(name: str) -> Any:
-    """Returns a problem that was registered here, as its user has defined it.
+def problem(name: str) -> Problem:
+    """Returns a problem that was registered here, as its user defined it.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: no problem has this name.
     """
     if name not in _problems:
         raise UserError(f"tensor2tensor's problem '{name}' does not exist here")
     return _problems[name]()
 
 
-def hparams(name: str) -> Any:
+def hparams(name: str) -> HParams:
     """Returns a set of tensor2tensor or of a user, which can be changed.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: no set has this name.
     """
     if name in _hparams:
         return _hparams[name]()
     return named_set(name)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Missing:
     return missing_name(__name__, name)

@@ -114,7 +114,7 @@ def test_every_row_is_what_the_parser_says(toolkit, capsys, few_commands):
     for table, name, value, sentence in entries():
         if table.toolkit != toolkit:
             continue
-        location = table.places[0]
+        location = table.contexts[0]
         shown = typed(name, location)
         if shown in names(location):
             is_program = table.noun == "program"
@@ -144,7 +144,7 @@ def check(span, table, entry):
     words = span.split()
     if re.fullmatch(r"\$?[A-Z_]{6,}(=\S+)?", span):  # a variable of the environment
         return
-    commands = [name for name in table.places if name in COMMANDS]
+    commands = [name for name in table.contexts if name in COMMANDS]
     if words[0] == "t2t":
         words = words[1:]
         if words[0] != "--help":
@@ -197,7 +197,7 @@ def test_all_of_tensor2tensors_names_are_there():
     documented = {
         name
         for table, name, value, _ in entries()
-        if table.toolkit == "tensor2tensor" and table.places == ("hparams",)
+        if table.toolkit == "tensor2tensor" and table.contexts == ("hparams",)
     }
     assert len(documented) >= 159
 
@@ -205,7 +205,7 @@ def test_all_of_tensor2tensors_names_are_there():
 def test_names_that_both_have_are_taken():
     for name, ours in T2T_NAMES.items():
         (row,) = {
-            s for t, n, _, s in entries() if n == name and t.places == ("hparams",)
+            s for t, n, _, s in entries() if n == name and t.contexts == ("hparams",)
         }
         assert f"`{ours}`" in row
         if ours in HParams.descriptions():

@@ -3,7 +3,7 @@
     python -m t2t_keras.plugins.interop.counterparts.documents
 
 A table stands between `<!-- generated: counterparts of NAME -->` and
-`<!-- end of counterparts of NAME -->`; the rest of a page is left as it is.
+`<!-- end of counterparts of NAME -->`; the text around the tables does not change.
 """
 
 import re
@@ -13,9 +13,11 @@ from .lookup import TABLES
 from .table import Table
 
 _DOCS = Path(__file__).parents[3] / "docs"
-PAGES = tuple(
-    _DOCS / f"from-{name}.md"
-    for name in ("tensor2tensor", "fairseq", "opennmt-tf", "marian")
+PAGES = (
+    _DOCS / "from-tensor2tensor.md",
+    _DOCS / "from-fairseq.md",
+    _DOCS / "from-opennmt-tf.md",
+    _DOCS / "from-marian.md",
 )
 _BLOCK = re.compile(
     r"(<!-- generated: counterparts of ([^>]+) -->\n).*?(<!-- end of counterparts of "
@@ -26,36 +28,42 @@ _BLOCK = re.compile(
 
 def block_name(table: Table) -> str:
     """Returns the name of a table's block, such as `t2t-trainer, train`."""
-    return f"{table.command}, {table.places[0]}"
+    return f"{table.command}, {table.contexts[0]}"
 
 
 def markdown(table: Table) -> str:
     """Returns a table for a page."""
     lines = [f"| {table.command} | here |", "|---|---|"]
-    for names, sentence in table.rows.items():
-        shown = ", ".join(f"`{_shown(name, table)}`" for name in names.split())
-        # A program's main name is enough for people.
+    for entry, sentence in table.rows.items():
+        names = entry.split()
         if table.noun == "program":
-            shown = shown.split(", ")[0]
-        lines.append(f"| {shown} | {sentence} |")
+            # The other names of a program are file names and obsolete names.
+            names = names[:1]
+        cell = ", ".join(f"`{_typed_name(name, table)}`" for name in names)
+        lines.append(f"| {cell} | {sentence} |")
     return "\n".join(lines) + "\n"
 
 
-def _shown(name: str, table: Table) -> str:
-    """Returns a name, or `name=value`, as it is typed in its toolkit."""
+def _typed_name(name: str, table: Table) -> str:
+    """Returns a name, or `name=value`, as users of the toolkit type it."""
     if table.noun != "flag" or name.startswith("-"):
         return name
     return "--" + name.replace("=", " ", 1)
 
 
 def generated(text: str) -> str:
-    """Returns the text of a page with its tables made again.
+    """Returns the text of a page with up-to-date tables.
 
     Raises:
-        KeyError: a block has the name of no table.
+        KeyError: there is no table with the name of a block.
     """
     tables = {block_name(table): markdown(table) for table in TABLES}
-    return _BLOCK.sub(lambda found: f"{found[1]}{tables[found[2]]}{found[3]}", text)
+
+    def replacement(match: re.Match[str]) -> str:
+        start, name, stop = match.groups()
+        return f"{start}{tables[name]}{stop}"
+
+    return _BLOCK.sub(replacement, text)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ _PROGRAMS = Table(
     toolkit="fairseq",
     command="fairseq",
     noun="program",
-    places=("t2t",),
+    contexts=("t2t",),
     rows={
         "fairseq-preprocess preprocess": "use `t2t datagen`",
         "fairseq-train fairseq-hydra-train": "use `t2t train`",
@@ -46,7 +46,7 @@ _PREPROCESS = Table(
     toolkit="fairseq",
     command="fairseq-preprocess",
     noun="flag",
-    places=("datagen", "inspect"),
+    contexts=("datagen", "inspect"),
     rows={
         "trainpref": "use `--train_source FILE --train_target FILE`",
         "validpref": "use `--dev_source FILE --dev_target FILE`",
@@ -246,7 +246,7 @@ _TRAIN = Table(
     toolkit="fairseq",
     command="fairseq-train",
     noun="flag",
-    places=("train",),
+    contexts=("train",),
     rows={**_MODEL, **_OPTIMIZATION, **_SAVING, **_DATA_AND_DEVICES},
 )
 
@@ -254,7 +254,7 @@ _GENERATE = Table(
     toolkit="fairseq",
     command="fairseq-generate",
     noun="flag",
-    places=("translate", "evaluate", "export", "serve", "decode_hparams"),
+    contexts=("translate", "evaluate", "export", "serve", "decode_hparams"),
     rows={
         "path": "use `t2t translate --output_dir RUN --checkpoint WHICH`; several are "
         "an `--ensemble`",
@@ -319,7 +319,7 @@ _SCORE = Table(
     toolkit="fairseq",
     command="fairseq-score",
     noun="flag",
-    places=("evaluate",),
+    contexts=("evaluate",),
     rows={
         "sys -s": "use `--hypotheses`",
         "ref -r": "use `--references`",
@@ -332,7 +332,7 @@ _AVERAGE = Table(
     toolkit="fairseq",
     command="average_checkpoints.py",
     noun="flag",
-    places=("average",),
+    contexts=("average",),
     rows={
         "inputs": "use `--output_dir`",
         "output": "leave it out: the average is written to the run directory",

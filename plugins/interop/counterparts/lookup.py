@@ -1,6 +1,7 @@
 """Says what replaces an unknown name, if another toolkit has it."""
 
 import re
+from typing import NamedTuple
 
 from .fairseq import FAIRSEQ
 from .marian import MARIAN
@@ -11,93 +12,110 @@ from .table import Table
 
 TABLES: tuple[Table, ...] = (*T2T_FLAGS, *T2T_HPARAMS, *FAIRSEQ, *OPENNMT_TF, *MARIAN)
 
-# The keys that are typed in a flag, and the command that has the flag.
-_COMMAND_OF_KEYS = {
+# The contexts of keys that are typed in a flag, with the command that has the flag.
+_KEY_COMMANDS = {
     "hparams": "train",
     "train_options": "train",
     "decode_hparams": "translate",
 }
 
-Match = tuple[Table, str]  # a table that has a name, and its sentence
+
+class Match(NamedTuple):
+    """A table that has a name, and its sentence about the name."""
+
+    table: Table
+    sentence: str
 
 
-def explain(place: str, name: str, value: str = "") -> str:
+def explain(context: str, name: str, value: str = "") -> str:
     """Returns a sentence about a name of another toolkit; "" if none has it.
 
     Args: see `t2t_keras.entry_points.counterpart`.
     """
-    bare = name if re.fullmatch("-[A-Za-z]", name) else name.lstrip("-")
-    if found := _matches(place, bare, value):
-        return _message(place, name, found)
-    if bare.startswith("hp_"):  # tensor2tensor's form of an override
-        own = bare.removeprefix("hp_")
-        override = f"{name} is an override of t2t-trainer; here, use --hparams"
-        if found := _matches("hparams", own, value):
-            return f"{override}: {_message('hparams', own, found)}"
-        return f"{override} {own}=VALUE"
-    if bare.startswith("no"):  # absl's form of a flag that is false: --nogenerate_data
-        negated = _matches(place, bare.removeprefix("no"), value)
-        found = [match for match in negated if match[0].toolkit == "tensor2tensor"]
-        return _message(place, name, found) if found else ""
+    is_short = re.fullmatch("-[A-Za-z]", name)
+    stem = name if is_short else name.lstrip("-")
+    if matches := _find_matches(context, stem, value):
+        return _message(context, name, matches)
+    if stem.startswith("hp_"):
+        return _explain_override(name, stem.removeprefix("hp_"), value)
+    if stem.startswith("no"):
+        # absl negates a flag this way: --nogenerate_data.
+        matches = _find_matches(context, stem.removeprefix("no"), value)
+        matches = [match for match in matches if match.table.toolkit == "tensor2tensor"]
+        return _message(context, name, matches) if matches else ""
     return ""
 
 
-def _matches(place: str, name: str, value: str) -> list[Match]:
-    """Returns the tables that have a name.
+def _explain_override(flag: str, name: str, value: str) -> str:
+    """Returns a sentence about tensor2tensor's flag --hp_NAME."""
+    override = f"{flag} is an override of t2t-trainer; here, use --hparams"
+    if matches := _find_matches("hparams", name, value):
+        return f"{override}: {_message('hparams', name, matches)}"
+    return f"{override} {name}=VALUE"
 
-    A row for the value comes before one for all values, a name that is spelt alike
-    before one that differs in hyphens, and the tables of the place before others, of
-    which each toolkit has one.
+
+def _find_matches(context: str, name: str, value: str) -> list[Match]:
+    """Returns the best matches for a name.
+
+    An exactly equal name is better than one that differs in hyphens. A row for the
+    value is better than a row for all values. A table of the context is better than
+    another one, of which each toolkit has one at most.
     """
     for exact in (True, False):
-        for given in (value, ""):
-            every = [
-                (table, sentence)
-                for table in TABLES
-                if (sentence := table.find(name, given, exact))
-            ]
-            if here := [match for match in every if place in match[0].places]:
-                return here
-            if place != "t2t" and (elsewhere := _flags_of_each_toolkit(every)):
+        for row_value in (value, ""):
+            matches = []
+            for table in TABLES:
+                if sentence := table.find(name, row_value, exact):
+                    matches.append(Match(table, sentence))
+            in_context = [match for match in matches if context in match.table.contexts]
+            if in_context:
+                return in_context
+            elsewhere = _one_per_toolkit(matches)
+            if elsewhere and context != "t2t":
                 return elsewhere
     return []
 
 
-def _flags_of_each_toolkit(matches: list[Match]) -> list[Match]:
-    """Returns the first match of each toolkit that is not a program's name."""
-    first: dict[str, Match] = {}
+def _one_per_toolkit(matches: list[Match]) -> list[Match]:
+    """Returns the first match of each toolkit, except for names of programs."""
+    first_matches: dict[str, Match] = {}
+    for match in matches:
+        if match.table.noun != "program":
+            first_matches.setdefault(match.table.toolkit, match)
+    return list(first_matches.values())
+
+
+def _message(context: str, name: str, matches: list[Match]) -> str:
+    """Returns the message about a name, which joins equal sentences."""
+    descriptions: dict[str, list[str]] = {}
     for table, sentence in matches:
-        if table.noun != "program":
-            first.setdefault(table.toolkit, (table, sentence))
-    return list(first.values())
-
-
-def _message(place: str, name: str, found: list[Match]) -> str:
-    """Returns the sentence for the tables that have a name."""
-    owners: dict[str, list[str]] = {}  # what is said -> "a flag of t2t-trainer"
-    for table, sentence in found:
-        said = in_message(sentence, place)
-        if place not in table.places:
-            said = _elsewhere(place, table.places[0], said) + said
-        owners.setdefault(said, []).append(f"a {table.noun} of {table.command}")
-    parts = [f"{' and '.join(of)}; here, {said}" for said, of in owners.items()]
+        advice = in_message(sentence, context)
+        if context not in table.contexts:
+            advice = _other_context(context, table.contexts[0], advice) + advice
+        description = f"a {table.noun} of {table.command}"
+        descriptions.setdefault(advice, []).append(description)
+    parts = []
+    for advice, owners in descriptions.items():
+        parts.append(f"{' and '.join(owners)}; here, {advice}")
     return f"{name} is {'; or '.join(parts)}"
 
 
-def _elsewhere(place: str, other: str, sentence: str) -> str:
-    """Returns the words before a sentence that is about another place."""
+def _other_context(context: str, table_context: str, sentence: str) -> str:
+    """Returns the words that say that a sentence is for another context."""
     is_complete = sentence.startswith("leave it out") or "`t2t " in sentence
-    if is_complete or _COMMAND_OF_KEYS.get(place) == other:
+    if is_complete or _KEY_COMMANDS.get(context) == table_context:
         return ""
-    return f"in --{other}, " if other in _COMMAND_OF_KEYS else f"for `t2t {other}`, "
+    if table_context in _KEY_COMMANDS:
+        return f"in --{table_context}, "
+    return f"for `t2t {table_context}`, "
 
 
-def in_message(sentence: str, place: str) -> str:
-    """Returns a sentence for the place where the name was typed.
+def in_message(sentence: str, context: str) -> str:
+    """Returns a sentence for a message in a context.
 
-    A command or flag before what it takes is left out if that is the place, and the
-    backticks are left out around single words.
+    It omits a command or flag that is the context, and the backticks around single
+    words.
     """
-    for beginning in (f"`t2t {place} ", f"`--{place} "):
-        sentence = sentence.replace(beginning, "`")
+    for prefix in (f"`t2t {context} ", f"`--{context} "):
+        sentence = sentence.replace(prefix, "`")
     return re.sub(r"`([^` ]+)`", r"\1", sentence)

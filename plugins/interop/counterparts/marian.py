@@ -41,7 +41,7 @@ _PROGRAMS = Table(
     toolkit="Marian",
     command="Marian",
     noun="program",
-    places=("t2t",),
+    contexts=("t2t",),
     rows={
         "marian marian-train": "use `t2t datagen` and `t2t train`",
         "marian-decoder amun": "use `t2t translate`",
@@ -57,7 +57,7 @@ _DATA = Table(
     toolkit="Marian",
     command="marian",
     noun="flag",
-    places=("datagen", "inspect"),
+    contexts=("datagen", "inspect"),
     rows={
         "train-sets -t": "use `--train_source FILE --train_target FILE`",
         "valid-sets": "use `--dev_source FILE --dev_target FILE`",
@@ -233,7 +233,7 @@ _TRAIN = Table(
     toolkit="Marian",
     command="marian",
     noun="flag",
-    places=("train",),
+    contexts=("train",),
     rows={**_MODEL, **_OPTIMIZATION, **_BATCHES, **_TRAINING, **_COMMON},
 )
 
@@ -241,7 +241,7 @@ _DECODER = Table(
     toolkit="Marian",
     command="marian-decoder",
     noun="flag",
-    places=("translate", "evaluate", "export", "decode_hparams"),
+    contexts=("translate", "evaluate", "export", "decode_hparams"),
     rows={
         "models -m": "use `t2t import`, and `--output_dir` for the run that it writes; "
         "several are an `--ensemble`",
@@ -282,7 +282,7 @@ _SERVER = Table(
     toolkit="Marian",
     command="marian-server",
     noun="flag",
-    places=("serve",),
+    contexts=("serve",),
     rows={
         "port -p": "use `--port`",
         "models -m": "use `--model NAME=DIRECTORY`",
@@ -299,7 +299,7 @@ _SCORER = Table(
     toolkit="Marian",
     command="marian-scorer",
     noun="flag",
-    places=("score",),
+    contexts=("score",),
     rows={
         "model -m": "use `--output_dir`, for a run of `t2t import`",
         "train-sets -t": "use `--source FILE --target FILE`",

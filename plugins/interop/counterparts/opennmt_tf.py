@@ -14,7 +14,7 @@ _PROGRAMS = Table(
     toolkit="OpenNMT-tf",
     command="OpenNMT-tf",
     noun="program",
-    places=("t2t",),
+    contexts=("t2t",),
     rows={
         "onmt-build-vocab": "use `t2t datagen`, which trains a SentencePiece model",
         "onmt-main": "use the commands of `t2t --help`, such as train and translate",
@@ -32,7 +32,7 @@ _MAIN = Table(
     toolkit="OpenNMT-tf",
     command="onmt-main",
     noun="flag",
-    places=("train",),
+    contexts=("train",),
     rows={
         "config": "leave it out: flags of `t2t datagen` name the data, and "
         "`--hparams_set` and `--hparams` the settings",
@@ -82,7 +82,7 @@ _INFER_FLAGS = Table(
     toolkit="OpenNMT-tf",
     command="onmt-main infer",
     noun="flag",
-    places=("translate",),
+    contexts=("translate",),
     rows={
         "features_file": "use `--input`",
         "predictions_file": "use `--output`",
@@ -96,7 +96,7 @@ _EVAL_FLAGS = Table(
     toolkit="OpenNMT-tf",
     command="onmt-main eval",
     noun="flag",
-    places=("evaluate",),
+    contexts=("evaluate",),
     rows={
         "features_file": "use `--split`, or `t2t translate --input FILE` for another "
         "file",
@@ -109,7 +109,7 @@ _SCORE_FLAGS = Table(
     toolkit="OpenNMT-tf",
     command="onmt-main score",
     noun="flag",
-    places=("score",),
+    contexts=("score",),
     rows={
         "features_file": "use `--source`",
         "predictions_file": "use `--target`",
@@ -122,7 +122,7 @@ _EXPORT_FLAGS = Table(
     toolkit="OpenNMT-tf",
     command="onmt-main export",
     noun="flag",
-    places=("export",),
+    contexts=("export",),
     rows={
         "export_dir output_dir": "the same names: `--output_dir` is the run, "
         "`--export_dir` the export",
@@ -139,7 +139,7 @@ _AVERAGE_FLAGS = Table(
     toolkit="OpenNMT-tf",
     command="onmt-main average_checkpoints",
     noun="flag",
-    places=("average",),
+    contexts=("average",),
     rows={
         "output_dir": "the same name for the run directory, to which the average is "
         "written",
@@ -153,7 +153,7 @@ _BUILD_VOCAB = Table(
     toolkit="OpenNMT-tf",
     command="onmt-build-vocab",
     noun="flag",
-    places=("datagen",),
+    contexts=("datagen",),
     rows={
         "size": "use `--vocab_size`",
         "save_vocab": "use `--data_dir`",
@@ -168,7 +168,7 @@ _DATA = Table(
     toolkit="OpenNMT-tf",
     command="OpenNMT-tf's section data",
     noun="key",
-    places=("datagen", "inspect"),
+    contexts=("datagen", "inspect"),
     rows={
         "train_features_file": "use `--train_source`; for several files `--mixture`",
         "train_labels_file": "use `--train_target`; for several files `--mixture`",
@@ -191,7 +191,7 @@ _TRAIN_PARAMS = Table(
     toolkit="OpenNMT-tf",
     command="OpenNMT-tf's section params",
     noun="key",
-    places=("train", "hparams"),
+    contexts=("train", "hparams"),
     rows={
         "optimizer=LazyAdam optimizer=Adam": "use `--hparams optimizer=adam`",
         "optimizer": "use `--hparams optimizer=NAME`: adam, adamw or adafactor",
@@ -234,7 +234,7 @@ _TRAIN = Table(
     toolkit="OpenNMT-tf",
     command="OpenNMT-tf's section train",
     noun="key",
-    places=("train", "hparams", "train_options"),
+    contexts=("train", "hparams", "train_options"),
     rows={
         "batch_size": "use `--hparams batch_tokens=N`: tokens of a side over all GPUs, "
         "padding included",
@@ -263,7 +263,7 @@ _EVAL = Table(
     toolkit="OpenNMT-tf",
     command="OpenNMT-tf's section eval",
     noun="key",
-    places=("train", "train_options", "evaluate"),
+    contexts=("train", "train_options", "evaluate"),
     rows={
         "steps": "use `t2t train --eval_every N`",
         "early_stopping min_improvement": "use `t2t train --patience N`",
@@ -282,7 +282,7 @@ _INFER_PARAMS = Table(
     toolkit="OpenNMT-tf",
     command="OpenNMT-tf's sections params and infer",
     noun="key",
-    places=("translate", "evaluate", "export", "serve", "decode_hparams"),
+    contexts=("translate", "evaluate", "export", "serve", "decode_hparams"),
     rows={
         "beam_width": "use `--beam_size`",
         "length_penalty": "use `--alpha`",

@@ -37,7 +37,7 @@ _PROGRAMS = Table(
     toolkit="tensor2tensor",
     command="tensor2tensor",
     noun="program",
-    places=("t2t",),
+    contexts=("t2t",),
     rows={
         "t2t-trainer t2t_trainer trainer": "use `t2t train`",
         "t2t-datagen t2t_datagen build_vocab": "use `t2t datagen`",
@@ -63,7 +63,7 @@ _TRAINER = Table(
     toolkit="tensor2tensor",
     command="t2t-trainer",
     noun="flag",
-    places=("train",),
+    contexts=("train",),
     rows={
         "problem hparams_set data_dir output_dir": "the same",
         "hparams": "the same, with tensor2tensor's names of hyper-parameters or ours",
@@ -131,7 +131,7 @@ _DATAGEN = Table(
     toolkit="tensor2tensor",
     command="t2t-datagen",
     noun="flag",
-    places=("datagen", "inspect"),
+    contexts=("datagen", "inspect"),
     rows={
         "problem": "the same, but one problem at a time",
         "data_dir": "the same",
@@ -177,7 +177,7 @@ _DECODER = Table(
     toolkit="tensor2tensor",
     command="t2t-decoder",
     noun="flag",
-    places=("translate", "score", "align", "attention"),
+    contexts=("translate", "score", "align", "attention"),
     rows={
         "output_dir": "the same",
         "decode_hparams": "the same, with the keys below",
@@ -202,7 +202,7 @@ _EVAL = Table(
     toolkit="tensor2tensor",
     command="t2t-eval",
     noun="flag",
-    places=("evaluate", "compare", "describe", "card"),
+    contexts=("evaluate", "compare", "describe", "card"),
     rows={
         "data_dir output_dir": "the same",
         "decode_hparams": "the same, with the keys below",
@@ -221,7 +221,7 @@ _BLEU = Table(
     toolkit="tensor2tensor",
     command="t2t-bleu",
     noun="flag",
-    places=("evaluate",),
+    contexts=("evaluate",),
     rows={
         "translation": "use `--hypotheses`",
         "reference": "use `--references`",
@@ -242,7 +242,7 @@ _TRANSLATE_ALL = Table(
     toolkit="tensor2tensor",
     command="t2t-translate-all",
     noun="flag",
-    places=("evaluate", "translate"),
+    contexts=("evaluate", "translate"),
     rows={
         "model_dir": "use `--output_dir`",
         "source": "use `t2t evaluate --split`, or `t2t translate --input FILE` for "
@@ -262,7 +262,7 @@ _AVERAGE = Table(
     toolkit="tensor2tensor",
     command="t2t-avg-all",
     noun="flag",
-    places=("average",),
+    contexts=("average",),
     rows={
         "model_dir": "use `--output_dir`, to which the average is written",
         "output_dir": "the same name for the run directory, to which the average is "
@@ -277,7 +277,7 @@ _AVG_CHECKPOINTS = Table(
     toolkit="tensor2tensor",
     command="avg_checkpoints.py",
     noun="flag",
-    places=("average",),
+    contexts=("average",),
     rows={
         "checkpoints": "use `--last`: the newest are averaged",
         "num_last_checkpoints": "use `--last`",
@@ -290,7 +290,7 @@ _EXPORTER = Table(
     toolkit="tensor2tensor",
     command="t2t-exporter",
     noun="flag",
-    places=("export",),
+    contexts=("export",),
     rows={
         "output_dir export_dir": "the same",
         "decode_hparams": "the same, with the keys below",
@@ -308,7 +308,7 @@ _QUERY = Table(
     toolkit="tensor2tensor",
     command="t2t-query-server",
     noun="flag",
-    places=("serve",),
+    contexts=("serve",),
     rows={
         "server": "use `--host` and `--port`, where clients ask",
         "servable_name": "use `--model NAME=DIRECTORY`",
@@ -324,7 +324,7 @@ _INSIGHTS = Table(
     toolkit="tensor2tensor",
     command="t2t-insights-server",
     noun="flag",
-    places=("serve",),
+    contexts=("serve",),
     rows={
         "configuration": "use `--model NAME=DIRECTORY`",
         "static_path": "leave it out: the page is part of the package",
@@ -335,7 +335,7 @@ _TF_CONFIGS = Table(
     toolkit="tensor2tensor",
     command="t2t-make-tf-configs",
     noun="flag",
-    places=("launch",),
+    contexts=("launch",),
     rows={
         "masters": "use `--processes`; for several machines set `TF_CONFIG` on each",
         "ps": "leave it out: there are no parameter servers",

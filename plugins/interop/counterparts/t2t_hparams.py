@@ -21,7 +21,7 @@ _HPARAMS = Table(
     toolkit="tensor2tensor",
     command="tensor2tensor",
     noun="hyper-parameter",
-    places=("hparams",),
+    contexts=("hparams",),
     rows={
         **{
             name: f"the same as `{ours}`, which has both names"
@@ -153,7 +153,7 @@ _DECODING = Table(
     toolkit="tensor2tensor",
     command="t2t-decoder's --decode_hparams",
     noun="key",
-    places=("decode_hparams",),
+    contexts=("decode_hparams",),
     rows={
         "beam_size alpha": "the same",
         "extra_length": "the same name; the default is 50, as in the paper, not 100",

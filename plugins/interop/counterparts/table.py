@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Self
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -13,18 +12,18 @@ class Table:
         toolkit: the toolkit.
         command: the command or section that has the names, for messages.
         noun: what a name is: "flag", "hyper-parameter", "key" or "program".
-        places: where the names are typed here, see
-            `t2t_keras.entry_points.counterpart`; a sentence mentions flags of the
-            first command among them without its name.
-        rows: the sentence for each name. Names that share one are separated by spaces;
-            a name without hyphens before it, except for a short one (`-m`).
-            `name=value` is for one value.
+        contexts: the contexts in which users type the names here (see
+            `t2t_keras.entry_points.counterpart`); a sentence mentions flags of the
+            first command without the command's name.
+        rows: the sentence for each name. Names with the same sentence are separated by
+            spaces. They have no leading hyphens, except for short ones (`-m`).
+            `name=value` is for one value only.
     """
 
     toolkit: str
     command: str
     noun: str
-    places: tuple[str, ...]
+    contexts: tuple[str, ...]
     rows: Mapping[str, str]
 
     def entries(self) -> Iterator[tuple[str, str]]:
@@ -37,31 +36,22 @@ class Table:
         """Returns the sentence for a name; "" if the table does not have it.
 
         Args:
-            name: the name, without hyphens before it.
-            value: the value, for a row that has it; "": for the row of all values.
-            exact: whether a hyphen and an underscore differ.
+            name: the name, without leading hyphens.
+            value: the value in a row for one value; "": the row for all values.
+            exact: whether hyphens and underscores, and upper and lower case, differ.
         """
-        rows = self._exact if exact else self._folded
-        form = name if exact else folded(name)
-        return rows.get(f"{form}={value}" if value else form, "")
-
-    @property
-    def _exact(self) -> dict[str, str]:
-        return dict(self.entries())
-
-    @property
-    def _folded(self) -> dict[str, str]:
-        pairs = ((name.partition("="), text) for name, text in self.entries())
-        return {
-            folded(name) + equals + value: text for (name, equals, value), text in pairs
-        }
-
-    def at(self, *places: str) -> Self:
-        """Returns the same names typed elsewhere."""
-        return dataclasses.replace(self, places=places)
+        key = f"{name}={value}" if value else name
+        if exact:
+            return dict(self.entries()).get(key, "")
+        sentences = {}
+        for entry, sentence in self.entries():
+            sentences[_normalize(entry)] = sentence
+        return sentences.get(_normalize(key), "")
 
 
-def folded(name: str) -> str:
-    """Returns a name with underscores for hyphens, except for those before it."""
-    body = name.lstrip("-")
-    return name[: len(name) - len(body)] + body.replace("-", "_").lower()
+def _normalize(entry: str) -> str:
+    """Returns a name, or `name=value`, with a name in lower case and underscores."""
+    name, equals, value = entry.partition("=")
+    stem = name.lstrip("-")
+    hyphens = name[: len(name) - len(stem)]
+    return hyphens + stem.replace("-", "_").lower() + equals + value

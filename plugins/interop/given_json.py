@@ -7,8 +7,10 @@ from typing import Any
 from t2t_keras.data.text_files import open_binary, readable
 from t2t_keras.errors import UserError
 
+JsonObject = dict[str, Any]
 
-def read_json_object(path: Path) -> dict[str, Any]:
+
+def read_json_object(path: Path) -> JsonObject:
     """Reads a file that holds a JSON object.
 
     Raises:

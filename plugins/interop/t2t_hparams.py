@@ -109,29 +109,12 @@ def _convert(values: Mapping[str, Any]) -> tuple[ExtendedHParams, list[str]]:
             "embeddings have more rows than there are tokens, so it may predict tokens "
             "that do not exist"
         )
-    sequences = (
-        values["layer_preprocess_sequence"],
-        values["layer_postprocess_sequence"],
-    )
-    if sequences not in _NORMS:
-        raise UserError(
-            "cannot read a model with layer_preprocess_sequence '{}' and "
-            "layer_postprocess_sequence '{}', only with 'n' and 'da' or with 'none' "
-            "and 'dan'".format(*sequences)
-        )
+    norm = _norm(values)
     schedule, left_out = _schedule(values)
     optimizer = snake_case(values.get("optimizer", "adam"))
     if optimizer not in _OPTIMIZERS:
         left_out.append(f"the optimizer is '{optimizer}'; 'adam' replaces it")
-    batching: dict[str, Any] = {}
-    if values.get("use_fixed_batch_size"):
-        left_out.append("batch_size, which counts sentences (use_fixed_batch_size)")
-    elif size := values.get("batch_size"):
-        batching = {"batch_tokens": size, "bucketing": "t2t"}
-        left_out.append(
-            f"batch_size {size} counted tokens on each GPU; batch_tokens counts those "
-            "on all GPUs"
-        )
+    batching = _batching(values, left_out)
     if values.get("weight_decay"):
         left_out.append(f"weight_decay {values['weight_decay']} is left out")
     same_values = {}
@@ -145,7 +128,7 @@ def _convert(values: Mapping[str, Any]) -> tuple[ExtendedHParams, list[str]]:
         num_heads=values["num_heads"],
         d_k=_head_size(values, "attention_key_channels"),
         d_v=_head_size(values, "attention_value_channels"),
-        norm=_NORMS[sequences],
+        norm=norm,
         norm_epsilon=values.get("norm_epsilon", 1e-6),
         share_embeddings=values.get("shared_embedding_and_softmax_weights", False),
         target_space=values.get("use_target_space_embedding", True),
@@ -157,6 +140,36 @@ def _convert(values: Mapping[str, Any]) -> tuple[ExtendedHParams, list[str]]:
         **batching,
     )
     return hparams, left_out
+
+
+def _norm(values: Mapping[str, Any]) -> str:
+    """Returns `norm`; raises UserError if there is no such norm here."""
+    sequences = (
+        values["layer_preprocess_sequence"],
+        values["layer_postprocess_sequence"],
+    )
+    if sequences not in _NORMS:
+        raise UserError(
+            "cannot read a model with layer_preprocess_sequence '{}' and "
+            "layer_postprocess_sequence '{}', only with 'n' and 'da' or with 'none' "
+            "and 'dan'".format(*sequences)
+        )
+    return _NORMS[sequences]
+
+
+def _batching(values: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
+    """Returns `batch_tokens` and `bucketing`; adds a sentence to `left_out`."""
+    if values.get("use_fixed_batch_size"):
+        left_out.append("batch_size, which counts sentences (use_fixed_batch_size)")
+        return {}
+    size = values.get("batch_size")
+    if not size:
+        return {}
+    left_out.append(
+        f"batch_size {size} counted tokens on each GPU; batch_tokens counts those on "
+        "all GPUs"
+    )
+    return {"batch_tokens": size, "bucketing": "t2t"}
 
 
 def _depths(values: Mapping[str, Any]) -> dict[str, int]:

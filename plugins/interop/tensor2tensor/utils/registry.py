@@ -36,7 +36,9 @@ _hparams: dict[str, Callable[[], HParams]] = {}
 def _decorator(register: Callable[[Any, str], Any]) -> Callable[..., Any]:
     """Returns a decorator that can be written as `@f`, `@f()` and `@f("name")`."""
 
-    def decorator(definition: Any = None) -> Any:
+    def decorator(
+        definition: Callable[..., object] | str | None = None,
+    ) -> object:
         if callable(definition):
             return register(definition, "")
         return lambda actual: register(actual, definition or "")
@@ -111,7 +113,7 @@ def _register_model(definition: Any, name: str) -> Any:
 def _without_counterpart(plural: str) -> Callable[..., Any]:
     """Returns a decorator for definitions that have no meaning here."""
 
-    def register(definition: Any, name: str) -> Any:
+    def register(definition: Callable[..., object], name: str) -> object:
         name = name or definition.__name__
         say_once(f"'{name}' is left out: {plural} of tensor2tensor do not exist here")
         return definition

@@ -1,9 +1,9 @@
-"""The hyper-parameters of `extended_transformer`."""
+"""The hyper-parameters of `extended_transformer`, and tensor2tensor's names."""
 
 import dataclasses
 from typing import Any, Literal, Self
 
-from t2t_keras.hparam import HParams
+from t2t_keras.hparam import FIELD_ALIASES, FIELD_HINTS, HParams
 from t2t_keras.options import option
 
 # tensor2tensor's names of our hyper-parameters.
@@ -65,3 +65,8 @@ class ExtendedHParams(HParams):
     def decoder_layers(self) -> int:
         """Number of decoder layers."""
         return self.num_decoder_layers or self.num_layers
+
+
+FIELD_ALIASES.update(T2T_NAMES)
+for _name in ExtendedHParams.descriptions().keys() - HParams.descriptions().keys():
+    FIELD_HINTS[_name] = "needs model=extended_transformer"

@@ -1,30 +1,21 @@
 """Registers `extended_transformer`, the model of imported runs.
 
-This module does not import Keras, so that `t2t list` is fast.
+This module does not import Keras, so `t2t list` stays fast.
 """
 
 from typing import TYPE_CHECKING
 
-from t2t_keras.hparam import FIELD_ALIASES, FIELD_HINTS, HParams
 from t2t_keras.registry import register_model
 from t2t_keras.usr_dir import PACKAGE_HINTS
 
-from .extended_hparams import T2T_NAMES, ExtendedHParams
+from .extended_hparams import ExtendedHParams
 
 if TYPE_CHECKING:
     from .extended_model import ExtendedTransformer
 
-FIELD_ALIASES.update(T2T_NAMES)
 PACKAGE_HINTS["tensor2tensor"] = (
     "write `import t2t_keras.plugins.interop.as_tensor2tensor` above this line, which "
     'provides what a usr_dir needs of it (docs/from-tensor2tensor.md, "Problems")'
-)
-FIELD_HINTS.update(
-    {
-        name: "needs model=extended_transformer"
-        for name in ExtendedHParams.descriptions().keys()
-        - HParams.descriptions().keys()
-    }
 )
 
 

@@ -198,8 +198,8 @@ def run_of(translator, monkeypatch, folder):
     from t2t_keras.run.directory import RunDirectory
 
     monkeypatch.setattr(translation, "load", lambda *args: translator)
-    monkeypatch.setattr(translation, "_model", lambda args: (None, "checksum"))
-    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
+    monkeypatch.setattr(translation, "_model_id", lambda args: (None, "checksum"))
+    monkeypatch.setattr(translation, "_MAX_LINES", 2)
     monkeypatch.setattr(RunDirectory, "__init__", lambda self, path: None)
     monkeypatch.setattr(RunDirectory, "translator", lambda *args: translator)
     (folder / "run").mkdir()

@@ -167,7 +167,7 @@ def test_translate_interactively(trained, translator, capfd, monkeypatch):
 def test_translate_tells_its_progress(trained, capfd, monkeypatch, tmp_path):
     from t2t_keras.data import progress
 
-    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
+    monkeypatch.setattr(translation, "_MAX_LINES", 2)
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
     source = write(tmp_path / "in", *SOURCES)
     output = tmp_path / "out"

@@ -37,7 +37,7 @@ loaded = functools.cache(t2t_keras.load)
 
 @pytest.fixture(autouse=True)
 def two_lines_at_once(monkeypatch):
-    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
+    monkeypatch.setattr(translation, "_MAX_LINES", 2)
     monkeypatch.setattr(translation, "load", loaded)
 
 
@@ -171,7 +171,7 @@ def test_only_a_file_can_be_resumed(model, capfd):
 
 def test_lines_are_read_when_they_are_needed(monkeypatch):
     """An input without end needs no more memory than a chunk of it."""
-    monkeypatch.setattr(translation, "_CHARACTERS_AT_ONCE", 10)
+    monkeypatch.setattr(translation, "_MAX_CHARACTERS", 10)
     taken = []
     lines = (taken.append(n) or "x" * n for n in itertools.cycle([1, 2, 12, 9]))
     chunks = translation._chunks(lines, one_by_one=False)

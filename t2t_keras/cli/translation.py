@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from t2t_keras import load
 from t2t_keras.cli.checks import require_outputs, require_readable
@@ -30,6 +30,7 @@ from t2t_keras.cli.decoding import (
 )
 from t2t_keras.cli.lines import (
     STDOUT,
+    OutputFile,
     count_lines,
     incomplete_files,
     open_output,
@@ -47,11 +48,12 @@ from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.formats import converted
 from t2t_keras.export.integrity import SUMS
+from t2t_keras.options import OptionValues
 from t2t_keras.run.config import require_run
 
-# What is read, sorted by length and decoded together, and then written.
-_LINES_AT_ONCE = 2000
-_CHARACTERS_AT_ONCE = 4_000_000
+# Limits of the lines that are read, sorted by length, decoded together and written.
+_MAX_LINES = 2000
+_MAX_CHARACTERS = 4_000_000
 
 
 def _translate_flags(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +89,8 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="continue the FILE.incomplete that a killed process left; without one, "
-        "start from the beginning",
+        help="continue the FILE.incomplete of a killed process; start from the "
+        "beginning if there is none",
     )
     add_decoding_flags(parser, sampling=True)
 
@@ -139,59 +141,87 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
         path, args.checkpoint = converted(run, args.checkpoint, given_decoding(args))
         args.output_dir = run if path == run else None
         args.export_dir = None if path == run else path
-    checkpoint, model = _model(args)
+    checkpoint, model_id = _model_id(args)
     if args.ensemble:
         checkpoint = args.checkpoint  # each run has its own files
-    where = args.output_dir or args.export_dir
-    translator: Any = load(where, checkpoint, args.ensemble)
+    translator: Any = load(
+        args.output_dir or args.export_dir, checkpoint, args.ensemble
+    )
     options = given_decoding(args)
-    numbered = args.scores or args.token_scores or options.get("n_best", 1) > 1
-    settings = {"model": model, "scores": numbered, **options}
-    settings |= {"token_scores": True} if args.token_scores else {}
-    if args.ensemble:
-        settings["ensemble"] = {run: _found(run)[1] for run in args.ensemble}
-    settings.pop("batch_tokens", None)  # it only changes how results are rounded
-    first_seed = options.pop("seed", 0)
+    settings = _output_settings(args, model_id, options)
     translator.choose(**options)  # raises before any text is read
-    extras = {"token_scores": True} if args.token_scores else {}
+    if args.token_scores:
+        options["token_scores"] = True
     if args.alignments:
-        extras["alignment"] = translator.alignment_head()
+        options["alignment"] = translator.alignment_head()
     start = time.monotonic()
-    n_best: Callable[..., Sequence[Sequence[Any]]] = translator.n_best
     with (
         open_lines(args.alignments) if args.alignments else nullcontext() as alignments,
         open_output(args.output, settings, args.resume) as output,
     ):
-        done = output.done
-        count, repaired = (done.get(x, 0) for x in ("sentences", "repaired"))
-        several = done.get("several", 0)
-        with _progress(args, count) as advance:
-            for lines in _chunks(output.unread(_lines(args)), _is_interactive(args)):
-                if options.get("sampling"):
-                    options["seed"] = (first_seed + count) % MAX_SEED
-                outputs = n_best(
-                    lines, start_index=count, advance=advance, **extras, **options
-                )
-                for line_number, hypotheses in enumerate(outputs, count + 1):
-                    repaired += hypotheses[0].is_repaired
-                    several += hypotheses[0].sentences > 1
-                    if alignments:
-                        for hypothesis in hypotheses:
-                            links = format_alignment(hypothesis.alignment)
-                            alignments.write(f"{links}\n")
-                    rows = [f"{hypotheses[0].text}\n"]
-                    if numbered:
-                        scored = translator if args.token_scores else None
-                        rows = list(_numbered_rows(line_number, hypotheses, scored))
-                    output.file.writelines(rows)
-                count += len(lines)
-                output.save(sentences=count, repaired=repaired, several=several)
-    if several:
-        say(splitting_note(several, count))
-    result = {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
-    if count and args.output_dir and translator.text_processor.repairs_outputs:
-        result["repaired"] = repaired / count
+        _translate_lines(args, translator, options, output, alignments)
+    counts = output.done
+    sentences = counts.get("sentences", 0)
+    if counts.get("several"):
+        say(splitting_note(counts["several"], sentences))
+    result = {"sentences": sentences, "seconds": round(time.monotonic() - start, 2)}
+    if sentences and args.output_dir and translator.text_processor.repairs_outputs:
+        result["repaired"] = counts.get("repaired", 0) / sentences
     return result
+
+
+def _output_settings(
+    args: argparse.Namespace, model_id: str, options: OptionValues
+) -> dict[str, object]:
+    """Returns everything that the output depends on except the input."""
+    settings = {"model": model_id, "scores": _is_numbered(args, options), **options}
+    if args.token_scores:
+        settings["token_scores"] = True
+    if args.ensemble:
+        settings["ensemble"] = {run: _checkpoint_id(run)[1] for run in args.ensemble}
+    settings.pop("batch_tokens", None)  # it only changes how results are rounded
+    return settings
+
+
+def _is_numbered(args: argparse.Namespace, options: OptionValues) -> bool:
+    """Returns whether the output has line numbers, ranks and scores."""
+    return bool(args.scores or args.token_scores or options.get("n_best", 1) > 1)
+
+
+def _translate_lines(
+    args: argparse.Namespace,
+    translator: Any,
+    options: OptionValues,
+    output: OutputFile,
+    alignments: TextIO | None,
+) -> None:
+    """Translates the lines of the input for which there is no output yet."""
+    options = dict(options)
+    start_seed = options.pop("seed", 0)
+    is_numbered = _is_numbered(args, options)
+    counts = {"sentences": 0, "repaired": 0, "several": 0} | output.done
+    with _progress(args, counts["sentences"]) as advance:
+        for lines in _chunks(output.unread(_input_lines(args)), _is_interactive(args)):
+            start_index = counts["sentences"]
+            if options.get("sampling"):
+                options["seed"] = (start_seed + start_index) % MAX_SEED
+            outputs = translator.n_best(
+                lines, start_index=start_index, advance=advance, **options
+            )
+            for line_number, hypotheses in enumerate(outputs, start_index + 1):
+                counts["repaired"] += hypotheses[0].is_repaired
+                counts["several"] += hypotheses[0].sentences > 1
+                if alignments:
+                    for hypothesis in hypotheses:
+                        links = format_alignment(hypothesis.alignment)
+                        alignments.write(f"{links}\n")
+                rows = [f"{hypotheses[0].text}\n"]
+                if is_numbered:
+                    scored = translator if args.token_scores else None
+                    rows = list(_numbered_rows(line_number, hypotheses, scored))
+                output.file.writelines(rows)
+            counts["sentences"] += len(lines)
+            output.save(**counts)
 
 
 def _numbered_rows(
@@ -219,7 +249,7 @@ def _token_scores(translator: Translator, scored: Hypothesis | Score) -> str:
     return json.dumps(rows, ensure_ascii=False)
 
 
-def _model(args: argparse.Namespace) -> tuple[str | None, str]:
+def _model_id(args: argparse.Namespace) -> tuple[str | None, str]:
     """Returns the checkpoint to load, and a checksum of the model."""
     if args.export_dir:
         names = ("saved_model.pb", "variables/variables.index", SUMS)
@@ -227,13 +257,13 @@ def _model(args: argparse.Namespace) -> tuple[str | None, str]:
         digests = [sha256(path)[:12] for path in paths if path.exists()]
         return args.checkpoint, "-".join(digests)
     is_average = args.checkpoint == "ema"
-    path, checksum = _found(
+    path, checksum = _checkpoint_id(
         args.output_dir, "latest" if is_average else args.checkpoint
     )
     return ("ema", f"ema-{checksum}") if is_average else (path, checksum)
 
 
-def _found(output_dir: str, checkpoint: str | None = None) -> tuple[str, str]:
+def _checkpoint_id(output_dir: str, checkpoint: str | None = None) -> tuple[str, str]:
     """Returns the path of a run's checkpoint, and a checksum of its weights."""
     from t2t_keras.run.directory import RunDirectory
 
@@ -258,8 +288,8 @@ def _progress(
     return progress("translate", "sentences", count_lines(args.input), done)
 
 
-def _lines(args: argparse.Namespace) -> Iterator[str]:
-    """Yields the lines of the input; a terminal is asked for each of them."""
+def _input_lines(args: argparse.Namespace) -> Iterator[str]:
+    """Yields the lines of the input, with a prompt on a terminal."""
     if not _is_interactive(args):
         yield from read_lines(args.input)
         return
@@ -274,13 +304,13 @@ def _lines(args: argparse.Namespace) -> Iterator[str]:
 
 
 def _chunks(lines: Iterator[str], one_by_one: bool) -> Iterator[list[str]]:
-    """Yields lines to be decoded together; it never reads further than these."""
+    """Yields lines to decode together, and reads no further than these."""
     chunk: list[str] = []
     characters = 0
     for line in lines:
         chunk.append(line)
         characters += len(line)
-        is_full = len(chunk) == _LINES_AT_ONCE or characters >= _CHARACTERS_AT_ONCE
+        is_full = len(chunk) == _MAX_LINES or characters >= _MAX_CHARACTERS
         if is_full or one_by_one:
             yield chunk
             chunk = []

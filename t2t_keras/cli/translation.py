@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from t2t_keras import load
 from t2t_keras.cli.checks import require_outputs, require_readable
@@ -41,15 +41,16 @@ from t2t_keras.data.checksums import sha256
 from t2t_keras.data.console import say
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.regular_files import is_special
-from t2t_keras.decoding.long_inputs import splitting_note
-from t2t_keras.decoding.outputs import Hypothesis, Score
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.formats import converted
 from t2t_keras.export.integrity import SUMS
 from t2t_keras.options import OptionValues
 from t2t_keras.run.config import require_run
+
+if TYPE_CHECKING:
+    from t2t_keras.decoding.outputs import Hypothesis, Score
+    from t2t_keras.decoding.translator import Translator
 
 # Limits of the lines that are read, sorted by length, decoded together and written.
 _MAX_LINES = 2000
@@ -163,6 +164,8 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     counts = output.done
     sentences = counts.get("sentences", 0)
     if counts.get("several"):
+        from t2t_keras.decoding.long_inputs import splitting_note
+
         say(splitting_note(counts["several"], sentences))
     result = {"sentences": sentences, "seconds": round(time.monotonic() - start, 2)}
     if sentences and args.output_dir and translator.text_processor.repairs_outputs:
@@ -225,7 +228,9 @@ def _translate_lines(
 
 
 def _numbered_rows(
-    line_number: int, hypotheses: Sequence[Hypothesis], translator: Translator | None
+    line_number: int,
+    hypotheses: "Sequence[Hypothesis]",
+    translator: "Translator | None",
 ) -> Iterator[str]:
     """Yields the lines of `--scores`.
 
@@ -241,7 +246,7 @@ def _numbered_rows(
         yield f"{row}\n"
 
 
-def _token_scores(translator: Translator, scored: Hypothesis | Score) -> str:
+def _token_scores(translator: "Translator", scored: "Hypothesis | Score") -> str:
     """Returns a list in JSON: the tokens, each with its log-probability."""
     pieces = translator.target_tokenizer.pieces
     pairs = zip(scored.ids, scored.token_log_probs, strict=True)
@@ -380,9 +385,11 @@ def _check_score(args: argparse.Namespace) -> None:
 
 
 def _score(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.decoding.translator import Translator
+
     sources, targets = read_pairs(args)
     translator = load(args.output_dir, args.checkpoint, args.ensemble)
-    assert isinstance(translator, Translator)  # it is that of a run
+    assert isinstance(translator, Translator)  # an export has no run directory
     scores = translator.score(sources, targets)
     if args.output:
         lines = [f"{s.log_prob:.6f}\t{s.tokens}" for s in scores]

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import Tokenizer
 
 # Suffixes that other programs give to vocabulary files: `spm_train` writes
@@ -20,6 +19,9 @@ def vocabulary_suffix(path: Path) -> str:
 
 def tokenizer_classes() -> Iterator[tuple[str, type[Tokenizer]]]:
     """Yields the tokenizer classes, each with its name in `Problem.tokenizer`."""
+    # `t2t list` imports this module, and does not need the library.
+    from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+
     yield "sentencepiece", SentencePieceTokenizer
     yield from load_plugins("tokenizers").items()
 

@@ -76,19 +76,17 @@ def training_losses(
 ) -> tuple[Tensor, Tensor]:
     """Runs the model and returns `summed_cross_entropies` of its logits.
 
+    The negative log-likelihood has no gradient. Guided alignment adds its gradient to
+    that of the label-smoothed loss, and nothing to the value, which stays comparable.
+
     Args:
-        model: whose `hparams.label_smoothing` counts.
+        model: its hparams have the label smoothing.
         source: int32 [B, S]
         target: int32 [B, T]
         seed: [2], of dropout.
         softmax: the softmax matrix [V, D], for its gradient without that of the
             embedding if they are one; None: the model's.
         alignment: [B, T, S], see `alignment_loss`; None: without guided alignment.
-
-    Returns:
-        The label-smoothed loss, and the negative log-likelihood, which has no gradient.
-        Guided alignment adds its gradient to that of the loss, and nothing to the
-        value, which stays comparable.
     """
     decoded, maps = model.decoder_outputs(source, target, seed)
     rows = ops.reshape(decoded, (-1, model.hparams.d_model))  # [B T, D]

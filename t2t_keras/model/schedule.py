@@ -21,11 +21,8 @@ def scheduled_rate(
 ) -> float | Tensor:
     """Returns `hparams.learning_rate` times the factors that `schedule` names.
 
-    Args:
-        hparams: `learning_rate`, `schedule`, `warmup_steps`, `d_model`.
-        step: of the update, counted from 1; a number or a tensor.
-        minimum: of two of these: `min`, or the tensors' own function.
-        maximum: likewise.
+    Steps count from 1 and are numbers, with `min` and `max` for `minimum` and
+    `maximum`, or tensors with the functions for tensors.
     """
     warmup = hparams.warmup_steps
     factors = {
@@ -42,11 +39,7 @@ def scheduled_rate(
 
 @serializable
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
-    """The learning rate of an hparam set (5.3), for `keras.optimizers.Adam`.
-
-    Args:
-        hparams: `learning_rate`, `schedule`, `warmup_steps` and `d_model`.
-    """
+    """The learning rate of an hparam set (5.3), for `keras.optimizers.Adam`."""
 
     def __init__(self, hparams: HParams) -> None:
         self.hparams = hparams

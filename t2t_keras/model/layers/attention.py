@@ -19,12 +19,8 @@ def scaled_dot_product(
     """Returns Q K^T / sqrt(d_k) (3.2.1), float32 [B, H, T, S].
 
     If the components are independent with mean 0 and variance 1, q . k has the variance
-    d_k: a larger d_k saturates the softmax and makes its gradients smaller.
-
-    Args:
-        query: [B, H, T, d_k]
-        key: [B, H, S, d_k]
-        scale: factor in place of 1 / sqrt(d_k).
+    d_k: a larger d_k saturates the softmax and makes its gradients smaller. `scale`
+    replaces the factor 1 / sqrt(d_k). Q is [B, H, T, d_k], and K [B, H, S, d_k].
     """
     scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, H, T, S]
     # The factor is one number per head, not a scalar. TensorFlow 2.21's graph optimizer
@@ -170,13 +166,9 @@ class MultiHead(Layer):
     ) -> AttentionOutput:
         """Computes the attention of every head and projects the joined heads by W^O.
 
-        Args:
-            query: [B, H, T, d_k]
-            keys: one or more tensors [B, H, S_i, d_k], which together are S positions.
-            values: their values [B, H, S_i, d_v].
-            bias: broadcastable to [B, H, T, S].
-            seed: dropout seed; None at inference.
-            kernels: see `Linear.call`.
+        The queries are [B, H, T, d_k]. The S keys and values are one or more tensors
+        [B, H, S_i, d_k] and [B, H, S_i, d_v]. The bias is broadcastable to
+        [B, H, T, S].
         """
         scores = [self.score(query, key) for key in keys]  # [B, H, T, S_i] each
         joined = scores[0] if len(scores) == 1 else ops.concatenate(scores, axis=-1)

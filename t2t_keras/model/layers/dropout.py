@@ -94,12 +94,7 @@ def random_bits(seed: Tensor, rows: int | Tensor, columns: int | Tensor) -> Tens
     They are a hash of row, column and seed in integer arithmetic, which is the same
     with and without XLA. (XLA's own random numbers differ from those of TensorFlow's
     kernels.) It is fast only if it is compiled: without XLA, every operation here is a
-    pass over the matrix.
-
-    Args:
-        seed: uint32 [2]
-        rows: number of rows.
-        columns: number of columns.
+    pass over the matrix. The seed is uint32 [2].
     """
     # Any constant would do; without one, the matrix of seed 0 would be symmetric.
     row_key = _mix_bits(seed[0] + _uint32(0x9E3779B9))

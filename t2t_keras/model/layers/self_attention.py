@@ -15,11 +15,9 @@ class TokenCache(Protocol):
     """What a decoder's self-attention keeps of the tokens before a decoding step."""
 
     def select(self, rows: Tensor, columns: Tensor) -> Self:
-        """Returns the cache of some sentences, with some of their tokens.
+        """Returns the cache of the sentences `rows` [R] with the tokens `columns`.
 
-        Args:
-            rows: int32 [R], the sentences.
-            columns: int32 [R, U], the tokens of each.
+        `columns` are int32 [R, U], the numbers of the tokens of each sentence.
         """
 
     def reorder(self, parents: Tensor) -> Self:

@@ -76,7 +76,7 @@ def _limits(field: "dataclasses.Field[object]") -> Limits:
 
 def conditions(
     options: type, values: Mapping[str, object]
-) -> Iterator[tuple[Any, str]]:
+) -> Iterator[tuple[object, str]]:
     """Yields the conditions on the values of options, with their error messages.
 
     Args:

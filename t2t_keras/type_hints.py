@@ -52,7 +52,7 @@ class Limits:
     le: float | None = None
     lt: float | None = None
 
-    def conditions(self, value: object) -> list[Any]:
+    def conditions(self, value: object) -> list[object]:
         """Returns the comparisons of a number, or of a tensor, with each limit."""
         comparisons: tuple[tuple[Callable[[Any, Any], Any], float | None], ...] = (
             (operator.ge, self.ge),
@@ -173,7 +173,7 @@ class TypeChecker:
         types.NoneType: "None",
     }
 
-    def convert(self, hint: object, value: Any, name: str) -> Any:
+    def convert(self, hint: object, value: object, name: str) -> object:
         """Returns a value that has the type of a hint, with lists for tuples converted.
 
         Args:

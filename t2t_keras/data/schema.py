@@ -24,9 +24,9 @@ FileName = Annotated[
 class _JsonTypeChecker(TypeChecker):
     names: ClassVar[dict[object, str]] = TypeChecker.names | {types.NoneType: "null"}
 
-    def convert(self, hint: Any, value: Any, name: str) -> Any:
+    def convert(self, hint: object, value: object, name: str) -> object:
         converted = super().convert(hint, value, name)
-        if hint is str and not _is_possible_path(converted):
+        if isinstance(converted, str) and hint is str and not _is_path(converted):
             expected = "text without U+0000 and lone surrogates"
             raise TypeMismatchError(name, expected, value)
         return converted
@@ -35,7 +35,7 @@ class _JsonTypeChecker(TypeChecker):
 _CHECKER = _JsonTypeChecker()
 
 
-def _is_possible_path(text: str) -> bool:
+def _is_path(text: str) -> bool:
     """Returns whether the system takes a text as a path."""
     try:
         text.encode("utf-8", "surrogateescape")

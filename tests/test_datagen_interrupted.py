@@ -169,8 +169,8 @@ def test_a_task_that_waited_while_another_published(tmp_path, monkeypatch):
 def test_tasks_that_wait_for_the_first_are_no_obstacle(tmp_path, stale):
     """They have their locks already, and nothing is there, or a recipe of before."""
     if stale:
-        other = PROBLEM.replace(vocab_size=340)
-        generate(other, tmp_path, workers=1, shard=Shard(3, 3))
+        larger = PROBLEM.replace(vocab_size=340)
+        generate(larger, tmp_path, workers=1, shard=Shard(3, 3))
     work = tmp_path / "small.incomplete"
     plan = DataPlan(PROBLEM, data_config(PROBLEM, tmp_path, 0), tmp_path)
     waiting = Shard(2, 3)

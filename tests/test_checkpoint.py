@@ -117,7 +117,7 @@ def test_find(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     assert checkpoints.find().name == "model.ckpt-2"
     assert checkpoints.find("1").name == "model.ckpt-1"
-    average_run(tmp_path, last=2)
+    average_run(tmp_path, count=2)
     assert checkpoints.find().name == "average.ckpt-2"
     assert checkpoints.find("latest").name == "model.ckpt-2"
     checkpoints.save(3, tensors(3, 3.0), keep=9)
@@ -140,7 +140,7 @@ def test_restore_names_what_does_not_fit(tmp_path):
 
 def test_average_is_the_mean_and_has_no_optimizer(tmp_path):
     saved(tmp_path, 1, 2, 6)
-    path = average_run(tmp_path, last=2)
+    path = average_run(tmp_path, count=2)
     average = Checkpoint(path)
     assert (path.name, average.step) == ("average.ckpt-6", 6)
     np.testing.assert_array_equal(average.tensor("model/a"), np.full([2, 3], 4.0))
@@ -148,11 +148,11 @@ def test_average_is_the_mean_and_has_no_optimizer(tmp_path):
 
 
 def test_average_errors(tmp_path):
-    refused(r"--last 1: .* has 0 checkpoints", average_run, tmp_path, last=1)
+    refused(r"--last 1: .* has 0 checkpoints", average_run, tmp_path, count=1)
     saved(tmp_path, 1)
-    refused(r"--last 2: .* has 1 checkpoints", average_run, tmp_path, last=2)
+    refused(r"--last 2: .* has 1 checkpoints", average_run, tmp_path, count=2)
     write_checkpoint(tmp_path / "model.ckpt-2", tensors(2, 1.0, shape=(3, 3)))
-    refused("'model/a' is not the same in both", average_run, tmp_path, last=2)
+    refused("'model/a' is not the same in both", average_run, tmp_path, count=2)
     assert not (tmp_path / "average.ckpt-2.index").exists()
 
 

@@ -206,7 +206,7 @@ def test_orphans_of_killed_processes_are_removed(data_dir, copy):
     train(data_dir, copy)
     # An average may be under way, for which there is no lock.
     assert names(copy) & set(orphans) == set(orphans[-1:])
-    average_run(copy, last=1)
+    average_run(copy, count=1)
     assert not names(copy) & set(orphans)
     assert CheckpointDirectory(copy).steps("average.ckpt") == [2]
 

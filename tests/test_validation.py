@@ -185,7 +185,7 @@ def test_the_average_is_compared_and_the_weights_stay(data_dir, tmp_path):
     assert values["dev_best"]["loss"] == losses[best]
 
     # The same as averaging on disk and evaluating that.
-    average_run(tmp_path / "run", last=3)
+    average_run(tmp_path / "run", count=3)
     RunDirectory(tmp_path / "run").restore(training.model, "average")
     expected = training._hooks[0].evaluator.loss()["loss"]
     assert values["dev_average"]["checkpoints"] == 3

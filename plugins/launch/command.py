@@ -1,20 +1,19 @@
 """The command that starts a training in several processes: `launch`.
 
 The launcher gives every process a TF_CONFIG, as a user of several machines does by
-hand, and waits for them without importing TensorFlow. Process 0, the chief, has the
-launcher's standard output and standard error; the others print only errors, which are
-shown if one of them fails.
+hand, and waits for them without importing TensorFlow. Process 0, the chief, inherits
+the launcher's standard output and standard error. The others print only errors, which
+are shown if one of them fails.
 
 Each process has its own session, so that Ctrl-C in a terminal reaches only the
 launcher, which passes it on once. On Linux the processes end with the launcher, even if
-it is killed by SIGKILL.
+SIGKILL ends it.
 """
 
 import argparse
 import contextlib
 import ctypes
 import glob
-import itertools
 import json
 import math
 import os
@@ -35,14 +34,16 @@ from t2t_keras.training.stopping import LAUNCHED, LOST
 
 _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 _NVIDIA = "/dev/nvidia[0-9]*"  # a file for each GPU
-_PR_SET_PDEATHSIG = 1  # an operation of prctl on Linux
+# The operation of Linux's prctl that sends a signal when the parent process ends.
+_PR_SET_PDEATHSIG = 1
 
 _POLL_SECONDS = 0.05
-# How long the others may run after one process has ended: the chief may have to
-# complete a checkpoint or print its result.
+# After one process has ended, the others have this time to end, because the chief may
+# still complete a checkpoint or print its result.
 _SECONDS_TO_FOLLOW = 60.0
-_SECONDS_WITHOUT_CHIEF = 5.0  # the same after a signal that has ended the chief
-# Signals within this time count as one request: `timeout` sends two at once.
+# If a signal has ended the chief, they have only this time.
+_SECONDS_WITHOUT_CHIEF = 5.0
+# Signals within this time count as one request, because `timeout` sends two at once.
 _SECONDS_OF_ONE_REQUEST = 1.0
 
 _RESUME = "run the same command again, and it resumes from the last checkpoint"
@@ -85,19 +86,26 @@ def _check_launch(args: argparse.Namespace) -> None:
 
 
 def _launch(args: argparse.Namespace) -> dict[str, Any]:
-    # -P: like `t2t`, do not import modules from the working directory.
+    # -P keeps Python from importing modules of the working directory, as `t2t` does.
     command = [sys.executable, "-P", "-c", _MAIN, *args.train_command]
-    command += ["--json"] * args.json
+    if args.json:
+        command.append("--json")
     with contextlib.ExitStack() as stack:
-        ports = [stack.enter_context(socket.socket()) for _ in range(args.processes)]
-        for port in ports:
-            # A bound port is given to no other program. The training process can
-            # still bind it: it sets this option as well, and nobody listens here.
-            port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            port.bind(("localhost", 0))
-        numbers = [port.getsockname()[1] for port in ports]
-        variables = [args.environ | own for own in environments(numbers)]
+        ports = [_reserve_port(stack) for _ in range(args.processes)]
+        variables = []
+        for additions in environments(ports):
+            variables.append(args.environ | additions)
         raise SystemExit(Processes(command, variables).run())
+
+
+def _reserve_port(stack: contextlib.ExitStack) -> int:
+    """Returns a port that no other program gets while the stack is open."""
+    server = stack.enter_context(socket.socket())
+    # The training process can still bind the port: it sets this option too, and nobody
+    # listens here.
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("localhost", 0))
+    return server.getsockname()[1]
 
 
 def environments(ports: Sequence[int]) -> list[dict[str, str]]:
@@ -113,10 +121,10 @@ def environments(ports: Sequence[int]) -> list[dict[str, str]]:
         task = {"type": "worker", "index": index}
         config = json.dumps({"cluster": cluster, "task": task})
         # gRPC would connect even to localhost through the proxy of `http_proxy`.
-        each = {"TF_CONFIG": config, "no_grpc_proxy": "localhost", LAUNCHED: "1"}
+        additions = {"TF_CONFIG": config, "no_grpc_proxy": "localhost", LAUNCHED: "1"}
         if gpus:
-            each["CUDA_VISIBLE_DEVICES"] = gpus[index]
-        variables.append(each)
+            additions["CUDA_VISIBLE_DEVICES"] = gpus[index]
+        variables.append(additions)
     return variables
 
 
@@ -125,10 +133,13 @@ def _visible_gpus() -> list[str]:
     count = len(glob.glob(_NVIDIA))
     selected = os.environ.get("CUDA_VISIBLE_DEVICES")
     if selected is None or not count:
-        return [str(number) for number in range(count)]
-    names = (name.strip() for name in selected.split(","))
-    # CUDA hides the first invalid name and all names after it.
-    return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))
+        return list(map(str, range(count)))
+    names = []
+    for name in map(str.strip, selected.split(",")):
+        if name in ("", "-1"):
+            break  # CUDA hides the first invalid name and all names after it
+        names.append(name)
+    return names
 
 
 class Processes:
@@ -154,33 +165,32 @@ class Processes:
         Raises:
             UserError: one of them has failed.
         """
-        previous: dict[signal.Signals, Any] = {}
+        previous_handlers: dict[signal.Signals, Any] = {}
         with contextlib.ExitStack() as stack:
-            outputs = [
-                stack.enter_context(tempfile.TemporaryFile())
-                for _ in self._environments
-            ]
+            outputs = []
+            for _ in self._environments:
+                outputs.append(stack.enter_context(tempfile.TemporaryFile()))
             try:
                 # Signals are delivered after all processes have started.
                 signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-                for number in handled_signals():
-                    previous[number] = signal.signal(number, self._pass_on)
+                for signum in handled_signals():
+                    previous_handlers[signum] = signal.signal(signum, self._pass_on)
                 for index, output in enumerate(outputs):
                     self._start(index, output.fileno())
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-                ends = self._wait()
+                statuses = self._wait()
             finally:
                 for process in self._processes:
                     process.kill()
                     process.wait()
-                for number, handler in previous.items():
-                    signal.signal(number, handler)
+                for signum, handler in previous_handlers.items():
+                    signal.signal(signum, handler)
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             messages = []
             for output in outputs:
                 output.seek(0)
                 messages.append(output.read().decode("utf-8", "replace"))
-        return self._status(ends, messages)
+        return self._exit_status(statuses, messages)
 
     def _start(self, index: int, output: int) -> None:
         """Starts a process; the chief inherits standard output and error."""
@@ -199,87 +209,101 @@ class Processes:
         )
 
     def _wait(self) -> dict[int, int]:
-        """Waits until all have ended, or some time after the first one has.
+        """Waits until all processes have ended, or some time after the first has.
 
         Returns:
-            The statuses of those that have ended, as in `subprocess`.
+            The statuses of the ended processes by index, as in `subprocess`.
         """
         deadline = math.inf
         while True:
-            statuses = enumerate(process.poll() for process in self._processes)
-            ends = {index: status for index, status in statuses if status is not None}
-            now = time.monotonic()
-            if len(ends) == len(self._processes) or now > deadline:
-                return ends
-            if ends:
-                # A signal is lost if it arrives in a callback of the garbage collector,
-                # as JAX has one. Without the chief, nothing more is saved.
-                is_over = self._passed_on and 0 in ends
-                follow = _SECONDS_WITHOUT_CHIEF if is_over else _SECONDS_TO_FOLLOW
-                deadline = min(deadline, now + follow)
+            statuses = {}
+            for index, process in enumerate(self._processes):
+                status = process.poll()
+                if status is not None:
+                    statuses[index] = status
+            time_now = time.monotonic()
+            if len(statuses) == len(self._processes) or time_now > deadline:
+                return statuses
+            if statuses:
+                # The others may have lost the signal, as in a callback of the garbage
+                # collector (JAX has one). Without the chief, nothing more is saved.
+                is_over = self._passed_on and 0 in statuses
+                seconds = _SECONDS_WITHOUT_CHIEF if is_over else _SECONDS_TO_FOLLOW
+                deadline = min(deadline, time_now + seconds)
             time.sleep(_POLL_SECONDS)
 
     def _is_failure(self, status: int) -> bool:
         """Returns whether a status is neither success nor due to a request to stop."""
-        if self._passed_on and status == -self._passed_on:  # before the first step
+        # Before the first step, the signal itself ends a process.
+        if self._passed_on and status == -self._passed_on:
             return False
-        return status not in (0, *(128 + number for number in SIGNALS))
+        return status not in (0, *(128 + signum for signum in SIGNALS))
 
-    def _status(self, ends: dict[int, int], messages: Sequence[str]) -> int:
-        """Returns the exit status of all.
+    def _exit_status(self, statuses: dict[int, int], messages: Sequence[str]) -> int:
+        """Returns the launcher's exit status.
 
         Args:
-            ends: the statuses of the processes that the launcher has not killed.
+            statuses: the statuses of the processes that the launcher has not killed.
             messages: what each process has printed on standard error.
 
         Raises:
-            UserError: one of them has failed, and the chief has printed no message.
+            UserError: a process has failed, and the chief has printed no message.
         """
-        failed = {
-            index: end
-            for index, end in ends.items()
-            if self._is_failure(end) and end != LOST
-        }
-        killed = [index for index, end in failed.items() if end < 0]
-        chief = ends.get(0, LOST)
-        if chief == 0 or (chief > 0 and chief != LOST and not killed):
-            return chief  # it has printed its result or its message
+        failed = {}
+        for index, status in statuses.items():
+            if self._is_failure(status) and status != LOST:
+                failed[index] = status
+        killed = [index for index, status in failed.items() if status < 0]
+        chief_status = statuses.get(0, LOST)
+        has_message = chief_status > 0 and chief_status != LOST and not killed
+        if chief_status == 0 or has_message:
+            return chief_status
         if self._passed_on and not failed:
             return 128 + self._passed_on
-        count = len(self._processes)
         if not failed:
+            count = len(self._processes)
             raise UserError(f"the {count} processes have lost contact; {_RESUME}")
         cause = (killed or [*failed])[0]
-        *more, last = messages[cause].rstrip().rsplit("\n", 1)
-        for text in more:  # a traceback, or the log of a library
-            print(text, file=sys.stderr)
-        last = last.removeprefix("t2t train: error: ")
-        if not killed:
-            how = f"ended with exit status {failed[cause]}"
-            raise UserError(f"process {cause} of {count} {how}: {last or 'no message'}")
-        how = f"was killed by {signal.Signals(-failed[cause]).name}"
-        if last:
-            how = f"{how}, and its last message was: {last}"
-        raise UserError(f"process {cause} of {count} {how}; {_RESUME}")
+        raise self._error(cause, failed[cause], messages[cause])
 
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+    def _error(self, index: int, status: int, output: str) -> UserError:
+        """Returns the error for a failed process, and prints all its output but that.
+
+        Args:
+            index: which process.
+            status: its status, negative if a signal has killed it.
+            output: what it has printed on standard error.
+        """
+        *log, message = output.rstrip().rsplit("\n", 1)
+        for text in log:  # a traceback, or the log of a library
+            print(text, file=sys.stderr)
+        message = message.removeprefix("t2t train: error: ")
+        process = f"process {index} of {len(self._processes)}"
+        if status > 0:
+            return UserError(
+                f"{process} ended with exit status {status}: {message or 'no message'}"
+            )
+        event = f"was killed by {signal.Signals(-status).name}"
+        if message:
+            event = f"{event}, and its last message was: {message}"
+        return UserError(f"{process} {event}; {_RESUME}")
+
+    def _pass_on(self, signum: int, frame: FrameType | None) -> None:
         """Passes the first signal on; a second one ends all processes at once.
 
-        But not SIGHUP, which the shell and the kernel both send.
+        A second SIGHUP does nothing, because the shell and the kernel both send it.
         """
         leave_closed_terminal()
-        now = time.monotonic()
+        time_now = time.monotonic()
         if self._passed_on is None:
-            self._passed_on, self._time_passed_on = signal.Signals(number), now
-            self._send(number)
-        elif number == signal.SIGHUP:
+            self._passed_on = signal.Signals(signum)
+            self._time_passed_on = time_now
+            for process in self._processes:
+                process.send_signal(signum)
+        elif signum == signal.SIGHUP:
             return
-        elif now - self._time_passed_on > _SECONDS_OF_ONE_REQUEST:
-            raise SystemExit(128 + number)
-
-    def _send(self, number: int) -> None:
-        for process in self._processes:
-            process.send_signal(number)
+        elif time_now - self._time_passed_on > _SECONDS_OF_ONE_REQUEST:
+            raise SystemExit(128 + signum)
 
 
 def _prepare(launcher: int) -> None:

@@ -78,7 +78,7 @@ class Bleu(Metrics):
 
     def report(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
-    ) -> dict[str, dict[str, Any]]:
+    ) -> dict[str, dict[str, object]]:
         """Returns `bleu_scores` under "bleu"."""
         language = self.target_language
         return {"bleu": bleu_scores(outputs, references, language, self.bleu_tokens)}
@@ -100,7 +100,7 @@ class Bleu(Metrics):
         languages = self.languages and self.languages[::-1]
         return dataclasses.replace(self, languages=languages)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Returns `bleu_tokens`, those of the target language if it is None."""
         tokens = self.bleu_tokens or tokenization(self.target_language)
         return {"bleu_tokens": tokens}
@@ -170,12 +170,12 @@ class SacrebleuMetric(CorpusMetric):
         """Returns sacreBLEU's counts of n-grams, integers [N, n]."""
         import numpy as np
 
-        found = self.metric._extract_corpus_statistics(outputs, [references])
-        return np.array(found)
+        statistics = self.metric._extract_corpus_statistics(outputs, [references])
+        return np.array(statistics)
 
     def score(self, statistics: "np.ndarray") -> float:
         """Returns sacreBLEU's corpus score."""
-        counts = cast("list[Any]", statistics)  # sacreBLEU's tests pass arrays, too
+        counts = cast("list[Any]", statistics)  # sacreBLEU's tests also pass arrays
         return self.metric._compute_score_from_stats(counts).score
 
     def sentence_score(self, statistics: "np.ndarray") -> float:
@@ -187,11 +187,11 @@ class SacrebleuMetric(CorpusMetric):
         """Returns sacreBLEU's settings, such as {"case": "mixed", "tok": "13a"}."""
         # A signature can be made once the number of references is known.
         info = self.metric._SIGNATURE_TYPE(vars(self.metric) | {"num_refs": 1}).info
-        return {
-            name: value
-            for name, value in info.items()
-            if value is not None and name not in ("nrefs", "version")
-        }
+        settings = {}
+        for name, value in info.items():
+            if value is not None and name not in ("nrefs", "version"):
+                settings[name] = value
+        return settings
 
 
 def bleu_scores(
@@ -199,7 +199,7 @@ def bleu_scores(
     references: Sequence[str],
     language: str | None = None,
     tokens: BleuTokens | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Returns the corpus scores of a translation, in percent.
 
     Args:
@@ -253,17 +253,19 @@ def bleu_scores(
         "chrf": CHRF(),
         "ter": TER(),
     }
-    scores: dict[str, Any] = {
-        name: metric.corpus_score(list(hypotheses), [list(references)]).score
-        for name, metric in metrics.items()
-    }
-    signatures = {name: str(it.get_signature()) for name, it in metrics.items()}
+    scores: dict[str, object] = {}
+    signatures: dict[str, str] = {}
+    for name, metric in metrics.items():
+        scores[name] = metric.corpus_score(list(hypotheses), [list(references)]).score
+        signatures[name] = str(metric.get_signature())
 
     # BLEU as multi-bleu.perl computes it, without smoothing.
     multi_bleu = BLEU(tokenize="none", smooth_method="none", force=True)
-    for name, label, ours, theirs in _tokenized(hypotheses, references, language):
-        scores[name] = multi_bleu.corpus_score(ours, [theirs]).score
-        # sacreBLEU does not know of the tokenization that went before.
+    for name, label, tokenized, tokenized_references in _tokenized(
+        hypotheses, references, language
+    ):
+        scores[name] = multi_bleu.corpus_score(tokenized, [tokenized_references]).score
+        # sacreBLEU does not know of the earlier tokenization.
         signature = str(multi_bleu.get_signature())
         signatures[name] = signature.replace("tok:none", f"tok:{label}")
     return {
@@ -315,7 +317,8 @@ def _tokenized(
     if code not in moses.LANGUAGES or is_unspaced(code):
         return
     if code == "de":
-        name, label = "tokenized_compound_split", "get_ende_bleu"
+        name = "tokenized_compound_split"
+        label = "get_ende_bleu"
         yield name, label, *paper_tokenize(hypotheses, references)
         ascii_quotes = paper_tokenize(hypotheses, references, ascii_quotes=True)
         yield f"{name}_ascii_quotes", f"{label}-ascii-quotes", *ascii_quotes

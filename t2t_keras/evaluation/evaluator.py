@@ -1,9 +1,9 @@
 """The evaluator: loss by teacher forcing, and metrics of decoded outputs."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import tensorflow as tf
 
@@ -14,7 +14,7 @@ from t2t_keras.data.progress import Meter, unwatched
 from t2t_keras.data.raw_texts import read_texts
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.decoding.model_translator import ModelTranslator
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.outputs import Hypothesis
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.model.loss import count_tokens, sum_over_tokens, summed_cross_entropies
@@ -28,14 +28,28 @@ class Decoded(NamedTuple):
         sources: the source texts.
         references: their targets in the data.
         outputs: the model's outputs.
-        repaired: {"repaired": the share of the outputs that the problem's text form had
-            to repair}; {} if it repairs no outputs.
+        repaired: {"repaired": the share of the outputs that the problem's text
+            processor has repaired}; {} if it never repairs outputs.
     """
 
     sources: list[str]
     references: list[str]
     outputs: list[str]
     repaired: dict[str, float]
+
+
+class LoadedExport(Protocol):
+    """An export of the model, as `t2t_keras.load` returns it."""
+
+    def n_best(
+        self,
+        texts: Sequence[str],
+        n: int,
+        *,
+        advance: Callable[[int], None],
+        **options: Any,
+    ) -> list[list[Hypothesis]]:
+        """Returns the n best outputs for each text, best first."""
 
 
 class Evaluator:
@@ -150,29 +164,29 @@ class Evaluator:
         self, sentences: int | None
     ) -> tuple[list[list[int]], list[str], list[str]]:
         """Returns source ids, sources and references of the first sentences, or all."""
-        translator = self.translator
-        text_processor = self.problem.text_processor
         count = min(sentences or len(self._index), len(self._index))
-        pairs = list(read_pairs(self._index, range(count)))
-        ids = [source for source, _ in pairs]
-        texts = self._texts
-        if texts is None:
-            texts = (
-                list(map(translator.source_tokenizer.decode, ids)),
-                [translator.target_tokenizer.decode(target) for _, target in pairs],
-            )
-        sources, targets = (side[:count] for side in texts)
-        references = [
-            text_processor.postprocess(*pair)[0]
-            for pair in zip(sources, targets, strict=True)
-        ]
-        return ids, sources, references
+        source_ids = []
+        target_ids = []
+        for source, target in read_pairs(self._index, range(count)):
+            source_ids.append(source)
+            target_ids.append(target)
+        if self._texts is None:
+            sources = list(map(self.translator.source_tokenizer.decode, source_ids))
+            targets = list(map(self.translator.target_tokenizer.decode, target_ids))
+        else:
+            sources = self._texts[0][:count]
+            targets = self._texts[1][:count]
+        postprocess = self.problem.text_processor.postprocess
+        references = []
+        for source_text, target_text in zip(sources, targets, strict=True):
+            references.append(postprocess(source_text, target_text)[0])
+        return source_ids, sources, references
 
     def decode(
         self,
         sentences: int | None,
         meter: Meter,
-        export: Translator | None = None,
+        export: LoadedExport | None = None,
         **options: Any,
     ) -> Decoded:
         """Decodes the first sentences of the split, or all.
@@ -185,21 +199,22 @@ class Evaluator:
             **options: decoding options; the defaults are the problem's, or the
                 export's.
         """
-        text_processor = self.problem.text_processor
         ids, sources, references = self._sentences(sentences)
         count = len(ids)
         with meter(f"decoding {self._name}", "sentences", count) as advance:
             if export:
-                n_best_lists = export.n_best(sources, 1, advance=advance, **options)
+                n_best = export.n_best(sources, 1, advance=advance, **options)
             else:
-                n_best_lists = self.translator.n_best_of_ids(
+                n_best = self.translator.n_best_of_ids(
                     ids, sources, advance=advance, **options
                 )
-        best = [outputs[0] for outputs in n_best_lists]
+        best = [hypotheses[0] for hypotheses in n_best]
         repaired = {}
-        if text_processor.repairs_outputs:
-            repaired["repaired"] = sum(output.is_repaired for output in best) / count
-        return Decoded(sources, references, [output.text for output in best], repaired)
+        if self.problem.text_processor.repairs_outputs:
+            is_repaired = [hypothesis.is_repaired for hypothesis in best]
+            repaired["repaired"] = sum(is_repaired) / count
+        outputs = [hypothesis.text for hypothesis in best]
+        return Decoded(sources, references, outputs, repaired)
 
     def metrics(
         self, sentences: int | None, meter: Meter, **options: Any
@@ -212,8 +227,8 @@ class Evaluator:
             **options: decoding options; the defaults are the problem's.
 
         Returns:
-            What `loss` returns; the problem's metrics; and "repaired" if the text form
-            repairs outputs.
+            What `loss` returns; the problem's metrics; and "repaired" if the text
+            processor repairs outputs.
         """
         metrics = self.loss(meter)
         if sentences != 0:

@@ -1,11 +1,13 @@
 """An evaluation in one line, as a training and `t2t evaluate` print it."""
 
 
-def evaluation_line(step: int, kind: str, metrics: dict[str, float]) -> str:
+def evaluation_line(step: int, label: str, metrics: dict[str, float]) -> str:
     """Formats an evaluation; its loss, which is not label-smoothed, is called "nll"."""
-    named = {"nll" if name == "loss" else name: x for name, x in metrics.items()}
-    shown = (f"{name} {short_number(value)}" for name, value in named.items())
-    return " | ".join([f"step {step} {kind}", *shown])
+    parts = [f"step {step} {label}"]
+    for name, value in metrics.items():
+        shown_name = "nll" if name == "loss" else name
+        parts.append(f"{shown_name} {short_number(value)}")
+    return " | ".join(parts)
 
 
 def short_number(value: float) -> str:

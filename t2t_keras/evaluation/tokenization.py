@@ -59,15 +59,15 @@ _SCRIPTS = {
     "bo": r"\p{Tibetan}",
 }
 _KANA_IN_JAPANESE = 0.05  # at least this share of its letters; about half is usual
-GUESSING_TEXTS = 500  # of which the language is guessed
+GUESSING_TEXTS = 500  # that the language is guessed from
 
 
 def short_code(language: str) -> str:
     """Returns the first part of a code, in two letters: "zh" for "zh_CN" or "cmn"."""
-    first, *others = re.split("[-_]", language.lower())
-    if "latn" in others:  # such as Chinese in Pinyin, which has spaces
+    code, *subtags = re.split("[-_]", language.lower())
+    if "latn" in subtags:  # such as Chinese in Pinyin, which has spaces
         return ""
-    return _TWO_LETTERS.get(first, first)
+    return _TWO_LETTERS.get(code, code)
 
 
 def is_unspaced(language: str) -> bool:
@@ -90,10 +90,9 @@ def guessed_language(texts: Sequence[str]) -> str | None:
 
     text = "".join(texts[:GUESSING_TEXTS])
     letters = len(regex.findall(r"\p{L}", text))
-    counts = {
-        language: len(regex.findall(rf"(?=\p{{L}}){script}", text))
-        for language, script in _SCRIPTS.items()
-    }
+    counts = {}
+    for language, script in _SCRIPTS.items():
+        counts[language] = len(regex.findall(rf"(?=\p{{L}}){script}", text))
     if 2 * sum(counts.values()) <= letters:
         return None
     if counts["ja"] >= _KANA_IN_JAPANESE * letters:

@@ -20,7 +20,7 @@ from t2t_keras.type_hints import Positive
 
 
 @checked
-def average_run(output_dir: str | Path, last: Positive) -> Path:
+def average_run(output_dir: str | Path, count: Positive) -> Path:
     """Writes the average of the newest checkpoints of a run.
 
     The paper averages the last 5 checkpoints of base and the last 20 of big, which were
@@ -29,7 +29,7 @@ def average_run(output_dir: str | Path, last: Positive) -> Path:
 
     Args:
         output_dir: a run directory, or any other directory with checkpoints.
-        last: number of checkpoints to average.
+        count: the number of checkpoints to average.
 
     Returns:
         The path of the average, `average.ckpt-STEP`, with the last checkpoint's step.
@@ -39,11 +39,11 @@ def average_run(output_dir: str | Path, last: Positive) -> Path:
     """
     directory = CheckpointDirectory(Path(output_dir))
     steps = directory.steps()
-    if last < 1 or len(steps) < last:
+    if count < 1 or len(steps) < count:
         raise UserError(
-            f"--last {last}: {directory.directory} has {len(steps)} checkpoints"
+            f"--last {count}: {directory.directory} has {len(steps)} checkpoints"
         )
-    steps = steps[-last:]
+    steps = steps[-count:]
     means = mean_weights([directory.path(step) for step in steps])
     tensors = {name: tf.constant(value) for name, value in means}
     remove_incomplete(directory.directory, ["average.ckpt-"])

@@ -7,7 +7,7 @@ A checkpoint `model.ckpt-1000` consists of two files, `.index` and
     model/NAME               a weight, such as
                              model/encoder/layer_0/self_attention/query_key_value/kernel
     adam/m/NAME, adam/v/NAME Adam's or AdamW's moments of the weight
-    KIND/NAME                the state of another optimizer, such as adafactor/rows
+    PREFIX/NAME              the state of another optimizer, such as adafactor/rows
     ema/NAME                 the weight's moving average, with hparams.ema_decay
     loss_scale/*             state of the `LossScale`, with compute_dtype float16
     skipped/*                the numbers of skipped updates
@@ -39,15 +39,15 @@ from t2t_keras.pointer_files import require_fetched_file
 _DATA = ".data-00000-of-00001"
 _SUFFIXES = (".index", _DATA)  # without the index, there is no checkpoint
 _INCOMPLETE = "incomplete."  # prefix of a file's name while it is written
-_NAMED = ("latest", "average", "best")  # checkpoints that a user may name
+_NAMES = ("latest", "average", "best")  # of checkpoints, besides steps and paths
 
 
 class CheckpointDirectory:
     """The checkpoints in a directory.
 
-    A training writes its checkpoints in another thread, one at a time, and does not
-    wait for the disk: `start_saving`. Before it reads or writes files of checkpoints in
-    any other way, it calls `wait`.
+    A training writes its checkpoints in another thread, one at a time, without waiting
+    for the disk (`start_saving`). Before it reads or writes checkpoints in any other
+    way, it calls `wait`.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -58,8 +58,11 @@ class CheckpointDirectory:
     def steps(self, prefix: str = "model.ckpt") -> list[int]:
         """Returns the steps of all complete checkpoints, ascending."""
         pattern = re.compile(re.escape(prefix) + r"-(\d+)\.index")
-        found = (pattern.fullmatch(path.name) for path in self.directory.glob("*"))
-        return sorted(int(match[1]) for match in found if match)
+        steps = []
+        for path in self.directory.glob("*"):
+            if match := pattern.fullmatch(path.name):
+                steps.append(int(match[1]))
+        return sorted(steps)
 
     def path(self, step: int, prefix: str = "model.ckpt") -> Path:
         """Returns the path, without suffix, of a step's checkpoint."""
@@ -84,7 +87,7 @@ class CheckpointDirectory:
         if name is None:
             name = "average" if averages and averages >= newest else "latest"
         name = str(name)
-        if name in _NAMED:
+        if name in _NAMES:
             prefix = "model.ckpt" if name == "latest" else f"{name}.ckpt"
             steps = self.steps(prefix)
             if not steps:
@@ -92,17 +95,17 @@ class CheckpointDirectory:
             return self.path(steps[-1], prefix)
         path = self.path(int(name)) if name.isdigit() else Path(name)
         if not Path(f"{path}.index").exists():
-            there = ", ".join(map(str, self.steps())) or "none"
+            steps_text = ", ".join(map(str, self.steps())) or "none"
             raise UserError(
-                f"--checkpoint: there is no {path} (checkpoints at steps: {there})"
+                f"--checkpoint: there is no {path} (checkpoints at steps: {steps_text})"
             )
         return path
 
     def save(self, step: int, tensors: Mapping[str, tf.Tensor], keep: int) -> None:
         """Writes a checkpoint and deletes all but the newest `keep`."""
         write_checkpoint(self.path(step), tensors)
-        for old in self.steps()[:-keep]:
-            _delete(self.path(old))
+        for old_step in self.steps()[:-keep]:
+            _delete(self.path(old_step))
 
     def require_space(
         self,
@@ -122,14 +125,14 @@ class CheckpointDirectory:
         Raises:
             UserError: less is free than they take.
         """
-        kept = len(self.steps())
-        # One more is there while it is written.
-        more = min(kept + saves, keep) - kept + 1
-        need = more * _bytes(variables) + 2 * _bytes(weights)
+        count = len(self.steps())
+        # An older checkpoint is deleted only when the new one is complete.
+        new_count = min(count + saves, keep) - count + 1
+        needed = new_count * _bytes(variables) + 2 * _bytes(weights)
         free = shutil.disk_usage(self.directory).free
-        if need > free:
+        if needed > free:
             raise UserError(
-                f"--output_dir: the checkpoints take {need / 1e9:.3g} GB more, and "
+                f"--output_dir: the checkpoints take {needed / 1e9:.3g} GB more, and "
                 f"{free / 1e9:.3g} GB are free in {self.directory}; free disk space, "
                 "or keep fewer of them with --train_options keep=N"
             )
@@ -169,9 +172,12 @@ class CheckpointDirectory:
         """Renames the checkpoints after a step to `damaged.*`.
 
         They could not be read when a training resumed, and the average at its end would
-        fail on them.
+        fail because of them.
         """
-        for path in (self.path(later) for later in self.steps() if later > step):
+        for later_step in self.steps():
+            if later_step <= step:
+                continue
+            path = self.path(later_step)
             for suffix in _SUFFIXES:
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(
@@ -181,10 +187,10 @@ class CheckpointDirectory:
     def start_saving(
         self, step: int, variables: Mapping[str, tf.Variable], keep: int
     ) -> None:
-        """Starts to `save` what the variables are now, and returns.
+        """Starts to `save` the present values of the variables, and returns.
 
         Raises:
-            UserError: the checkpoint before could not be written.
+            UserError: the previous checkpoint could not be written.
         """
         self.wait()  # before there is a second copy of the variables
         tensors = snapshot(variables, step)
@@ -200,7 +206,7 @@ class CheckpointDirectory:
             self._last_save.result()
 
     def raise_error(self) -> None:
-        """Raises the error of `wait` if there is one by now, and does not wait."""
+        """Raises the error of `wait` if it has occurred already; does not wait."""
         if self._last_save and self._last_save.done():
             self._last_save.result()
 
@@ -212,19 +218,19 @@ class CheckpointDirectory:
         finally:
             if self._last_save:
                 concurrent.futures.wait([self._last_save])
-        self.wait()  # of two errors, the block's is raised
+        self.wait()  # if both have an error, that of the block has been raised
 
     def save_best(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
-        """Writes the checkpoint that is now the best one, and deletes the former."""
+        """Writes the new best checkpoint, and deletes the old one."""
         self.wait()
         write_checkpoint(self.path(step, "best.ckpt"), tensors)
-        for old in self.steps("best.ckpt"):
-            if old != step:
-                _delete(self.path(old, "best.ckpt"))
+        for old_step in self.steps("best.ckpt"):
+            if old_step != step:
+                _delete(self.path(old_step, "best.ckpt"))
 
 
 def _bytes(variables: Mapping[str, tf.Variable]) -> int:
-    """Returns what the variables take in a checkpoint."""
+    """Returns the size of the variables in a checkpoint."""
     return sum(v.shape.num_elements() * v.dtype.size for v in variables.values())
 
 
@@ -249,7 +255,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
                 shape_and_slices=[""] * len(names),
                 tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
             )
-        for suffix in (_DATA, ".index"):  # last the index: with it, it is a checkpoint
+        for suffix in (_DATA, ".index"):  # the index makes the files a checkpoint
             _flush(f"{temporary}{suffix}")
             os.replace(f"{temporary}{suffix}", f"{path}{suffix}")
         _flush(path.parent)
@@ -265,7 +271,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
 
 
 def _flush(path: str | Path) -> None:
-    """Waits until a file or a directory is on the disk: the power may fail."""
+    """Waits until a file or a directory is on the disk, as the power may fail."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -300,18 +306,18 @@ class DamagedCheckpoint(UserError):
     """A file of a checkpoint is truncated, altered or missing."""
 
 
-# What TensorFlow raises when a file of a checkpoint is truncated, empty or missing;
-# IndexError is what it makes of OutOfRange.
+# TensorFlow raises these errors when a file of a checkpoint is truncated, empty or
+# missing. It turns OutOfRange into IndexError.
 UNREADABLE = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
 
 
 def require_fetched_checkpoint(path: Path) -> None:
-    """Refuses a checkpoint of which a file is a pointer to its content.
+    """Refuses a checkpoint if one of its files is a pointer to its content.
 
     Raises:
-        UserError: one is.
+        UserError: a file is such a pointer.
     """
-    for suffix in (".index", ".data-00000-of-00001"):
+    for suffix in _SUFFIXES:
         require_fetched_file(path.with_name(f"{path.name}{suffix}"))
 
 
@@ -326,7 +332,8 @@ class Checkpoint:
         self.path = path
         require_fetched_checkpoint(path)
         try:
-            self._plain = PlainPath(path)  # files are opened when they are read
+            # Kept, because the reader opens the files when it reads them.
+            self._plain = PlainPath(path)
             self._reader = tf.train.load_checkpoint(str(self._plain.path))
             self.shapes = dict(self._reader.get_variable_to_shape_map())
         except UNREADABLE as error:
@@ -359,13 +366,15 @@ class Checkpoint:
 
         Args:
             variables: variables by name.
-            added: more of them, which checkpoints of earlier versions do not have.
+            added: further variables, which checkpoints of early versions lack.
 
         Raises:
             UserError: a variable is missing in the checkpoint or has another shape.
         """
-        added = {k: v for k, v in (added or {}).items() if k in self.shapes}
-        variables = {**variables, **added}
+        variables = dict(variables)
+        for name, variable in (added or {}).items():
+            if name in self.shapes:
+                variables[name] = variable
         for name, variable in variables.items():
             if name not in self.shapes:
                 raise UserError(f"checkpoint {self.path} has no tensor '{name}'")
@@ -381,11 +390,10 @@ class Checkpoint:
 def snapshot(variables: Mapping[str, tf.Variable], step: int) -> dict[str, tf.Tensor]:
     """Returns the tensors of a checkpoint of these variables, in the host's memory.
 
-    Updates that come later do not change them. From a GPU they are copied here. On the
-    CPU they share the variables' memory until TensorFlow, which never writes to memory
-    that a tensor has, copies each variable before its next update. Either way, as long
-    as the tensors are held they take the host's memory of all variables once more, and
-    nothing of a GPU's.
+    Later updates do not change them. From a GPU they are copied here. On the CPU they
+    share the variables' memory, and TensorFlow copies each variable before its next
+    update. Either way, the tensors take as much of the host's memory as all variables,
+    and none of a GPU's.
     """
     with tf.device("CPU:0"):
         tensors = {name: variable.read_value() for name, variable in variables.items()}
@@ -410,11 +418,11 @@ def weight_name(model: Transformer, weight: keras.Variable) -> str:
     return weight.path.replace(model.name, "model", 1)
 
 
-def slot_name(kind: str, weight: str) -> str:
-    """Returns the name in a checkpoint of a tensor that is kept for a weight.
+def slot_name(prefix: str, weight: str) -> str:
+    """Returns the name in a checkpoint of the state that belongs to a weight.
 
     Args:
-        kind: the kind of tensor, such as "adam/m" or "ema".
+        prefix: names the state, such as "adam/m" or "ema".
         weight: the name of the weight, "model/...".
     """
-    return f"{kind}/{weight.removeprefix('model/')}"
+    return f"{prefix}/{weight.removeprefix('model/')}"

@@ -1,9 +1,9 @@
-"""The settings of a run directory, without TensorFlow; `run_dir` opens the rest."""
+"""The settings of a run directory, without TensorFlow; see `directory`."""
 
 import dataclasses
 import os
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from t2t_keras import registry
 from t2t_keras.data.checksums import sha256
@@ -20,10 +20,15 @@ from t2t_keras.type_hints import Positive
 from t2t_keras.usr_dir import load_usr_dir
 
 _PATHS = ("data_dir", "usr_dir", "init_from")  # fields of `RunConfig`
-# If at least this share of its training sources are single sentences, a model is given
-# single sentences. Corpora that were aligned by sentences have a few pairs of two: of
-# Multi30k's sources 0.01% (English) and 0.2% (German) are several sentences, of News
-# Commentary's 2.1% and 4.5%. Of paragraphs or documents, most are.
+# Fields that may differ when a run is resumed.
+_CHANGEABLE_FIELDS = {
+    *("data_dir", "usr_dir", "hparams_set", "symbols", "tags", "languages"),
+    *("bleu_tokenize", "single_sentences", "hparams_sha256"),
+}
+# A model gets single sentences if at least this share of its training sources are such.
+# Corpora that were aligned by sentences have a few pairs of two sentences: 0.01%
+# (English) and 0.2% (German) of Multi30k's sources, 2.1% and 4.5% of News Commentary's.
+# Most paragraphs and documents have several.
 SINGLE_SENTENCES = 0.9
 
 Tokenizers = tuple[Tokenizer, Tokenizer]  # one object twice for a shared vocabulary
@@ -52,7 +57,7 @@ class RunConfig:
     single_sentences: float | None = None
     usr_dir: str | None = None
     init_from: str | None = None  # source of the initial weights, see `fine_tune`
-    # Number of parts into which a batch is divided, each with its own dropout seed:
+    # The number of parts into which a batch is divided, each with a dropout seed:
     # replicas times micro-batches. None: training has not begun yet.
     batch_parts: Positive | None = None
     hparams_sha256: str | None = None  # of hparams.json; None: not verified
@@ -89,8 +94,9 @@ class RunConfig:
         """
         tokenizers: dict[str, Tokenizer] = {}
         for name in dict.fromkeys((self.source_vocab, self.target_vocab)):
-            path, known = directory / name, self.vocab_sha256.values()
-            if known and path.exists() and sha256(path) not in known:
+            path = directory / name
+            checksums = self.vocab_sha256.values()
+            if checksums and path.exists() and sha256(path) not in checksums:
                 raise UserError(
                     f"{path} is not the vocabulary of this run: its SHA-256 is not in "
                     "config.json; restore it from a copy, such as in the run's data "
@@ -152,35 +158,37 @@ class RunConfig:
     def has_single_sentences(self, problem: Problem) -> bool:
         """Returns whether the model needs its inputs sentence by sentence.
 
-        So it is if nearly all of its training sources are single sentences, and the
-        outputs of the problem can be joined.
+        It does if nearly all of its training sources are single sentences, provided
+        that outputs of the problem can be joined.
         """
         share = self.single_sentences or 0.0
         return share >= SINGLE_SENTENCES and problem.text_processor.splits_long_sources
 
-    def changes(self, other: "RunConfig") -> dict[str, tuple[Any, Any]]:
-        """Returns what binds a run and differs in another configuration.
+    def changes(self, new_config: "RunConfig") -> dict[str, tuple[object, object]]:
+        """Returns the old and new values that keep a run from being resumed.
 
         A data directory may be moved as long as its content is the same.
 
         Args:
-            other: the configuration to resume the run with.
+            new_config: the configuration to resume the run with.
         """
         from t2t_keras.data.manifest import Manifest
 
-        mine, others = dataclasses.asdict(self), dataclasses.asdict(other)
-        free = {"data_dir", "usr_dir", "hparams_set", "symbols", "tags"}
-        free |= {"languages", "bleu_tokenize", "single_sentences"}
-        names = mine.keys() - free - {"hparams_sha256"}
+        old_fields = dataclasses.asdict(self)
+        new_fields = dataclasses.asdict(new_config)
+        names = old_fields.keys() - _CHANGEABLE_FIELDS
         data_name = self.registered_problem().data_name
-        manifest = Manifest.open(Path(other.data_dir), data_name)
+        manifest = Manifest.open(Path(new_config.data_dir), data_name)
         if self.data_sha256 in (None, *manifest.fingerprints("train")):
             names -= {"data_sha256"}
-        changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
-        if changes.pop("data_sha256", None):
-            changes["data_dir"] = mine["data_dir"], f"{others['data_dir']}, other data"
         if self.batch_parts is None:
-            changes.pop("batch_parts", None)
+            names -= {"batch_parts"}
+        changes: dict[str, tuple[object, object]] = {}
+        for name in names:
+            if old_fields[name] != new_fields[name]:
+                changes[name] = (old_fields[name], new_fields[name])
+        if changes.pop("data_sha256", None):
+            changes["data_dir"] = (self.data_dir, f"{new_config.data_dir}, other data")
         return changes
 
     def micro_batches(self, num_replicas: int) -> int:
@@ -239,15 +247,15 @@ def config_for(
         with_bleu(problem, "bleu_tokenize", bleu_tokenize)
     manifest = Manifest.open(Path(data_dir), problem.data_name)
     manifest.check_vocabularies(Path(data_dir))
-    files = manifest.vocab_files
-    source, target = files["source"], files["target"]
+    source_vocab = manifest.vocab_files["source"]
+    target_vocab = manifest.vocab_files["target"]
     if problem.reverse and manifest.tags:
         raise UserError(
             f"the sources in {data_dir} have tags ({', '.join(manifest.tags)}), which "
             f"would be in the targets of '{problem.name}'; make data of that direction"
         )
     if problem.reverse:
-        source, target = target, source
+        source_vocab, target_vocab = target_vocab, source_vocab
     languages = list(manifest.languages or problem.languages or ())
     if problem.reverse and manifest.languages:
         languages.reverse()
@@ -257,8 +265,8 @@ def config_for(
         hparams_set=hparams_set,
         data_dir=str(Path(data_dir).resolve()),
         seed=seed,
-        source_vocab=source,
-        target_vocab=target,
+        source_vocab=source_vocab,
+        target_vocab=target_vocab,
         vocab_sha256=dict(manifest.vocab_sha256),
         data_sha256=manifest.fingerprints("train")[0],
         symbols=list(manifest.symbols),

@@ -21,10 +21,11 @@ from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.metrics_line import evaluation_line
 from t2t_keras.evaluation.tokenization import GUESSING_TEXTS
+from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem, Split
 from t2t_keras.run.config import is_run
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.run.evaluation import open_split
+from t2t_keras.run.evaluation import decoding_settings, open_split
 from t2t_keras.type_hints import Rule
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ class Curve:
     Args:
         directory: the folder `RUN/evaluation-SPLIT`.
         split: the split; its name begins the tags in TensorBoard, as in training.
-        settings: all that the metrics depend on except the weights, also the data.
-        same_data: other values of `settings["data"]` that stand for the same data.
+        settings: everything that the metrics depend on except the weights.
+        same_data: other values of `settings["data"]` that mean the same data.
 
     Raises:
         UserError: the folder has metrics that were computed with other settings.
@@ -66,7 +67,7 @@ class Curve:
         self,
         directory: Path,
         split: Split,
-        settings: dict[str, Any],
+        settings: dict[str, object],
         same_data: Collection[str] = (),
     ) -> None:
         self._path = directory / "scores.json"
@@ -80,19 +81,19 @@ class Curve:
             saved = from_fields(SavedCurve, fields, self._path)
         if saved.settings.get("data") in same_data:
             saved.settings["data"] = settings["data"]
-        changes = [
-            f"{name} was {saved.settings.get(name)}, is now {value}"
-            for name, value in settings.items()
-            if saved.settings.get(name, value) != value
-        ]
+        changes = []
+        for name, value in settings.items():
+            old_value = saved.settings.get(name, value)
+            if old_value != value:
+                changes.append(f"{name} was {old_value}, is now {value}")
         if changes:
             raise UserError(
                 f"{self._path} has metrics of other settings: {'; '.join(changes)}; "
                 "give the same ones, or remove the folder to evaluate everything again"
             )
-        self._points: dict[int, Point] = {
-            point["step"]: point for point in saved.checkpoints
-        }
+        self._points: dict[int, Point] = {}
+        for point in saved.checkpoints:
+            self._points[point["step"]] = point
         self._events: EventFileWriter | None = None
 
     def __contains__(self, step: int) -> bool:
@@ -140,7 +141,7 @@ def await_run(path: str | Path, wait_minutes: float = 0.0) -> RunDirectory:
     """Opens a run directory, and waits for it if its training has not begun.
 
     Raises:
-        UserError: there is none after `wait_minutes`.
+        UserError: there is no run after `wait_minutes`.
     """
     deadline = time.monotonic() + 60 * wait_minutes
     while not is_run(path) and _pause(deadline):
@@ -160,8 +161,8 @@ def continuous_eval(
 ) -> list[Point]:
     """Evaluates the checkpoints of a run that are not evaluated yet, oldest first.
 
-    Then it waits for more, until the run has reached its last step or `wait_minutes`
-    have passed without a new checkpoint.
+    Then it waits for new checkpoints, until the run has reached its last step or
+    `wait_minutes` have passed without one.
 
     Args:
         run: the run directory; another process may be training there.
@@ -183,12 +184,11 @@ def continuous_eval(
     model = run.build_model()
     translator = ModelTranslator(problem, model, *run.tokenizers)
     evaluator = open_split(run, translator, split, data_dir)
-    chosen = translator.choose(**options)
+    decoding = decoding_settings(translator.choose(**options))
     manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
     data = [digest[:12] for digest in manifest.fingerprints(split)]
-    names = chosen.names("changes_metrics")
     settings = {
-        **{name: getattr(chosen, name) for name in names},
+        **decoding,
         "data": data[0],
         "sentences": "all" if sentences is None else sentences,
         **metrics_of(problem, evaluator.references(GUESSING_TEXTS)).settings(),
@@ -198,34 +198,45 @@ def continuous_eval(
     with contextlib.closing(curve):
         deadline = time.monotonic() + 60 * wait_minutes
         while True:
-            new = [step for step in run.checkpoints.steps() if step not in curve]
-            for step in new:
-                try:
-                    written = run.checkpoints.written(step)
-                    run.restore(model, step)
-                except (UserError, OSError):
-                    # Training keeps only the newest checkpoints.
-                    if step in run.checkpoints.steps():
-                        raise
+            new_steps = [step for step in run.checkpoints.steps() if step not in curve]
+            for step in new_steps:
+                written = _restore(run, model, step)
+                if written is None:
                     path = run.checkpoints.path(step)
                     say(f"checkpoint {path} was deleted before it could be evaluated")
                     continue
                 metrics = evaluator.metrics(sentences, progress, **options)
                 curve.add(step, metrics, written)
                 say(evaluation_line(step, split, metrics))
-            if new:
+            if new_steps:
                 deadline = time.monotonic() + 60 * wait_minutes
-            last = RunDirectory(run.path).hparams.train_steps
-            if last in curve or not _pause(deadline):
+            last_step = RunDirectory(run.path).hparams.train_steps
+            if last_step in curve or not _pause(deadline):
                 break
     if not curve.points:
         raise UserError(f"{run.path} has no checkpoint")
     return curve.points
 
 
+def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
+    """Restores a checkpoint, and returns when it was written.
+
+    Returns:
+        None if the checkpoint is gone: training keeps only the newest ones.
+    """
+    try:
+        written = run.checkpoints.written(step)
+        run.restore(model, step)
+    except (UserError, OSError):
+        if step in run.checkpoints.steps():
+            raise
+        return None
+    return written
+
+
 def _pause(deadline: float) -> bool:
     """Waits a few seconds and returns True; returns False after the deadline."""
-    left = deadline - time.monotonic()
-    if left > 0:
-        time.sleep(min(_POLL_SECONDS, left))
-    return left > 0
+    seconds = deadline - time.monotonic()
+    if seconds > 0:
+        time.sleep(min(_POLL_SECONDS, seconds))
+    return seconds > 0

@@ -23,7 +23,7 @@ import shutil
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from t2t_keras.arguments import checked
 from t2t_keras.data.atomic_files import atomic, open_records
@@ -123,8 +123,8 @@ class RunDirectory:
             path: the directory.
             config: the configuration to resume with.
             hparams: the hyper-parameters to resume with.
-            change_settings: whether those of them may differ that neither the model nor
-                the batches nor the optimizer's state depend on.
+            change_settings: whether hyper-parameters may differ that affect neither
+                the model nor the batches nor the optimizer's state.
             is_new: whether the chief has just written the settings, which then bind
                 even without a checkpoint.
 
@@ -133,15 +133,15 @@ class RunDirectory:
                 differences.
         """
         checkpoints = CheckpointDirectory(Path(path))
-        kinds = ("model.ckpt", "best.ckpt", "average.ckpt")
-        if not is_run(path) or not (is_new or any(map(checkpoints.steps, kinds))):
+        prefixes = ("model.ckpt", "best.ckpt", "average.ckpt")
+        if not is_run(path) or not (is_new or any(map(checkpoints.steps, prefixes))):
             return
         run = cls(path)
-        done = max(checkpoints.steps(), default=0)
-        if hparams.train_steps < done:
+        step = max(checkpoints.steps(), default=0)
+        if hparams.train_steps < step:
             raise UserError(
-                f"{run.path} has already done {done} steps; train_steps must be at "
-                f"least {done}, not {hparams.train_steps}"
+                f"{run.path} has already done {step} steps; train_steps must be at "
+                f"least {step}, not {hparams.train_steps}"
             )
         changes = run.config.changes(config)
         if "data_dir" in changes:
@@ -151,7 +151,9 @@ class RunDirectory:
         if change_settings:
             changes = {k: v for k, v in changes.items() if k not in CHANGEABLE_FIELDS}
         if changes:
-            lines = (f"{k} was {a}, is now {b}" for k, (a, b) in changes.items())
+            lines = []
+            for name, (old, new) in changes.items():
+                lines.append(f"{name} was {old}, is now {new}")
             note = " (replicas x --accumulate)" if "batch_parts" in changes else ""
             advice = "give the same settings or another --output_dir"
             if changes.keys() <= CHANGEABLE_FIELDS:
@@ -211,33 +213,35 @@ class RunDirectory:
         Args:
             count: the number of sources; there are fewer if the data have fewer.
         """
-        problem, tokenizer = self.problem, self.tokenizers[0]
-        return source_texts(Path(self.config.data_dir), problem, tokenizer, count)
+        data_dir = Path(self.config.data_dir)
+        return source_texts(data_dir, self.problem, self.tokenizers[0], count)
 
-    def record(self, kind: str, **facts: Any) -> None:
-        """Adds a line to `history.jsonl`; if that is impossible, says so.
+    def record(self, event: str, **facts: object) -> None:
+        """Adds a line to `history.jsonl`, or prints a warning if that is impossible.
 
         Args:
-            kind: "training", "average", "evaluation" or "import".
+            event: "training", "average", "evaluation" or "import".
             **facts: the facts to record.
         """
         line = {
-            "kind": kind,
+            "kind": event,
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "version": importlib.metadata.version("t2t_keras"),
             **facts,
         }
         text = json.dumps(
-            line, ensure_ascii=False, default=lambda it: type(it).__name__
+            line, ensure_ascii=False, default=lambda value: type(value).__name__
         )
         path = self.path / "history.jsonl"
         try:
             with open_records(path) as file:
                 file.write(f"{text}\n")
         except UserError as error:
-            say(f"warning: {error}; this {kind} is not recorded there")
+            say(f"warning: {error}; this {event} is not recorded there")
         except OSError as error:
-            say(f"warning: {path}: {error.strerror}; this {kind} is not recorded there")
+            say(
+                f"warning: {path}: {error.strerror}; this {event} is not recorded there"
+            )
 
     def restore(
         self, model: Transformer, checkpoint: str | int | Path | None = None
@@ -279,5 +283,5 @@ def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:
             "directory"
         )
 
-    here = f"process {os.getpid()} on {socket.gethostname()}"
-    return lock(Path(path) / "train.lock", refusal, here)
+    this_process = f"process {os.getpid()} on {socket.gethostname()}"
+    return lock(Path(path) / "train.lock", refusal, this_process)

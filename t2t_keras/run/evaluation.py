@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from t2t_keras.data.atomic_files import write_lines
 from t2t_keras.data.manifest import Manifest
@@ -10,7 +10,7 @@ from t2t_keras.data.progress import progress
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.evaluation.bleu import metrics_of
-from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.evaluation.evaluator import Evaluator, LoadedExport
 from t2t_keras.evaluation.tokenization import GUESSING_TEXTS
 from t2t_keras.problem import Problem, Split
 from t2t_keras.run.checkpoint import Checkpoint
@@ -38,18 +38,39 @@ def open_split(
     return Evaluator.open(translator, split, data_dir, run.config.vocab_sha256)
 
 
+def decoding_settings(options: DecodingOptions) -> dict[str, object]:
+    """Returns the decoding options that change metrics, by name."""
+    names = options.names("changes_metrics")
+    return {name: getattr(options, name) for name in names}
+
+
+class RecordedExport(LoadedExport, Protocol):
+    """An export with the settings that `t2t export` recorded."""
+
+    settings: Any
+
+
+class _Subject(NamedTuple):
+    """What is evaluated: a checkpoint or an export."""
+
+    facts: dict[str, object]  # for the history of the run
+    translator: ModelTranslator
+    options: DecodingOptions
+    export: LoadedExport | None = None
+
+
 def evaluate(
     run: RunDirectory,
     split: Split,
     problem: Problem | None = None,
     *,
     checkpoint: str | int | Path | None = None,
-    export: tuple[str, Any] | None = None,
+    export: tuple[str, RecordedExport] | None = None,
     data_dir: str | Path | None = None,
     sentences: int | None = None,
     write: str | Path | None = None,
     **options: Any,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Evaluates a checkpoint or an export on a split: all metrics, and the loss.
 
     Args:
@@ -68,7 +89,7 @@ def evaluate(
 
     Returns:
         "sentences", the number of decoded ones; what `Metrics.report` returns for them;
-        "repaired" if the text form repairs outputs; and "loss", "perplexity" and
+        "repaired" if the text processor repairs outputs; and "loss", "perplexity" and
         "accuracy" on the whole split, unless an export is evaluated. The history of the
         run keeps them.
 
@@ -76,32 +97,21 @@ def evaluate(
         UserError: there is no such checkpoint, or there are no such data.
     """
     problem = problem or run.problem
-    facts: dict[str, Any]
-    exported = None
     if export:
-        path, exported = export
-        facts = {"checkpoint": path, "export": True}
-        translator = ModelTranslator(problem, run.build_model(), *run.tokenizers)
-        recorded = exported.settings.decoding | options
-        chosen = DecodingOptions.of_recorded(recorded, Path(path))
+        subject = _export_subject(run, problem, *export, options)
     else:
-        # Now, because a training may write others and delete this one meanwhile.
-        found = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
-        is_own = found.parent.resolve() == run.path.resolve()
-        name = "ema" if checkpoint == "ema" else found.name if is_own else str(found)
-        facts = {"checkpoint": name, "step": Checkpoint(found).step}
-        translator = run.translator("ema" if checkpoint == "ema" else found)
-        chosen = translator.choose(**options)
-    evaluator = open_split(run, translator, split, data_dir)
-    result: dict[str, Any] = {"sentences": 0}
+        subject = _checkpoint_subject(run, checkpoint, options)
+    evaluator = open_split(run, subject.translator, split, data_dir)
+    result: dict[str, object] = {}
+    count = 0
     if sentences != 0:
-        decoded = evaluator.decode(sentences, progress, exported, **options)
+        decoded = evaluator.decode(sentences, progress, subject.export, **options)
         sources, references, outputs, repaired = decoded
         if write:
             write_lines(f"{write}.source", sources)
             write_lines(f"{write}.reference", references)
             write_lines(f"{write}.hypothesis", outputs)
-        result["sentences"] = len(outputs)
+        count = len(outputs)
         result |= metrics_of(problem).report(sources, outputs, references)
         result |= repaired
     if not export:
@@ -109,23 +119,51 @@ def evaluate(
     manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
     run.record(
         "evaluation",
-        **facts,
+        **subject.facts,
         split=split,
         data=manifest.fingerprints(split)[0],
-        sentences=result["sentences"],
-        decoding={
-            name: getattr(chosen, name) for name in chosen.names("changes_metrics")
-        },
+        sentences=count,
+        decoding=decoding_settings(subject.options),
         settings=metrics_of(problem, evaluator.references(GUESSING_TEXTS)).settings(),
-        metrics=_numbers({k: v for k, v in result.items() if k != "sentences"}),
+        metrics=_without_lists(result),
     )
-    return result
+    return {"sentences": count, **result}
 
 
-def _numbers(report: Mapping[str, Any]) -> dict[str, Any]:
+def _export_subject(
+    run: RunDirectory,
+    problem: Problem,
+    path: str,
+    export: RecordedExport,
+    options: dict[str, Any],
+) -> _Subject:
+    translator = ModelTranslator(problem, run.build_model(), *run.tokenizers)
+    recorded = export.settings.decoding | options
+    resolved = DecodingOptions.of_recorded(recorded, Path(path))
+    return _Subject({"checkpoint": path, "export": True}, translator, resolved, export)
+
+
+def _checkpoint_subject(
+    run: RunDirectory, checkpoint: str | int | Path | None, options: dict[str, Any]
+) -> _Subject:
+    is_ema = checkpoint == "ema"
+    # The path is resolved now, because a training may write other checkpoints and
+    # delete this one in the meantime.
+    path = run.checkpoints.find("latest" if is_ema else checkpoint)
+    is_of_run = path.parent.resolve() == run.path.resolve()
+    name = path.name if is_of_run else str(path)
+    facts: dict[str, object] = {"checkpoint": "ema" if is_ema else name}
+    facts["step"] = Checkpoint(path).step
+    translator = run.translator("ema" if is_ema else path)
+    return _Subject(facts, translator, translator.choose(**options))
+
+
+def _without_lists(report: Mapping[str, object]) -> dict[str, object]:
     """Returns a report without lists, such as those of sentences."""
-    return {
-        name: _numbers(value) if isinstance(value, Mapping) else value
-        for name, value in report.items()
-        if not isinstance(value, list)
-    }
+    result: dict[str, object] = {}
+    for name, value in report.items():
+        if isinstance(value, Mapping):
+            result[name] = _without_lists(value)
+        elif not isinstance(value, list):
+            result[name] = value
+    return result

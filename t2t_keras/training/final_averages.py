@@ -110,5 +110,5 @@ class UnevaluatedAverage(Hook):
         self._run.checkpoints.wait()
         count = min(len(self._run.checkpoints.steps()), self._average_last)
         if count > 1:
-            average = average_run(self._run.path, last=count)
+            average = average_run(self._run.path, count)
             reporter.say(f"the average of {count} checkpoints is kept: {average}")

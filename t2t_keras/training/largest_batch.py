@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.errors import UserError
-from t2t_keras.training.strategy import distribute_pairs, own_replicas
+from t2t_keras.training.strategy import distribute_pairs, local_replicas
 
 # What libraries say when the device's memory is used up, besides TensorFlow itself.
 _OUT_OF_MEMORY = re.compile(
@@ -48,7 +48,7 @@ def try_largest_batch(
     """
     rows, source, target = shape
     batch = f"the largest batch, {rows} pairs of {source} and {target} tokens,"
-    # Other processes would not try again.
+    # With several processes there is one try: the others would not repeat it.
     is_alone = not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     smallest = strategy.num_replicas_in_sync * micro_batches if is_alone else rows
     divisor = 1
@@ -85,13 +85,14 @@ def synthetic_batches(
 ) -> tf.distribute.DistributedDataset:
     """Returns one distributed batch of one id; arguments as in `try_largest_batch`."""
     rows, *lengths = shape
-    own = own_replicas(strategy)
-    sides = [
-        rows_per_replica(
-            tf.fill([rows, length], 2), strategy.num_replicas_in_sync, micro_batches
-        )[own.start : own.stop]
-        for length in lengths
-    ]
+    replicas = local_replicas(strategy)
+    sides = []
+    for length in lengths:
+        ids = tf.fill([rows, length], 2)
+        per_replica = rows_per_replica(
+            ids, strategy.num_replicas_in_sync, micro_batches
+        )
+        sides.append(per_replica[replicas.start : replicas.stop])
     if aligned:
         source, target = sides
         sides.append(tf.zeros([*target.shape, source.shape[2]]))
@@ -105,8 +106,10 @@ def is_out_of_memory(error: tf.errors.OpError) -> bool:
 
 
 def _peak() -> str:
-    """Returns the most memory that was in use on a GPU so far; "" without GPUs."""
-    names = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
-    get = tf.config.experimental.get_memory_info
-    peaks = [get(name.removeprefix("/device:"))["peak"] / 1e9 for name in names]
+    """Returns the largest memory in use on a GPU so far; "" without GPUs."""
+    peaks = []
+    for gpu in tf.config.list_logical_devices("GPU"):
+        name = gpu.name.removeprefix("/device:")
+        info = tf.config.experimental.get_memory_info(name)
+        peaks.append(info["peak"] / 1e9)
     return f"{max(peaks):.1f} GB of a GPU in use" if peaks else ""

@@ -39,14 +39,14 @@ class LostProcess(UserError):
 class ProcessGroup:
     """All processes that train one model, and which of them this one is.
 
-    Each runs the same loop on its own rows of the same batches. What one process alone
-    knows, such as a reason to stop, has to be all-reduced.
+    Each process runs the same loop on its rows of the same batches. What only one
+    process knows, such as a reason to stop, must be all-reduced.
 
     Args:
         size: the number of processes.
-        index: the number of this process; 0 is the chief, which alone writes.
-        addresses: "host:port" of each.
-        strategy: by which they communicate.
+        index: the index of this process; 0 is the chief, which alone writes.
+        addresses: "host:port" of each process.
+        strategy: all-reduces between the processes.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ProcessGroup:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Reads TF_CONFIG: the addresses of all workers, and the number of this one.
+        """Reads TF_CONFIG: the addresses of all workers, and the index of this one.
 
         Without TF_CONFIG this process is alone.
 
@@ -83,34 +83,37 @@ class ProcessGroup:
             config = json.loads(text)
             jobs = config.get("cluster", {})
             task = config.get("task", {"type": "worker", "index": 0})
-            names = [*jobs.get("chief", ()), *jobs.get("worker", ())]
-            before = len(jobs.get("chief", ())) if task["type"] == "worker" else 0
-            index = before + int(task["index"])
-            known = {"chief", "worker"}
-            if not known >= {*jobs, task["type"]} or (names and index >= len(names)):
+            chiefs = jobs.get("chief", ())
+            addresses = [*chiefs, *jobs.get("worker", ())]
+            index = int(task["index"])
+            if task["type"] == "worker":
+                index += len(chiefs)
+            if not {*jobs, task["type"]} <= {"chief", "worker"}:
                 raise ValueError
-            for name in names:
-                _host_and_port(name)
+            if addresses and index >= len(addresses):
+                raise ValueError
+            for address in addresses:
+                _host_and_port(address)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(
                 "TF_CONFIG must name the workers and which of them this is, such as "
                 f"{_EXAMPLE}, not {text}"
             ) from None
-        return cls(max(len(names), 1), index, names)
+        return cls(max(len(addresses), 1), index, addresses)
 
     @classmethod
     def from_strategy(cls, strategy: tf.distribute.Strategy) -> Self:
         """Returns the processes that a strategy of `make_strategy` runs on."""
         if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             return cls()
-        here = cls.from_environment()
-        return cls(here.size, here.index, here._addresses, strategy)
+        group = cls.from_environment()
+        return cls(group.size, group.index, group._addresses, strategy)
 
     def connect(self) -> tf.distribute.MultiWorkerMirroredStrategy:
-        """Waits for all processes, and returns the strategy by which they train.
+        """Waits for all processes, and returns the strategy with which they train.
 
         Raises:
-            UserError: one of them did not come, or the port of this one is taken.
+            UserError: a process did not start, or the port of this one is taken.
         """
         if self.is_chief:
             print(
@@ -121,8 +124,8 @@ class ProcessGroup:
         self._await_all()
         communication = tf.distribute.experimental.CommunicationImplementation
         on_gpus = tf.config.list_physical_devices("GPU")
-        # In case a process dies now: TensorFlow waits in C++ and holds Python's lock,
-        # so that no exception would come out.
+        # If a process dies now, TensorFlow waits in C++ and holds Python's lock, and no
+        # exception can end the wait.
         signal.alarm(60 * _MINUTES_TO_CONNECT)
         try:
             with self.watched():
@@ -137,24 +140,24 @@ class ProcessGroup:
         if threading.current_thread() is threading.main_thread():
             # TensorFlow has taken SIGTERM, and would ignore it until `Stopping` does.
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-        # As in `make_strategy`.
+        # Every replica has a batch for every step: they need not ask one another.
         strategy.extended.experimental_enable_get_next_as_optional = False
         return strategy
 
     def _await_all(self) -> None:
-        """Waits until every process has opened its port, and holds its own open."""
+        """Opens this process's port, and waits until every process has opened one."""
         deadline = time.monotonic() + 60 * _MINUTES_TO_CONNECT
-        own = self._addresses[self.index]
+        local_address = self._addresses[self.index]
         try:
             server = socket.create_server(
-                ("", _host_and_port(own)[1]),
+                ("", _host_and_port(local_address)[1]),
                 family=socket.AF_INET6 if _IPV6 else socket.AF_INET,
                 dualstack_ipv6=_IPV6,
             )
         except OSError as error:
             raise UserError(
                 f"process {self.index} of {self.size} cannot open its port in "
-                f"TF_CONFIG, {own}: {error.strerror}"
+                f"TF_CONFIG, {local_address}: {error.strerror}"
             ) from None
         with server:
             for index, address in enumerate(self._addresses):
@@ -166,51 +169,53 @@ class ProcessGroup:
                             "start it, or see whether a firewall is in between"
                         )
                     time.sleep(0.2)
-        # Now TensorFlow opens the port. A process that connects in between retries.
+        # TensorFlow opens the port next. A process that connects in between retries.
 
     def all_reduce_first(self, value: str | None, order: Sequence[str]) -> str | None:
-        """Returns the first of the values in `order` that any of the processes has.
+        """Returns the first value in `order` that any process has; None: none has one.
 
-        All of them must call it at the same point; it is also a barrier.
+        All processes must call it at the same point; it is also a barrier.
 
         Args:
-            value: what this process has; None: nothing.
+            value: the value of this process, if it has one.
             order: all values that a process may have.
         """
         if self.size == 1:
             return value
-        counts = self._all_reduce_sum([float(value == other) for other in order])
-        given = (other for other, count in zip(order, counts, strict=True) if count)
-        return next(given, None)
+        counts = self._all_reduce_sum([float(value == item) for item in order])
+        for item, count in zip(order, counts, strict=True):
+            if count:
+                return item
+        return None
 
     def barrier(self) -> None:
-        """Returns when all processes have come to this point."""
+        """Returns when all processes have reached this point."""
         self.all_reduce_first(None, ())
 
     def last_barrier(self) -> None:
-        """Returns when all processes have come to this point, and may end.
+        """Returns when all processes have reached this point, and may end.
 
-        A process may be through a barrier while another one still receives the sums
-        from it. So there are two: a process that is through the second one knows that
-        all are through the first, and one that loses another in the second needs
-        nothing more.
+        A process may have passed a barrier while another one still receives the sums
+        from it. So there are two barriers: a process that has passed the second knows
+        that all have passed the first, and one that loses another in the second needs
+        nothing more from it.
         """
         self.barrier()
         with contextlib.suppress(*_GONE):
             self.barrier()
 
-    def broadcast(self, number: float) -> float:
-        """Returns the number that the chief has."""
+    def broadcast(self, value: float) -> float:
+        """Returns the value that the chief has."""
         if self.size == 1:
-            return number
-        return self._all_reduce_sum([number if self.is_chief else 0.0])[0]
+            return value
+        return self._all_reduce_sum([value if self.is_chief else 0.0])[0]
 
-    def _all_reduce_sum(self, numbers: Sequence[float]) -> list[float]:
-        """Sums numbers over all processes."""
-        values = tf.constant([*numbers, 1.0], tf.float64)
-        *sums, processes = self._sum_over_replicas(values).numpy().tolist()
-        # A process counts as often as it has replicas.
-        return [total * self.size / processes for total in sums]
+    def _all_reduce_sum(self, values: Sequence[float]) -> list[float]:
+        """Sums values over all processes."""
+        tensor = tf.constant([*values, 1.0], tf.float64)
+        *sums, replicas = self._sum_over_replicas(tensor).numpy().tolist()
+        # Each process is counted once for each of its replicas.
+        return [total * self.size / replicas for total in sums]
 
     @functools.cached_property
     def _sum_over_replicas(self) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -219,8 +224,8 @@ class ProcessGroup:
 
         def on_replica(values: tf.Tensor) -> tf.Tensor:
             replica = tf.distribute.get_replica_context()
-            here = tf.identity(values)  # on this replica's device
-            return replica.all_reduce(tf.distribute.ReduceOp.SUM, here)
+            local_values = tf.identity(values)  # on this replica's device
+            return replica.all_reduce(tf.distribute.ReduceOp.SUM, local_values)
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.float64)])
         def sums(values: tf.Tensor) -> tf.Tensor:
@@ -231,7 +236,7 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Explains what TensorFlow raises inside when another process is gone.
+        """Explains what TensorFlow raises in the block if another process is gone.
 
         Raises:
             LostProcess: another process has ended or cannot be reached.
@@ -249,13 +254,13 @@ class ProcessGroup:
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """Divides "host:port"; a ValueError if it is something else."""
+    """Splits "host:port"; raises ValueError for anything else."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def _is_open(address: str) -> bool:
-    """Tells whether a process listens there."""
+    """Returns whether a process listens at an address."""
     try:
         socket.create_connection(_host_and_port(address), timeout=5).close()
     except OSError:

@@ -73,13 +73,13 @@ class Reporter:
             steps: how many steps.
         """
         self._interval.add(result, steps)
-        now = time.monotonic()
-        seconds = now - self._last_counted - self._elsewhere.total
+        time_now = time.monotonic()
+        seconds = time_now - self._last_counted - self._elsewhere.total
         # The first call traces the graph, however many steps it has.
         for _ in range(steps if self._has_counted else 1):
             self._time_left.add_step(seconds / steps if self._has_counted else seconds)
         self._has_counted = True
-        self._last_counted = now
+        self._last_counted = time_now
         self._elsewhere = Durations()
         for hook in self._hooks:
             hook.on_step(step, self._interval)

@@ -81,17 +81,17 @@ class Screen(Hook):
 
     def on_step(self, step: int, interval: Interval) -> None:
         """Shows the first step, and a line or the bar when it is time for it."""
-        now = time.monotonic()
+        time_now = time.monotonic()
         if not self._has_run:
             self._has_run = True
             count = step - self._steps.start
             steps = "first step" if count == 1 else f"first {count} steps"
-            after = duration(now - self._start)
-            self._print_step(step, interval.summary(), f"{steps} after {after}")
-        elif not self._bar and now - self._last_shown > _SECONDS_BETWEEN_LINES:
+            elapsed = duration(time_now - self._start)
+            self._print_step(step, interval.summary(), f"{steps} after {elapsed}")
+        elif not self._bar and time_now - self._last_shown > _SECONDS_BETWEEN_LINES:
             self._print_progress(step, interval.summary())
-        if self._bar and now - self._last_shown > _SECONDS_BETWEEN_UPDATES:
-            self._last_shown = now
+        if self._bar and time_now - self._last_shown > _SECONDS_BETWEEN_UPDATES:
+            self._last_shown = time_now
             self._update_bar(self._bar, step, interval.summary())
 
     def on_report(self, step: int, metrics: dict[str, float]) -> None:

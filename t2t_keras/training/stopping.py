@@ -21,21 +21,21 @@ LOST = os.EX_UNAVAILABLE
 class Stopping:
     """A request to end training after the current step.
 
-    As a context manager it takes SIGTERM (what batch systems and containers send before
-    they kill), SIGINT (Ctrl-C) and SIGHUP (a terminal or connection was closed) as such
-    a request. A second signal ends the process at once, as it does everywhere, unless
-    it is SIGHUP, which the shell and the kernel both send. A process that was LAUNCHED
-    takes all signals as one request, because it may get the same one directly and from
-    its launcher, and leaves the second one to the launcher.
+    As a context manager it takes a signal as the request: SIGTERM, which batch systems
+    and containers send before they kill, SIGINT (Ctrl-C), or SIGHUP (a terminal or
+    connection was closed). A second signal ends the process at once, unless it is
+    SIGHUP, which the shell and the kernel both send. A LAUNCHED process takes all
+    signals as one request, because it may get the same signal directly and from its
+    launcher, which handles a second one.
 
     Args:
-        max_minutes: after which training is to end; 0: never.
+        max_minutes: after which training ends; 0: never.
     """
 
     def __init__(self, max_minutes: float = 0.0) -> None:
         seconds = 60 * max_minutes
         self._deadline = time.monotonic() + seconds if seconds else float("inf")
-        self._previous: dict[signal.Signals, Any] = {}
+        self._previous_handlers: dict[signal.Signals, Any] = {}
         self._may_interrupt = False
         self.signal: signal.Signals | None = None
 
@@ -48,14 +48,15 @@ class Stopping:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until "max_minutes" is the reason; infinite without."""
+        """Seconds until "max_minutes" is the reason; infinite without a limit."""
         return self._deadline - time.monotonic()
 
     def __enter__(self) -> Self:
-        # In other threads Python allows no handlers, and signals do what they did.
+        # Python allows handlers in the main thread only.
         if threading.current_thread() is threading.main_thread():
-            for number in handled_signals():
-                self._previous[number] = signal.signal(number, self._on_signal)
+            for signum in handled_signals():
+                handler = signal.signal(signum, self._on_signal)
+                self._previous_handlers[signum] = handler
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -63,7 +64,7 @@ class Stopping:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Lets a signal cut short what changes nothing, such as an evaluation."""
+        """Lets a signal cut short a block that changes nothing, as an evaluation."""
         self._may_interrupt = True
         try:
             yield
@@ -72,26 +73,26 @@ class Stopping:
         finally:
             self._may_interrupt = False
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         if self.signal:
             return
-        self.signal = signal.Signals(number)
+        self.signal = signal.Signals(signum)
         if LAUNCHED not in os.environ:
-            for other in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(other, self._previous.pop(other))
+            for name in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(name, self._previous_handlers.pop(name))
         leave_closed_terminal()
-        # Not by print, which may be what the signal has come into.
+        # os.write, because the signal may have interrupted print.
         note = f"{self.signal.name}: saving after this step; once more ends at once\n"
-        with contextlib.suppress(OSError):  # nobody reads it
+        with contextlib.suppress(OSError):  # standard error may be closed
             os.write(2, note.encode())
         if self._may_interrupt:
             raise _Interrupted
 
     def _restore_handlers(self) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous.clear()
+        for signum, handler in self._previous_handlers.items():
+            signal.signal(signum, handler)
+        self._previous_handlers.clear()
 
 
 class _Interrupted(BaseException):
-    """Leaves an interruptible block; not an Exception, lest someone catches it."""
+    """Leaves an interruptible block; `except Exception` does not catch it."""

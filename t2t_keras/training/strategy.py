@@ -1,8 +1,4 @@
-"""Where training runs: all GPUs of one or several machines, or the CPU, in parts.
-
-`make_strategy` places the replicas; a `ProcessGroup` is the processes, of one machine
-or several, that train one model together.
-"""
+"""Where training runs: on all GPUs of one or several machines, or on the CPU."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -15,8 +11,9 @@ from t2t_keras.errors import UserError
 from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.type_hints import NonNegative
 
-# Lets XLA use its own matmul kernels. It chooses among them by timing, which is not
-# deterministic. Without timing it chooses some that are ten times as slow as cuBLAS.
+# This flag lets XLA use its own matmul kernels. It chooses among them by timing, which
+# is not deterministic, and without timing it chooses some that are ten times as slow as
+# cuBLAS. So it is turned off.
 _TRITON = "xla_gpu_enable_triton_gemm"
 
 
@@ -83,11 +80,11 @@ def devices_text(strategy: tf.distribute.Strategy) -> str:
     return f"{replicas} on {', '.join(names)}, TF32 {'on' if has_tf32 else 'off'}"
 
 
-def own_replicas(strategy: tf.distribute.Strategy) -> range:
+def local_replicas(strategy: tf.distribute.Strategy) -> range:
     """Returns the ids of this process's replicas among those of all processes."""
     count = len(strategy.extended.worker_devices)
-    first = ProcessGroup.from_strategy(strategy).index * count
-    return range(first, first + count)
+    start = ProcessGroup.from_strategy(strategy).index * count
+    return range(start, start + count)
 
 
 def distribute(

@@ -51,8 +51,8 @@ from t2t_keras.training.stopping import Stopping
 from t2t_keras.training.strategy import (
     devices_text,
     distribute,
+    local_replicas,
     make_strategy,
-    own_replicas,
 )
 from t2t_keras.training.time_left import TimeLeft
 from t2t_keras.type_hints import Limits, Positive, Seed
@@ -423,7 +423,7 @@ class Trainer:
             steps,
             self._strategy.num_replicas_in_sync,
             self._micro_batches,
-            own_replicas(self._strategy),
+            local_replicas(self._strategy),
         )
         return iter(distribute(self._strategy, parts))
 

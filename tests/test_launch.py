@@ -15,7 +15,7 @@ from training_process import assert_same_end, finish, start
 
 from t2t_keras.plugins.launch import command as launching
 from t2t_keras.plugins.launch.command import Processes, environments
-from t2t_keras.run.checkpoint import CheckpointDirectory
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.training.stopping import LOST
 
 TIMEOUT = 60

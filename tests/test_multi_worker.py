@@ -15,7 +15,7 @@ from training_process import assert_same_end, finish, kill_at, start
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.run.checkpoint import CheckpointDirectory
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.training.strategy import make_strategy
 

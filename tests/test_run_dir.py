@@ -13,7 +13,7 @@ from small_run import trainer
 import t2t_keras
 from t2t_keras import UserError
 from t2t_keras.run.averaging import average_run
-from t2t_keras.run.checkpoint import CheckpointDirectory
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.training.disk_space import disk_errors
 from t2t_keras.training.options import TrainOptions

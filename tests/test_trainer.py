@@ -20,7 +20,7 @@ from small_run import assert_same, trainer, weights
 
 import t2t_keras
 from t2t_keras.data.datagen import generate
-from t2t_keras.run import checkpoint as checkpoint_module
+from t2t_keras.run import checkpoint_directory as checkpoint_module
 from t2t_keras.run.checkpoint import Checkpoint, model_variables
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.fine_tune import matching_rows

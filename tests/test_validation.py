@@ -11,7 +11,8 @@ from small_run import trainer, weights
 from t2t_keras.metrics import Metrics
 from t2t_keras.problem import Problem
 from t2t_keras.run.averaging import average_run
-from t2t_keras.run.checkpoint import Checkpoint, CheckpointDirectory
+from t2t_keras.run.checkpoint import Checkpoint
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.features import dev_hooks
 from t2t_keras.training.metrics_file import MetricsFile

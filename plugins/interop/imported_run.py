@@ -15,7 +15,8 @@ from t2t_keras.decoding.text_arguments import checked_pairs
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
-from t2t_keras.run.checkpoint import CheckpointDirectory, write_checkpoint
+from t2t_keras.run.checkpoint import write_checkpoint
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.config import RunConfig, config_for
 from t2t_keras.run.directory import RunDirectory
 

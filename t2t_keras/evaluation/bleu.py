@@ -88,7 +88,7 @@ class Bleu(Metrics):
         from sacrebleu.metrics import CHRF
 
         tokens = self.bleu_tokens or tokenization(self.target_language)
-        # Without it, BLEU of a sentence of fewer than four words is 0.
+        # Without the effective order, BLEU of a sentence of fewer than four words is 0.
         sentence = sacrebleu(tokens, effective_order=True)
         return (
             SacrebleuMetric("bleu", sacrebleu(tokens), sentence),
@@ -211,25 +211,21 @@ def bleu_scores(
             default for the language.
 
     Returns:
-        `sacrebleu_13a`: sacreBLEU's default.
+        `sacrebleu_13a`: sacreBLEU's default; `sacrebleu_13a_lc` ignores case.
         `sacrebleu_intl`: its international tokenization. tensor2tensor's `t2t-bleu`
-            is the same, except that it is not 0 where no n-gram of some length
-            matches or is possible.
-        `sacrebleu_13a_lc`: the default, ignoring case.
+            is the same, except that it is not 0 if no n-gram of some length matches.
         `sacrebleu_{tokens}`: the score with the tokenization `tokens`. In a language
-            without spaces between words it counts, and not `sacrebleu_13a`.
-        `tokenized_compound_split`: only for German, the score by get_ende_bleu.sh, the
-            script of the paper's authors, see `paper_tokenize`.
-        `tokenized_compound_split_ascii_quotes`: only for German, the same with the
-            quotes of both sides replaced by ASCII ones.
+            without spaces between words, this is the score that counts.
+        `tokenized_compound_split`: for German, the score by the script of the paper's
+            authors, see `paper_tokenize`; `tokenized_compound_split_ascii_quotes` has
+            the quotes of both sides replaced by ASCII ones.
         `tokenized`: for any other language, BLEU after tokenization of both sides by
             Moses. No two scores with "tokenized" in their names are comparable.
         `chrf`: chrF2, the F-score of character n-grams.
-        `ter`: edits per reference word, where moving a phrase counts as one; lower is
-            better, and it may exceed 100. Words are what spaces separate.
+        `ter`: edits per reference word; lower is better, and it may exceed 100.
         `language`: the argument.
-        `signature`: sacreBLEU's signature for `sacrebleu_13a`.
-        `signatures`: the signatures of all scores, by name.
+        `signature`: sacreBLEU's signature for `sacrebleu_13a`; `signatures` has those
+            of all scores, by name.
 
     Raises:
         UserError: there are no sentences, or the numbers of hypotheses and references

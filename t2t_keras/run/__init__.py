@@ -2,7 +2,8 @@
 
 - `config` has the settings of a run, without TensorFlow.
 - `directory` opens a run, builds its model and loads its weights.
-- `checkpoint` reads and writes weights; `averaging` averages them.
+- `checkpoint` reads and writes weights, `checkpoint_directory` has all checkpoints of
+  a run, and `averaging` averages them.
 - `evaluation` evaluates a checkpoint or an export on a split of the run's data;
   `continuous_eval` evaluates every checkpoint.
 """

@@ -8,12 +8,8 @@ import tensorflow as tf
 
 from t2t_keras.arguments import checked
 from t2t_keras.errors import UserError
-from t2t_keras.run.checkpoint import (
-    Checkpoint,
-    CheckpointDirectory,
-    remove_incomplete,
-    write_checkpoint,
-)
+from t2t_keras.run.checkpoint import Checkpoint, remove_incomplete, write_checkpoint
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.config import is_run
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.type_hints import Positive

@@ -18,13 +18,11 @@ of checkpoints, `average.ckpt-1000`, and the checkpoint that was best on dev,
 `best.ckpt-1000`, have only the step and the weights.
 """
 
-import concurrent.futures
 import contextlib
 import glob
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import keras
@@ -39,204 +37,6 @@ from t2t_keras.pointer_files import require_fetched_file
 _DATA = ".data-00000-of-00001"
 _SUFFIXES = (".index", _DATA)  # without the index, there is no checkpoint
 _INCOMPLETE = "incomplete."  # prefix of a file's name while it is written
-_NAMES = ("latest", "average", "best")  # of checkpoints, besides steps and paths
-
-
-class CheckpointDirectory:
-    """The checkpoints in a directory.
-
-    A training writes its checkpoints in another thread, one at a time, without waiting
-    for the disk (`start_saving`). Before it reads or writes checkpoints in any other
-    way, it calls `wait`.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._thread = concurrent.futures.ThreadPoolExecutor(max_workers=1)
-        self._last_save: concurrent.futures.Future[None] | None = None
-
-    def steps(self, prefix: str = "model.ckpt") -> list[int]:
-        """Returns the steps of all complete checkpoints, ascending."""
-        pattern = re.compile(re.escape(prefix) + r"-(\d+)\.index")
-        steps = []
-        for path in self.directory.glob("*"):
-            if match := pattern.fullmatch(path.name):
-                steps.append(int(match[1]))
-        return sorted(steps)
-
-    def path(self, step: int, prefix: str = "model.ckpt") -> Path:
-        """Returns the path, without suffix, of a step's checkpoint."""
-        return self.directory / f"{prefix}-{step}"
-
-    def written(self, step: int) -> float:
-        """Returns when a step's checkpoint was written, in seconds since 1970."""
-        return os.path.getmtime(f"{self.path(step)}.index")
-
-    def find(self, name: str | int | Path | None = None) -> Path:
-        """Returns the checkpoint that a user means.
-
-        Args:
-            name: a step, "latest", "average" or "best" (on dev), or a path; None: the
-                average of the newest step if there is one, else the newest checkpoint.
-
-        Raises:
-            UserError: there is no such checkpoint.
-        """
-        newest = self.steps()[-1:]
-        averages = self.steps("average.ckpt")[-1:]
-        if name is None:
-            name = "average" if averages and averages >= newest else "latest"
-        name = str(name)
-        if name in _NAMES:
-            prefix = "model.ckpt" if name == "latest" else f"{name}.ckpt"
-            steps = self.steps(prefix)
-            if not steps:
-                raise UserError(f"{self.directory} has no {name} checkpoint")
-            return self.path(steps[-1], prefix)
-        path = self.path(int(name)) if name.isdigit() else Path(name)
-        if not Path(f"{path}.index").exists():
-            steps_text = ", ".join(map(str, self.steps())) or "none"
-            raise UserError(
-                f"--checkpoint: there is no {path} (checkpoints at steps: {steps_text})"
-            )
-        return path
-
-    def save(self, step: int, tensors: Mapping[str, tf.Tensor], keep: int) -> None:
-        """Writes a checkpoint and deletes all but the newest `keep`."""
-        write_checkpoint(self.path(step), tensors)
-        for old_step in self.steps()[:-keep]:
-            _delete(self.path(old_step))
-
-    def require_space(
-        self,
-        variables: Mapping[str, tf.Variable],
-        weights: Mapping[str, tf.Variable],
-        saves: int,
-        keep: int,
-    ) -> None:
-        """Refuses checkpoints that would fill the disk before the end of a training.
-
-        Args:
-            variables: the content of a checkpoint.
-            weights: the content of the best checkpoint, and of an average.
-            saves: number of checkpoints to come.
-            keep: how many of them are kept.
-
-        Raises:
-            UserError: less is free than they take.
-        """
-        count = len(self.steps())
-        # An older checkpoint is deleted only when the new one is complete.
-        new_count = min(count + saves, keep) - count + 1
-        needed = new_count * _bytes(variables) + 2 * _bytes(weights)
-        free = shutil.disk_usage(self.directory).free
-        if needed > free:
-            raise UserError(
-                f"--output_dir: the checkpoints take {needed / 1e9:.3g} GB more, and "
-                f"{free / 1e9:.3g} GB are free in {self.directory}; free disk space, "
-                "or keep fewer of them with --train_options keep=N"
-            )
-
-    def restore_newest(
-        self,
-        variables: Mapping[str, tf.Variable],
-        added: Mapping[str, tf.Variable],
-        say: Callable[[str], None],
-    ) -> int:
-        """Restores the newest checkpoint that can be read.
-
-        Args:
-            variables: see `Checkpoint.restore`.
-            added: see `Checkpoint.restore`.
-            say: shows a sentence about a checkpoint that cannot be read.
-
-        Returns:
-            The checkpoint's step; 0 if there is no checkpoint.
-
-        Raises:
-            DamagedCheckpoint: there are checkpoints, and none of them can be read.
-        """
-        steps = self.steps()
-        while steps:
-            try:
-                checkpoint = Checkpoint(self.path(steps.pop()))
-                checkpoint.restore(variables, added)
-                return checkpoint.step
-            except DamagedCheckpoint as error:
-                if not steps:
-                    raise
-                say(f"{error}; training resumes from step {steps[-1]}")
-        return 0
-
-    def set_aside(self, step: int) -> None:
-        """Renames the checkpoints after a step to `damaged.*`.
-
-        They could not be read when a training resumed, and the average at its end would
-        fail because of them.
-        """
-        for later_step in self.steps():
-            if later_step <= step:
-                continue
-            path = self.path(later_step)
-            for suffix in _SUFFIXES:
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(
-                        f"{path}{suffix}", f"{path.parent}/damaged.{path.name}{suffix}"
-                    )
-
-    def start_saving(
-        self, step: int, variables: Mapping[str, tf.Variable], keep: int
-    ) -> None:
-        """Starts to `save` the present values of the variables, and returns.
-
-        Raises:
-            UserError: the previous checkpoint could not be written.
-        """
-        self.wait()  # before there is a second copy of the variables
-        tensors = snapshot(variables, step)
-        self._last_save = self._thread.submit(self.save, step, tensors, keep)
-
-    def wait(self) -> None:
-        """Waits until the checkpoint that `start_saving` writes is complete.
-
-        Raises:
-            UserError: it could not be written.
-        """
-        if self._last_save:
-            self._last_save.result()
-
-    def raise_error(self) -> None:
-        """Raises the error of `wait` if it has occurred already; does not wait."""
-        if self._last_save and self._last_save.done():
-            self._last_save.result()
-
-    @contextlib.contextmanager
-    def awaited(self) -> Iterator[None]:
-        """Waits at the end of the `with` block, even if an exception has ended it."""
-        try:
-            yield
-        finally:
-            if self._last_save:
-                concurrent.futures.wait([self._last_save])
-        self.wait()  # if both have an error, that of the block has been raised
-
-    def save_best(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
-        """Writes the new best checkpoint, and deletes the old one."""
-        self.wait()
-        write_checkpoint(self.path(step, "best.ckpt"), tensors)
-        for old_step in self.steps("best.ckpt"):
-            if old_step != step:
-                _delete(self.path(old_step, "best.ckpt"))
-
-
-def _bytes(variables: Mapping[str, tf.Variable]) -> int:
-    """Returns the size of the variables in a checkpoint."""
-    return sum(v.shape.num_elements() * v.dtype.size for v in variables.values())
-
-
-def _delete(path: Path) -> None:
-    for suffix in _SUFFIXES:
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
@@ -277,6 +77,19 @@ def _flush(path: str | Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def delete_checkpoint(path: Path) -> None:
+    """Deletes a checkpoint, if it is there."""
+    for suffix in _SUFFIXES:
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def rename_checkpoint(path: Path, new_path: Path) -> None:
+    """Renames the files of a checkpoint, which may be incomplete."""
+    for suffix in _SUFFIXES:
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(f"{path}{suffix}", f"{new_path}{suffix}")
 
 
 def remove_incomplete(directory: Path, prefixes: Sequence[str]) -> None:

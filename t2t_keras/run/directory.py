@@ -40,12 +40,8 @@ from t2t_keras.model import build_model
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.run.checkpoint import (
-    Checkpoint,
-    CheckpointDirectory,
-    model_variables,
-    slot_name,
-)
+from t2t_keras.run.checkpoint import Checkpoint, model_variables, slot_name
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.config import RunConfig, Tokenizers, is_run, require_run
 
 

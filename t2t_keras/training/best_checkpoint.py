@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from t2t_keras.run.checkpoint import Checkpoint, CheckpointDirectory, snapshot
+from t2t_keras.run.checkpoint import Checkpoint, snapshot
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.training.evaluations import Evaluations
 from t2t_keras.training.hooks import EvaluationReporter, Hook
 

@@ -10,7 +10,8 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.run.checkpoint import CheckpointDirectory, model_variables
+from t2t_keras.run.checkpoint import model_variables
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.best_checkpoint import BestCheckpoint
 from t2t_keras.training.callbacks import Callbacks

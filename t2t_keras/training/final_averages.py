@@ -5,12 +5,8 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from t2t_keras.run.averaging import average_run, mean_weights
-from t2t_keras.run.checkpoint import (
-    Checkpoint,
-    CheckpointDirectory,
-    snapshot,
-    write_checkpoint,
-)
+from t2t_keras.run.checkpoint import Checkpoint, snapshot, write_checkpoint
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.hooks import EvaluationReporter, Hook
 from t2t_keras.training.validation import Validation

@@ -404,7 +404,7 @@ class Trainer:
         # A second copy of the variables, as while a checkpoint is written.
         copies = snapshot(self._variables, 0)
         message = try_largest_batch(
-            lambda batches: self._update(batches, 0, [0.0], dry_run=True),
+            lambda batches: self._call_step(batches, 0, [0.0], dry_run=True),
             self._strategy,
             self._data.largest_shape,
             self._hparams.batch_tokens,
@@ -442,18 +442,18 @@ class Trainer:
             learning_rate(self._hparams, n) for n in range(start_step + 1, step + 1)
         ]
         with damage_named(self._data.index):
-            result = self._update(batches, start_step, rates)
+            result = self._call_step(batches, start_step, rates)
         self._reporter.count(step, result, steps=step - start_step)
         return step
 
-    def _update(
+    def _call_step(
         self,
         batches: Iterator[tuple[tf.Tensor, ...]],
         step: int,
         rates: Sequence[float],
         dry_run: bool = False,
     ) -> StepResult:
-        """Runs a step for each learning rate."""
+        """Runs a step for each learning rate, in one call of TensorFlow."""
         if self._options.steps_per_call > 1:
             return self._step.update_from(batches, step, rates, dry_run)
         with self._reporter.waiting():

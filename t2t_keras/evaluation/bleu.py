@@ -185,7 +185,7 @@ class SacrebleuMetric(CorpusMetric):
 
     def settings(self) -> dict[str, str]:
         """Returns sacreBLEU's settings, such as {"case": "mixed", "tok": "13a"}."""
-        # A signature can be made once the number of references is known.
+        # sacreBLEU needs the number of references for a signature.
         info = self.metric._SIGNATURE_TYPE(vars(self.metric) | {"num_refs": 1}).info
         settings = {}
         for name, value in info.items():

@@ -15,7 +15,7 @@ from t2t_keras.errors import UserError, first_line
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU
 
-# sacreBLEU's names; with "none", the text is tokenized already.
+# sacreBLEU's tokenizations; "none" is for text that is tokenized already.
 BleuTokens = Literal[
     "13a",
     "intl",
@@ -28,10 +28,10 @@ BleuTokens = Literal[
     "none",
 ]
 
-# sacreBLEU's own table. Any other language takes 13a there.
+# sacreBLEU's defaults by language. Its default for any other language is 13a.
 _DEFAULTS: dict[str, BleuTokens] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 
-# Languages without spaces between words that are not in that table, and their scripts.
+# Other languages without spaces between words, and their scripts.
 _WITHOUT_DEFAULT = {
     "th": "Thai",
     "lo": "Lao",
@@ -48,7 +48,7 @@ _TWO_LETTERS = {
     **{"mya": "my", "bur": "my", "bod": "bo", "tib": "bo", "dzo": "dz"},
 }
 
-# A script that only one language writes, or mostly one; Japanese has Han as well.
+# Scripts that only one language uses, or mostly one. Japanese also uses Han.
 _SCRIPTS = {
     "zh": r"\p{Han}",
     "ja": r"[\p{Hiragana}\p{Katakana}]",
@@ -58,8 +58,10 @@ _SCRIPTS = {
     "my": r"\p{Myanmar}",
     "bo": r"\p{Tibetan}",
 }
-_KANA_IN_JAPANESE = 0.05  # at least this share of its letters; about half is usual
-GUESSING_TEXTS = 500  # that the language is guessed from
+# At least this share of the letters of Japanese text is kana; about half is usual.
+_KANA_IN_JAPANESE = 0.05
+# The language is guessed from so many texts.
+GUESSING_TEXTS = 500
 
 
 def short_code(language: str) -> str:
@@ -143,7 +145,7 @@ def _is_installed(tokens: BleuTokens) -> bool:
 
     try:
         BLEU(tokenize=tokens)
-    except Exception:  # without MeCab, or with another dictionary than sacreBLEU's
+    except Exception:  # MeCab is missing, or has another dictionary
         return False
     return True
 
@@ -162,7 +164,7 @@ def sacrebleu(tokens: BleuTokens, effective_order: bool = False) -> "BLEU":
     from sacrebleu.metrics import BLEU
 
     try:
-        # `force`: no warning that the text looks tokenized.
+        # `force` turns off the warning that the text looks tokenized.
         return BLEU(tokenize=tokens, force=True, effective_order=effective_order)
     except Exception as error:
         if tokens.endswith("-mecab"):

@@ -20,7 +20,8 @@ from t2t_keras.run.checkpoint import (
     write_checkpoint,
 )
 
-_NAMES = ("latest", "average", "best")  # of checkpoints, besides steps and paths
+# The names of checkpoints on the command line, besides steps and paths.
+_NAMES = ("latest", "average", "best")
 
 
 class CheckpointDirectory:
@@ -163,7 +164,8 @@ class CheckpointDirectory:
         Raises:
             UserError: the previous checkpoint could not be written.
         """
-        self.wait()  # before there is a second copy of the variables
+        # First, so that there is never a third copy of the variables in memory.
+        self.wait()
         tensors = snapshot(variables, step)
         self._last_save = self._thread.submit(self.save, step, tensors, keep)
 
@@ -189,7 +191,8 @@ class CheckpointDirectory:
         finally:
             if self._last_save:
                 concurrent.futures.wait([self._last_save])
-        self.wait()  # if both have an error, that of the block has been raised
+        # Not in `finally`: if the block has raised an error, that one counts.
+        self.wait()
 
     def save_best(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
         """Writes the new best checkpoint, and deletes the old one."""

@@ -19,7 +19,8 @@ from t2t_keras.text.tokenizers import load_tokenizer
 from t2t_keras.type_hints import Positive
 from t2t_keras.usr_dir import load_usr_dir
 
-_PATHS = ("data_dir", "usr_dir", "init_from")  # fields of `RunConfig`
+# The fields of `RunConfig` that are paths.
+_PATHS = ("data_dir", "usr_dir", "init_from")
 # Fields that may differ when a run is resumed.
 _CHANGEABLE_FIELDS = {
     *("data_dir", "usr_dir", "hparams_set", "symbols", "tags", "languages"),
@@ -31,7 +32,8 @@ _CHANGEABLE_FIELDS = {
 # Most paragraphs and documents have several.
 SINGLE_SENTENCES = 0.9
 
-Tokenizers = tuple[Tokenizer, Tokenizer]  # one object twice for a shared vocabulary
+# Source and target; the same object twice for a shared vocabulary.
+Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,18 +44,19 @@ class RunConfig:
     hparams_set: str
     data_dir: str
     seed: int
-    source_vocab: FileName  # both are the same if the vocabulary is shared
+    # Source and target have the same file if they share a vocabulary.
+    source_vocab: FileName
     target_vocab: FileName
     vocab_sha256: dict[str, str]  # as in the manifest of the data
     # Fingerprint of the training data, see `Manifest.fingerprints`; None in older runs.
     data_sha256: str | None = None
-    # As in the manifest.
+    # Symbols and tags as in the manifest of the data.
     symbols: list[str] = dataclasses.field(default_factory=list)
     tags: list[str] = dataclasses.field(default_factory=list)
-    # Of source and target; None: unknown.
+    # The language codes of source and target; None: unknown.
     languages: Annotated[list[str], TWO] | None = None
     bleu_tokenize: BleuTokens | None = None  # None: by the target language
-    # Share of the training sources that are one sentence; None: unknown.
+    # The share of the training sources that are one sentence; None: unknown.
     single_sentences: float | None = None
     usr_dir: str | None = None
     init_from: str | None = None  # source of the initial weights, see `fine_tune`
@@ -207,7 +210,7 @@ class RunConfig:
 
 
 def _to_utf8(path: str | None) -> str | None:
-    """Returns a path as UTF-8 has it, whatever the encoding of this locale."""
+    """Returns a path in UTF-8, whatever the encoding of this locale."""
     return path and os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
@@ -227,15 +230,7 @@ def config_for(
 ) -> RunConfig:
     """Returns the configuration of a new run on a data directory.
 
-    Args:
-        problem: the problem to train on.
-        hparams_set: the name of the hparam set, before any overrides.
-        data_dir: a directory with data of the problem.
-        seed: seed of the initial weights, the order of the data, and dropout.
-        usr_dir: the user's folder that registers the problem, if there is one.
-        init_from: a run directory, or a checkpoint in one, to take the initial weights
-            from.
-        bleu_tokenize: the tokenization of BLEU; None: by the target language.
+    The arguments are fields of `RunConfig`; paths may be relative.
 
     Raises:
         UserError: the data directory has no data of the problem, or the problem is not

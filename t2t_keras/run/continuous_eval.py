@@ -72,7 +72,8 @@ class Curve:
     ) -> None:
         self._path = directory / "scores.json"
         self._split = split
-        settings = json.loads(json.dumps(settings))  # as they are read later
+        # Tuples become lists, as in the file.
+        settings = json.loads(json.dumps(settings))
         self._settings = settings
         fields = read_json(self._path)
         if fields is None:

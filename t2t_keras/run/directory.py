@@ -58,7 +58,8 @@ class RunDirectory:
         self.path = Path(path)
         require_run(path)
         settings = self.path / "hparams.json"
-        for _ in range(2):  # the files may have been replaced while they were read
+        # Twice, because the files may have been replaced while they were read.
+        for _ in range(2):
             self.config = RunConfig.read(self.path)
             self.hparams = self.config.read_hparams(settings)
             if self.config.hparams_sha256 in (None, sha256(settings)):
@@ -81,14 +82,8 @@ class RunDirectory:
     ) -> Self:
         """Makes the directory, or opens it to resume the same run.
 
-        Args:
-            path: the directory.
-            config: the run's configuration.
-            hparams: the run's hyper-parameters.
-            change_settings: see `refuse_other_settings`.
-
         Raises:
-            UserError: it holds a run with other settings; the message lists them.
+            UserError: see `refuse_other_settings`.
         """
         path = Path(path)
         cls.refuse_other_settings(path, config, hparams, change_settings)
@@ -96,12 +91,14 @@ class RunDirectory:
         for name in {config.source_vocab, config.target_vocab}:
             with atomic(path / name) as incomplete:
                 shutil.copy(Path(config.data_dir) / name, incomplete)
-        if is_run(path):  # if killed here, the run has no checksum, and can be opened
+        if is_run(path):
+            # Without a checksum the run can be opened if this process is killed here.
             config.write(path)
         write_json(path / "hparams.json", dataclasses.asdict(hparams))
         digest = sha256(path / "hparams.json")
         config = dataclasses.replace(config, hparams_sha256=digest)
-        config.write(path)  # last: with it the directory is a run
+        # Last, because config.json makes the directory a run.
+        config.write(path)
         return cls(path)
 
     @classmethod
@@ -117,8 +114,8 @@ class RunDirectory:
 
         Args:
             path: the directory.
-            config: the configuration to resume with.
-            hparams: the hyper-parameters to resume with.
+            config: the new configuration.
+            hparams: the new hyper-parameters.
             change_settings: whether hyper-parameters may differ that affect neither
                 the model nor the batches nor the optimizer's state.
             is_new: whether the chief has just written the settings, which then bind
@@ -141,7 +138,8 @@ class RunDirectory:
             )
         changes = run.config.changes(config)
         if "data_dir" in changes:
-            changes.pop("vocab_sha256", None)  # it is clear, and the line is long
+            # Other data have other vocabularies, which need not be said.
+            changes.pop("vocab_sha256", None)
         changes |= run.hparams.difference(hparams)
         changes.pop("train_steps", None)
         if change_settings:

@@ -53,7 +53,7 @@ class RecordedExport(LoadedExport, Protocol):
 class _Subject(NamedTuple):
     """What is evaluated: a checkpoint or an export."""
 
-    facts: dict[str, object]  # for the history of the run
+    facts: dict[str, object]  # that the history of the run records
     translator: ModelTranslator
     options: DecodingOptions
     export: LoadedExport | None = None

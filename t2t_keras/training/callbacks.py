@@ -61,7 +61,7 @@ class Callbacks(Hook):
     def on_report(self, step: int, metrics: dict[str, float]) -> None:
         """Ends a batch of Keras."""
         self._set_step(step)
-        # The metric "epoch" is that of the data; callbacks have an epoch of their own.
+        # Callbacks count epochs in another way than the metric "epoch".
         logs = {name: value for name, value in metrics.items() if name != "epoch"}
         self._begin_epoch(step)
         self._logs = dict(logs)

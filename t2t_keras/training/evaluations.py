@@ -28,8 +28,7 @@ class Evaluations:
         """The step of the best evaluation, the earliest among equals."""
         candidates = self.by_step
         if self._options.best_by == "metric":
-            # An evaluation without sentences lacks the metric, and is compared by it
-            # with no other one.
+            # Evaluations without decoded sentences lack the metric.
             metric = metrics_of(self._problem).selection_metric
             with_metric = {}
             for step, metrics in self.by_step.items():

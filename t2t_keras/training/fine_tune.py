@@ -128,7 +128,8 @@ def _refuse_difference(
     for name, weight in weights.items():
         shape = list(weight.shape)
         old_shape = checkpoint.shapes[name]
-        axis = 1 if name in matrices else 0  # rows are matched, whatever their number
+        # The number of rows of a vocabulary's matrix may differ.
+        axis = 1 if name in matrices else 0
         if shape[axis:] != old_shape[axis:]:
             raise UserError(
                 f"--init_from {checkpoint.path}: '{name}' has shape {old_shape}, the "

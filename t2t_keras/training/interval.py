@@ -53,7 +53,8 @@ class Interval:
         self.waits = Durations()
         self.pauses = Durations()
         self._start = time.monotonic()
-        self._pending: list[StepResult] = []  # not added to the sums yet
+        # Results that are not added to the sums yet.
+        self._pending: list[StepResult] = []
         self._sums = StepResult(*[0.0] * len(StepResult._fields))
 
     def add(self, result: StepResult, steps: int) -> None:
@@ -115,7 +116,8 @@ class Interval:
             "steps_per_s": self.steps / seconds,
             "padding_share": 1 - tokens / sums.positions,
         }
-        if self.waits.count:  # otherwise the step itself has taken its batches
+        # With several steps per call, the step itself has taken its batches.
+        if self.waits.count:
             metrics["waiting_for_data_share"] = self.waits.total / seconds
         if sums.skipped:
             metrics["skipped_updates"] = sums.skipped

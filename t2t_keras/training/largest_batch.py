@@ -13,7 +13,7 @@ from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.errors import UserError
 from t2t_keras.training.strategy import distribute_pairs, local_replicas
 
-# What libraries say when the device's memory is used up, besides TensorFlow itself.
+# Messages of libraries, besides TensorFlow, when the device's memory is used up.
 _OUT_OF_MEMORY = re.compile(
     "out of memory|CUBLAS_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)"
     "|CUDNN_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)|ncclUnhandledCudaError"

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-DOUBLE_AFTER = 2000  # updates since the loss scale changed
+DOUBLE_AFTER = 2000  # updates without overflow
 
 
 class LossScale:

@@ -27,8 +27,8 @@ class TrainOptions:
         ge=1,
     )
     log_every: int = option(100, "steps between log lines", ge=1)
-    save_every: int | None = option(  # None: see `save_interval`
-        None,
+    save_every: int | None = option(
+        None,  # see `save_interval`
         "steps between checkpoints (default: a 40th of all, from 25 to 1000)",
         ge=1,
     )

@@ -23,7 +23,7 @@ _EXAMPLE = (
 _MINUTES_TO_CONNECT = 10
 _IPV6 = socket.has_dualstack_ipv6()
 
-# What collective operations raise when one of the processes is gone.
+# Collective operations raise these errors when a process is gone.
 _GONE = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -140,7 +140,7 @@ class ProcessGroup:
         if threading.current_thread() is threading.main_thread():
             # TensorFlow has taken SIGTERM, and would ignore it until `Stopping` does.
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-        # Every replica has a batch for every step: they need not ask one another.
+        # Every replica has a batch for every step, so they need not ask one another.
         strategy.extended.experimental_enable_get_next_as_optional = False
         return strategy
 

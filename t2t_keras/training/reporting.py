@@ -32,7 +32,7 @@ class Reporter:
         self._screen = screen
         self._interval = Interval()
         self._last_counted = time.monotonic()
-        # The time since then that was no step's.
+        # The time since then that belongs to no step.
         self._elsewhere = Durations()
         self._has_counted = False
 

@@ -19,8 +19,10 @@ from t2t_keras.training.hooks import Hook
 from t2t_keras.training.interval import Interval
 from t2t_keras.training.time_left import TimeLeft
 
-_SECONDS_BETWEEN_LINES = 30.0  # without a progress bar, at most
-_SECONDS_BETWEEN_UPDATES = 0.5  # of the bar
+# Without a progress bar, a line is printed at least this often.
+_SECONDS_BETWEEN_LINES = 30.0
+# The bar is updated at most this often.
+_SECONDS_BETWEEN_UPDATES = 0.5
 
 
 class Screen(Hook):
@@ -137,7 +139,7 @@ class Screen(Hook):
 
 def _progress_bar(console: Console) -> rich.progress.Progress:
     """Returns the progress bar; the rows of training and evaluation are transient."""
-    # In a narrow terminal only the text is wrapped.
+    # In a narrow terminal, only the text column wraps.
     column = Column(no_wrap=True)
     text_column = Column(no_wrap=False)
     return rich.progress.Progress(

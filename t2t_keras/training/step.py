@@ -244,7 +244,8 @@ class TrainStep:
             lambda i, sums: i < count,
             add,
             (tf.constant(0), GradientSums(gradients, zero, zero, zero, zero, zero)),
-            parallel_iterations=1,  # or the next forward pass would take memory as well
+            # One at a time, because each forward pass takes memory.
+            parallel_iterations=1,
         )
         return sums
 
@@ -325,10 +326,11 @@ class TrainStep:
         if self.loss_scale:
             divisor *= self.loss_scale.value
         # More than half of the weights are vectors, for which a GPU takes longer to
-        # start an operation than to run it: they are joined.
+        # start an operation than to run it. So they are joined.
         vectors = [g for g in sums.gradients if g.shape.rank == 1]
         matrices = [g for g in sums.gradients if g.shape.rank != 1]
-        joined = tf.concat([*vectors, tf.zeros([0])], 0)  # there may be no vector
+        # The zeros of length 0 are for models without vectors.
+        joined = tf.concat([*vectors, tf.zeros([0])], 0)
         norm = tf.linalg.global_norm([*matrices, joined]) / divisor
         is_finite = tf.math.is_finite(norm + sums.loss)
         factor = 1 / divisor

@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from t2t_keras.signals import handled_signals, leave_closed_terminal
 
-# The environment variable of processes that `t2t launch` started. The launcher passes
-# signals on and reports failures, so a process that loses contact with another one ends
-# silently, with the status LOST.
+# This environment variable is set in processes that `t2t launch` started. The launcher
+# passes signals on and reports failures, so a process that loses contact with another
+# one ends silently, with the status LOST.
 LAUNCHED = "T2T_LAUNCHED"
 LOST = os.EX_UNAVAILABLE
 

@@ -33,7 +33,7 @@ def make_strategy(simulate_devices: NonNegative = 0) -> tf.distribute.Strategy:
             devices; TF_CONFIG is not what TensorFlow documents, or is set together with
             simulated devices.
     """
-    # A process that evaluates may use the same GPU.
+    # Another process, such as an evaluation, may use the same GPU.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     flags = os.environ.get("XLA_FLAGS", "")
     if tf.config.list_physical_devices("GPU") and _TRITON not in flags:
@@ -52,12 +52,12 @@ def make_strategy(simulate_devices: NonNegative = 0) -> tf.distribute.Strategy:
     else:
         gpus = [] if simulate_devices else tf.config.list_logical_devices("GPU")
         devices = [gpu.name for gpu in gpus] or ["CPU:0"]
-    # NCCL where it exists; on a CPU, sums in an order that is always the same.
+    # NCCL on GPUs; on the CPU, a reduction that always sums in the same order.
     on_cpu = devices[0].startswith("CPU")
     strategy = tf.distribute.MirroredStrategy(
         devices, tf.distribute.ReductionToOneDevice("CPU:0") if on_cpu else None
     )
-    # Every replica has a batch for every step: they need not ask one another.
+    # Every replica has a batch for every step, so they need not ask one another.
     strategy.extended.experimental_enable_get_next_as_optional = False
     return strategy
 

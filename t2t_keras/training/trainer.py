@@ -262,12 +262,13 @@ class Trainer:
         self._options = options
         self._data = data
         self._group = ProcessGroup.from_strategy(strategy)
-        self._checked_interval = -1  # of steps, in which processes asked each other
+        # The last interval of steps in which the processes asked each other to stop.
+        self._checked_interval = -1
         self._micro_batches = run.config.micro_batches(strategy.num_replicas_in_sync)
         seed = run.config.seed
         keras.utils.set_random_seed(seed)
         if tf.config.list_logical_devices("GPU"):
-            # On a CPU the operations are deterministic without, and up to 10% faster.
+            # On a CPU, operations are deterministic anyway; this would cost up to 10%.
             tf.config.experimental.enable_op_determinism()
         with strategy.scope():
             self.model = run.build_model()
@@ -295,7 +296,7 @@ class Trainer:
         """
         self._stopping = Stopping(self._options.max_minutes)
         start_step = self._restore()
-        start_time = self._saved_time  # when it was restored
+        start_time = self._saved_time  # set when the checkpoint was restored
         steps = range(start_step, self._hparams.train_steps)
         self._reporter = self._make_reporter(steps)
         with contextlib.closing(self._reporter):
@@ -310,8 +311,10 @@ class Trainer:
                 stopped_by=reason,
                 eval_sentences=self._options.eval_sentences,
             )
-        self._group.last_barrier()  # the chief evaluates
-        if self._stopping.signal:  # perhaps while it evaluated for the last time
+        # The other processes wait here while the chief evaluates.
+        self._group.last_barrier()
+        # A signal may have come during the last evaluation.
+        if self._stopping.signal:
             reason = self._stopping.signal.name
         return metrics | {"step": step, "stopped_by": reason}
 
@@ -371,7 +374,7 @@ class Trainer:
                     metrics |= self._evaluate(step)
             if self._reporter.has_unreported:
                 metrics |= self._report(step)
-            # A loss scale may still be falling.
+            # A loss scale may still be falling, which skips updates.
             if step > steps.start and not self._step.loss_scale:
                 limit = min(MAX_SKIPPED_IN_A_ROW, step - steps.start)
                 self._refuse_skipped_updates(step, limit)
@@ -401,7 +404,7 @@ class Trainer:
         if self._options.save_minutes:
             saves = keep
         self._run.checkpoints.require_space(self._variables, self._weights, saves, keep)
-        # A second copy of the variables, as while a checkpoint is written.
+        # As much memory is taken as while a checkpoint is written.
         copies = snapshot(self._variables, 0)
         message = try_largest_batch(
             lambda batches: self._call_step(batches, 0, [0.0], dry_run=True),

@@ -130,14 +130,8 @@ def with_bleu(
 ) -> Problem:
     """Returns the problem with another tokenization or target language of its BLEU.
 
-    Args:
-        problem: the problem.
-        option: the flag or option that asks for it, for the message.
-        tokens: the tokenization; None: the problem's.
-        language: the code of the target language; None: the problem's.
-
     Raises:
-        UserError: the problem is not scored by BLEU.
+        UserError: the problem is not scored by BLEU, which `option` asks for.
     """
     metrics = metrics_of(problem)
     if not isinstance(metrics, Bleu):

@@ -131,9 +131,6 @@ class Evaluator:
     def loss(self, meter: Meter = unwatched) -> dict[str, float]:
         """Returns the loss on the whole split, a mean over all tokens, EOS included.
 
-        Args:
-            meter: shows progress.
-
         Returns:
             "loss", the negative log-likelihood in nats, without label smoothing;
             "perplexity"; and "accuracy", the share of tokens with the highest logit.
@@ -222,9 +219,9 @@ class Evaluator:
         """Returns the loss, and the scores of decoded sentences.
 
         Args:
-            sentences: see `decode`; 0: only the loss.
+            sentences: number of sentences; None: all; 0: only the loss.
             meter: shows progress.
-            **options: decoding options; the defaults are the problem's.
+            **options: decoding options.
 
         Returns:
             What `loss` returns; the problem's metrics; and "repaired" if the text

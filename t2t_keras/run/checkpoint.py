@@ -216,12 +216,7 @@ def snapshot(variables: Mapping[str, tf.Variable], step: int) -> dict[str, tf.Te
 def model_variables(
     model: Transformer, trainable: bool = False
 ) -> dict[str, tf.Variable]:
-    """Returns a model's weights by their names in a checkpoint.
-
-    Args:
-        model: the model.
-        trainable: whether to leave out weights that are not trainable.
-    """
+    """Returns all or only the trainable weights by their names in a checkpoint."""
     weights = model.trainable_weights if trainable else model.weights
     return {weight_name(model, weight): weight.value for weight in weights}
 
@@ -232,10 +227,5 @@ def weight_name(model: Transformer, weight: keras.Variable) -> str:
 
 
 def slot_name(prefix: str, weight: str) -> str:
-    """Returns the name in a checkpoint of the state that belongs to a weight.
-
-    Args:
-        prefix: names the state, such as "adam/m" or "ema".
-        weight: the name of the weight, "model/...".
-    """
+    """Returns a name such as "adam/m/NAME" or "ema/NAME" for "model/NAME"."""
     return f"{prefix}/{weight.removeprefix('model/')}"

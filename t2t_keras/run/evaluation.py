@@ -23,16 +23,13 @@ def open_split(
     split: Split,
     data_dir: str | Path | None = None,
 ) -> Evaluator:
-    """Opens a split of a run's data.
+    """Opens a split of a run's data; see `Evaluator.open`.
 
     Args:
         run: the run directory.
         translator: a translator with the run's model.
         split: the split.
         data_dir: the data directory; None: the one used in training.
-
-    Raises:
-        UserError: see `Evaluator.open`.
     """
     data_dir = data_dir or run.config.data_dir
     return Evaluator.open(translator, split, data_dir, run.config.vocab_sha256)

@@ -117,7 +117,7 @@ def test_requests_with_a_model_are_not_given_up():
         stub.may_run.clear()
         with clients(port, 4, request) as busy:
             # Three of four connections may be busy, so one is free for others.
-            wait_for(lambda: server.service._busy == 3)
+            wait_for(lambda: server.service._num_busy == 3)
             answer = ask(client, "late")
             assert answer.status_code == 503
             assert error_of(answer) == "there are too many requests; try again later"
@@ -154,7 +154,7 @@ def test_descriptors_limit_the_connections(monkeypatch):
 
 def test_an_answer_has_a_time_limit_for_its_client(monkeypatch):
     """One that reads nothing is disconnected; one that reads slowly is not."""
-    monkeypatch.setattr(connections, "_LEAST_READ", 10_000)
+    monkeypatch.setattr(connections, "_MIN_READ_BYTES", 10_000)
     answer = app.Response("x" * 20_000_000)
 
     async def page(self, request):

@@ -13,7 +13,14 @@ import json
 import mimetypes
 import time
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+)
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -32,7 +39,7 @@ from t2t_keras.errors import UserError, first_line
 
 from .batcher import Batcher, Limits, Overloaded
 from .connections import BUSY, Connections
-from .rest import Key, TooLarge, parse_json
+from .rest import Key, Outputs, Texts, TooLarge, parse_json
 from .rest import Request as PredictRequest
 from .served_model import ServedModel
 from .versions import FixedModel, VersionFolder
@@ -41,15 +48,15 @@ _Headers: TypeAlias = Mapping[str, str] | None
 # Where the versions of a model are; or the function that loads its only one.
 Source: TypeAlias = FixedModel | VersionFolder | Callable[[], ServedModel]
 
-_CLIENT_LEFT = 499  # what nginx calls it; nobody receives it
-# Bytes and commas of the largest body that is parsed in the event loop.
+_CLIENT_LEFT = 499  # the status in nginx's logs; no client receives it
+# Maximum bytes and commas of a body that is parsed in the event loop.
 _SMALL_BODY = 16_384
 _SMALL_COUNT = 64
-_EXTRA_LENGTH = 64  # about how much longer than its source an output may be
-_PHRASE_WEIGHT = 4  # of a character in a phrase, in characters of a sentence
-# A sentence of at most this work per hypothesis of the default beam size is cheap.
+_EXTRA_LENGTH = 64  # a rough bound on how much longer than its source an output is
+_PHRASE_WEIGHT = 4  # the work of a phrase's character, in characters of a sentence
+# A sentence is cheap up to this work for each hypothesis of the default beam size.
 _CHEAP = 400
-# The page loads nothing from elsewhere.
+# The page loads nothing from other sites.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -66,7 +73,7 @@ class _Served:
         model: the model.
         batcher: its queue.
         requests: the number of requests that it has not answered yet.
-        is_unused: set while there are none.
+        is_unused: set while there are no such requests.
     """
 
     name: str
@@ -101,9 +108,9 @@ class Service:
     Attributes:
         limits: the limits.
         connections: the connections of the server that runs it.
-        answered: number of requests so far.
-        failure: why a model cannot be served.
-        on_failure: called when there is a failure.
+        answered: the number of requests answered so far.
+        failure: why a model cannot be served; None: all can so far.
+        on_failure: called when `failure` is set.
     """
 
     def __init__(
@@ -120,14 +127,15 @@ class Service:
         self._hosts = hosts
         self._poll_seconds = poll_seconds
         self._served: dict[str, _Served] = {}
-        self._batchers: set[Batcher] = set()  # also of models that are being unloaded
+        # With those of models that are being unloaded.
+        self._batchers: set[Batcher] = set()
         # The state and the error of each version, as TensorFlow Serving calls them.
         self._states: dict[str, dict[int, tuple[str, str]]] = {
             name: {} for name in models
         }
         self._is_stopping = False
-        self._busy = 0  # requests whose bodies have arrived
-        self._unparsed_bytes = 0  # of large bodies
+        self._num_busy = 0  # requests whose bodies have arrived
+        self._unparsed_bytes = 0  # in large bodies that wait for the parser
         self._parser = ThreadPoolExecutor(1)
         self.limits = limits
         self.connections = Connections(limits)
@@ -136,10 +144,11 @@ class Service:
         self.on_failure: Callable[[], None] = lambda: None
         self._registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=self._registry)
-        endpoint, model = ["endpoint"], ["model", "version"]
+        endpoint = ["endpoint"]
+        model = ["model", "version"]
         self._metrics: dict[str, Any] = {
-            name: kind(f"t2t_{name}", meaning, labels, registry=self._registry)
-            for name, kind, meaning, labels in (
+            name: metric(f"t2t_{name}", description, labels, registry=self._registry)
+            for name, metric, description, labels in (
                 ("requests", prometheus.Counter, "Requests", [*endpoint, "status"]),
                 ("model_requests", prometheus.Counter, "Requests", [*model, "status"]),
                 ("request_seconds", prometheus.Histogram, "Until the answer", endpoint),
@@ -151,15 +160,15 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Loads the models meanwhile; at the end, runs what still waits."""
+        """Loads the models in the background; at the end, runs what still waits."""
         loading = asyncio.create_task(self._load())
-        following = asyncio.create_task(self._follow(loading))
+        polling = asyncio.create_task(self._poll_all(loading))
         watching = asyncio.create_task(self.connections.watch())
         yield
-        following.cancel()
+        polling.cancel()
         watching.cancel()
         self.stop()
-        await asyncio.wait([loading, following])
+        await asyncio.wait([loading, polling])
         for batcher in [*self._batchers]:
             await asyncio.to_thread(batcher.close)
 
@@ -176,40 +185,40 @@ class Service:
                         self.on_failure()
                         return
                 except Exception as error:
-                    failure = error  # an earlier version may be intact
+                    failure = error  # raised unless an earlier version is intact
 
-    async def _follow(self, loading: asyncio.Task[None]) -> None:
-        """Looks for other versions of the models now and then."""
+    async def _poll_all(self, loading: asyncio.Task[None]) -> None:
+        """Looks for other versions of the models every `poll_seconds`."""
         await asyncio.wait([loading])
         while self._poll_seconds:
             await asyncio.sleep(self._poll_seconds)
             for name in self._served:
-                with contextlib.suppress(Exception):  # the next look reports it
+                with contextlib.suppress(Exception):  # the next poll reports it
                     await self.poll(name)
 
     async def poll(self, name: str) -> bool:
         """Serves the newest version of a model, and unloads the previous one.
 
         The version translates a sentence before it is served. No request is lost: the
-        previous one answers those that it has.
+        previous version answers those that it has.
 
         Returns:
-            Whether another version is served now.
+            Whether the served version has changed.
 
         Raises:
             Exception: the version cannot be loaded. The previous one is still served.
         """
         source = self._sources[name]
         served = self._served.get(name)
-        number = None if served is None else served.version
-        version = await asyncio.to_thread(source.find, number)
+        served_version = None if served is None else served.version
+        version = await asyncio.to_thread(source.find, served_version)
         if version is None:
             return False
         states = self._states[name]
         states[version] = ("LOADING", "")
         try:
             model = await asyncio.to_thread(source.load, version)
-            # It traces what most requests call.
+            # This traces what most requests call.
             rows: list[dict[str, str]] = [{"texts": "A test ."}]
             await asyncio.to_thread(model.predict, "translate", rows, {})
         except Exception as error:
@@ -229,7 +238,9 @@ class Service:
         """Makes the queue of a version; further requests are sent to it."""
         labels = name, str(version)
 
-        def run(key: Key, rows: list[Any], is_wanted: Callable[[], bool]) -> Any:
+        def run(
+            key: Key, rows: list[Texts], is_wanted: Callable[[], bool]
+        ) -> list[Outputs]:
             return model.predict(key[0], rows, dict(key[1]), is_wanted)
 
         def observe(size: int, seconds: float) -> None:
@@ -278,30 +289,31 @@ class Service:
 
     async def page(self, request: Request) -> Response:
         """The web page: its HTML, style or script."""
-        # Not `FileResponse`, whose file is open until the client has read all of it.
+        # `FileResponse` would keep the file open until the client has read all of it.
         file = Path(__file__).with_name(request.scope["path"].strip("/") or "page.html")
         headers = {"Content-Security-Policy": _POLICY}
-        kind, _ = mimetypes.guess_type(file.name)
-        return Response(file.read_bytes(), headers=headers, media_type=kind)
+        media_type, _ = mimetypes.guess_type(file.name)
+        return Response(file.read_bytes(), headers=headers, media_type=media_type)
 
     async def models(self, request: Request) -> Response:
-        """The names of the models, which TensorFlow Serving does not tell.
+        """The names of the models, for which TensorFlow Serving has no endpoint.
 
         `split_sentences` has the names of those that split texts into sentences.
         """
-        served = self._served.items()
-        splitting = [name for name, it in served if it.model.split_sentences]
+        splitting = [
+            name for name, x in self._served.items() if x.model.split_sentences
+        ]
         return _json({"models": list(self._served), "split_sentences": splitting})
 
     async def status(self, request: Request) -> Response:
-        """The states of the versions of a model, as TensorFlow Serving tells them."""
+        """The states of the versions of a model, in TensorFlow Serving's form."""
         name = request.path_params["name"]
-        chosen = request.path_params.get("version")
+        requested = request.path_params.get("version")
         states = self._states.get(name, {})
-        if chosen is not None:
-            states = {k: v for k, v in states.items() if k == chosen}
+        if requested is not None:
+            states = {k: v for k, v in states.items() if k == requested}
         if not states:
-            missing = "any versions" if chosen is None else f"version {chosen}"
+            missing = "any versions" if requested is None else f"version {requested}"
             raise HTTPException(404, f"Could not find {missing} of model {name}")
         statuses = [
             {
@@ -320,29 +332,29 @@ class Service:
         """Runs a signature on rows (`instances`) or columns (`inputs`)."""
         served = self._find(request)
         body = await self._read(request)
-        if self._busy >= self.connections.max_busy:
+        if self._num_busy >= self.connections.max_busy:
             raise Overloaded("there are too many requests; try again later")
         served.batcher.require_room()
-        self._busy += 1
+        self._num_busy += 1
         request.scope[BUSY] = True
         try:
             parsed, works = await self._parse(served.model, body)
-            served = self._find(request)  # it may have been replaced meanwhile
+            served = self._find(request)  # a newer version may have replaced it
             request.scope["served"] = served.name, str(served.version)
             with served.used():
                 waiting = served.batcher.submit(parsed.keys, parsed.rows, works)
-                found = await self._answer(request, waiting)
+                outputs = await self._answer(request, waiting)
         finally:
-            self._busy -= 1
-        return _json(parsed.answer(found))
+            self._num_busy -= 1
+        return _json(parsed.answer(outputs))
 
     async def _parse(
         self, model: ServedModel, body: bytes
     ) -> tuple[PredictRequest, list[int]]:
         """Returns a request and the work of each row.
 
-        A large body is parsed in a thread, so that other requests are answered
-        meanwhile; there is one such thread, because all threads share Python's lock.
+        A large body is parsed in a thread, so that other requests are not delayed.
+        There is one such thread, because all threads share Python's lock.
 
         Raises:
             Overloaded: too many large bodies wait.
@@ -378,8 +390,9 @@ class Service:
         """
         limits = self.limits
         default = model.defaults["beam_size"]
-        most_beams = max(limits.max_beam_size, default)
-        by_key: dict[int, tuple[int, int]] = {}  # most rows have the same options
+        max_beam_size = max(limits.max_beam_size, default)
+        # Beam size and characters of phrases; most rows have the same options.
+        by_key: dict[int, tuple[int, int]] = {}
         works = []
         for key, row in zip(request.keys, request.rows, strict=True):
             if id(key) not in by_key:
@@ -390,20 +403,25 @@ class Service:
                 by_key[id(key)] = beam, sum(map(len, phrases))
             beam, characters = by_key[id(key)]
             longest = max(map(len, row.values()), default=0)
-            if beam > most_beams:
-                raise UserError(f"beam_size {beam} is more than {most_beams}")
-            if longest > (most := limits.max_characters):
-                raise UserError(f"a sentence has more than {most:,} characters")
-            if characters > (most := limits.max_phrase_characters):
-                raise UserError(f"phrases have more than {most:,} characters")
+            if beam > max_beam_size:
+                raise UserError(f"beam_size {beam} is more than {max_beam_size}")
+            if longest > limits.max_characters:
+                raise UserError(
+                    f"a sentence has more than {limits.max_characters:,} characters"
+                )
+            if characters > limits.max_phrase_characters:
+                raise UserError(
+                    f"phrases have more than {limits.max_phrase_characters:,} "
+                    "characters"
+                )
             size = sum(len(text.encode()) for text in row.values())
             size += _EXTRA_LENGTH + _PHRASE_WEIGHT * characters
             works.append(size if request.signature == "score" else beam * size)
-        total, most = sum(works), limits.max_work
-        if total > most:
+        total = sum(works)
+        if total > limits.max_work:
             raise TooLarge(
-                f"the request has {total:,} bytes times beam size; at most {most:,} "
-                "are allowed"
+                f"the request has {total:,} bytes times beam size; at most "
+                f"{limits.max_work:,} are allowed"
             )
         return works
 
@@ -411,44 +429,51 @@ class Service:
         """Returns the model of a URL."""
         name = request.path_params["name"]
         version = request.path_params.get("version")
-        wanted = (
+        servable = (
             f"Latest({name})" if version is None else f"Specific({name}, {version})"
         )
         if name not in self._sources:
-            raise HTTPException(404, f"Servable not found for request: {wanted}")
+            raise HTTPException(404, f"Servable not found for request: {servable}")
         if name not in self._served:
             raise Overloaded("the model is loading; try again later")
         served = self._served[name]
         if version not in (None, served.version):
-            raise HTTPException(404, f"Servable not found for request: {wanted}")
+            raise HTTPException(404, f"Servable not found for request: {servable}")
         return served
 
-    async def _answer(self, request: Request, work: Any) -> list[Any]:
-        """Returns the results of work, unless the client leaves or it takes long."""
-        tasks = [asyncio.ensure_future(x) for x in (work, _disconnected(request))]
+    async def _answer(
+        self, request: Request, work: Coroutine[None, None, list[Outputs]]
+    ) -> list[Outputs]:
+        """Returns the results of work, unless the client leaves or time is over."""
+        answer = asyncio.ensure_future(work)
+        departure = asyncio.ensure_future(_disconnected(request))
         seconds = self.limits.timeout_seconds
-        left = max(seconds - (time.monotonic() - request.scope["start"]), 0)
+        elapsed = time.monotonic() - request.scope["start"]
         try:
-            await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if tasks[0].done():
-                return tasks[0].result()
-            if tasks[1].done():
+            await asyncio.wait(
+                [answer, departure],
+                timeout=max(seconds - elapsed, 0),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if answer.done():
+                return answer.result()
+            if departure.done():
                 raise HTTPException(_CLIENT_LEFT)
             raise HTTPException(504, f"no answer within {seconds:g} seconds")
         finally:
-            for task in tasks:
-                task.cancel()
+            answer.cancel()
+            departure.cancel()
 
     async def _read(self, request: Request) -> bytes:
         """Reads the body, up to the limits of size and time."""
-        most = self.limits.max_body_bytes
+        max_bytes = self.limits.max_body_bytes
         body = bytearray()
         try:
             async with asyncio.timeout(self.limits.timeout_seconds):
                 async for chunk in request.stream():
                     body += chunk
-                    if len(body) > most:
-                        refusal = f"the body has more than {most:,} bytes"
+                    if len(body) > max_bytes:
+                        refusal = f"the body has more than {max_bytes:,} bytes"
                         raise HTTPException(413, refusal)
         except ClientDisconnect:
             raise HTTPException(_CLIENT_LEFT) from None
@@ -458,13 +483,13 @@ class Service:
         return bytes(body)
 
     def gate(self, app: ASGIApp) -> ASGIApp:
-        """Returns an app that counts and times requests, and refuses other sites'.
+        """Returns an app that counts and times requests, and refuses other sites.
 
-        This protects a server at the loopback address from web pages. The name of a
-        page's server can be made to lead to 127.0.0.1 (DNS rebinding), and then the
-        browser lets the page read what this server answers: the name in `Host` must be
-        known. And any page can send a form to this server: `Origin`, which browsers
-        add, must be this server.
+        This protects a server at the loopback address from web pages. The owner of a
+        page can make the name of its site resolve to 127.0.0.1 (DNS rebinding), and
+        then the browser lets the page read the answers of this server: the name in
+        `Host` must be allowed. Any page can also send a form to this server: `Origin`,
+        which browsers add, must be this server.
         """
 
         async def gated(scope: Scope, receive: Receive, send: Send) -> None:
@@ -491,16 +516,18 @@ class Service:
         return gated
 
     def _refusal(self, request: Request) -> Response | None:
-        host, origin = (request.headers.get(x, "") for x in ("host", "origin"))
-        name, hosts = _name(host), self._hosts or ()
-        # Names of sites have letters.
+        host = request.headers.get("host", "")
+        origin = request.headers.get("origin", "")
+        name = _name(host)
+        hosts = self._hosts or ()
+        # Names of sites have letters, unlike addresses.
         is_address = ":" in name or name.replace(".", "").isdecimal()
         is_local = name == "" or f".{name}".endswith(".localhost")
         if self._hosts is not None and not (is_address or is_local or name in hosts):
             return _error(421, f"{host!r} is not a host of this server: --allowed_host")
         site = origin.partition("://")[2]
-        is_own = not origin or site == host or _name(site) in hosts
-        if request.method == "POST" and not is_own:
+        is_same_site = not origin or site == host or _name(site) in hosts
+        if request.method == "POST" and not is_same_site:
             return _error(403, f"{origin!r} is another site: --allowed_host")
         return None
 
@@ -519,7 +546,7 @@ def make_app(
         limits: the limits.
         hosts: names that requests may have as `Host`, besides localhost and IP
             addresses; None: any.
-        poll_seconds: how often the server looks for other versions; 0: only at the
+        poll_seconds: the time between two looks for other versions; 0: only at the
             start.
     """
     service = Service(models, limits, hosts, poll_seconds)
@@ -553,10 +580,10 @@ def make_app(
     return app
 
 
-def _json(value: Any, status: int = 200, headers: _Headers = None) -> Response:
-    """Returns a value as JSON in ASCII, which has all text, and -Infinity.
+def _json(value: object, status: int = 200, headers: _Headers = None) -> Response:
+    """Returns a value as JSON in ASCII.
 
-    TensorFlow Serving has it for the scores of outputs that do not exist.
+    Scores of outputs that do not exist are -Infinity, as in TensorFlow Serving.
     """
     return Response(json.dumps(value), status, headers, "application/json")
 
@@ -574,6 +601,6 @@ def _name(host: str) -> str:
 
 
 async def _disconnected(request: Request) -> None:
-    """Returns when the client has closed the connection; the body is read already."""
+    """Returns when the client closes the connection; its body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Dynamic batching: sentences that wait are run together, by their cost and age."""
+"""Dynamic batching: waiting sentences run together, ordered by their work and age."""
 
 import asyncio
 import bisect
@@ -7,23 +7,24 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, InvalidStateError
-from typing import Any
 
 from t2t_keras.options import check_options, option
 
-# After this time without a batch, a thread is not busy, and expects no more values.
+from .rest import Key, Outputs, Texts
+
+# After this time without a batch, a thread is idle and expects no more values.
 _IDLE_SECONDS = 0.1
-# The delay in the queue of a request of `max_work`, unless the time limit is shorter.
+# The delay of a request of `max_work` in the queue, unless the time limit is shorter.
 _DELAY_SECONDS = 30.0
-# The longest delay, and the time that the waiting work may take, as fractions of the
-# time limit: a third is left to expensive rows that are late, and to run a request.
-_LONGEST_DELAY = 1 / 3
-_LONGEST_QUEUE = 1 / 3
-# By how much expensive rows that are late are overdue, as such a fraction.
+# The maximum delay, and the time that the waiting work may take, as fractions of the
+# time limit: the last third is for expensive rows that are late, and to run a request.
+_MAX_DELAY = 1 / 3
+_MAX_QUEUE_TIME = 1 / 3
+# An expensive row is late when it is overdue by this fraction of the time limit.
 _LATE = 1 / 10
-# The time in which the measurement of the speed loses half of its weight.
+# The time in which a measurement of the speed loses half of its weight.
 _HALF_LIFE_SECONDS = 5.0
 
 
@@ -31,44 +32,46 @@ _HALF_LIFE_SECONDS = 5.0
 class Limits:
     """The limits of the server, for the flag `--limits`."""
 
-    max_body_bytes: int = option(1 << 20, "the largest request body", ge=1)
-    max_characters: int = option(5000, "the most characters in a sentence", ge=1)
+    max_body_bytes: int = option(1 << 20, "maximum bytes of a request body", ge=1)
+    max_characters: int = option(5000, "maximum characters in a sentence", ge=1)
     max_phrase_characters: int = option(
-        1000, "the most characters in the phrases of a sentence", ge=0
+        1000, "maximum characters in the phrases of a sentence", ge=0
     )
-    max_beam_size: int = option(32, "the largest beam size of a request", ge=1)
+    max_beam_size: int = option(32, "maximum beam size of a request", ge=1)
     max_work: int = option(
-        1_000_000, "the most work of a request; see `Service.work`", ge=1
+        1_000_000, "maximum work of a request; see `Service.work`", ge=1
     )
     max_batch_work: int = option(
-        16_000, "the most work of a batch of expensive sentences", ge=1
+        16_000, "maximum work of a batch of expensive sentences", ge=1
     )
-    max_batch_sentences: int = option(64, "the most sentences of a batch", ge=1)
+    max_batch_sentences: int = option(64, "maximum sentences in a batch", ge=1)
     max_queue: int = option(
         1024,
-        "the most sentences of a request; while as many wait for a model, requests are "
-        "refused",
+        "maximum sentences in a request; while that many wait for a model, requests "
+        "are refused",
         ge=1,
     )
     batch_milliseconds: float = option(
         5.0, "how long an idle thread waits for its share of the sentences", ge=0
     )
     timeout_seconds: float = option(
-        30.0, "the time in which a request is answered", gt=0
+        30.0, "time within which a request is answered", gt=0
     )
     max_values: int = option(
-        1 << 17, "the most values (strings, numbers, lists, objects) in a body", ge=1
+        1 << 17, "maximum values (strings, numbers, lists, objects) in a body", ge=1
     )
     max_connections: int = option(
         1000,
-        "the most connections; fewer if the limit of file descriptors is low",
+        "maximum connections; fewer if the limit of file descriptors is low",
         ge=1,
     )
     max_unfinished_bytes: int = option(
-        64 << 20, "the most bytes of unfinished request bodies in all", ge=1
+        64 << 20, "maximum bytes of all unfinished request bodies together", ge=1
     )
     max_unread_bytes: int = option(
-        64 << 20, "the most bytes of answers that clients have not read in all", ge=1
+        64 << 20,
+        "maximum bytes of all answers together that clients have not read",
+        ge=1,
     )
 
     def __post_init__(self) -> None:
@@ -84,24 +87,24 @@ class Row:
     """A value that waits for its result.
 
     Attributes:
-        key: the same for values that may be run together.
+        key: equal for values that may be run together.
         value: the value.
         work: the work it takes.
         arrived: the time of arrival.
-        due: its place in the queue.
+        due: the time that orders the queue.
         future: receives the result; it is done early if nobody waits for it any more.
     """
 
-    key: Hashable
-    value: Any
+    key: Key
+    value: Texts
     work: int
     arrived: float
     due: float
-    future: Future[Any]
+    future: Future[Outputs]
 
 
 class FairQueue:
-    """The rows of all requests that wait: which run next, and what is refused.
+    """The waiting rows of all requests: which run next, and what is refused.
 
     A row is due at its time of arrival plus a delay, which grows with the square root
     of the work of its request up to this row, to at most a third of the time limit. The
@@ -110,26 +113,25 @@ class FairQueue:
 
     Rows of much work are expensive, and not batched with others. The last thread runs
     only these; while the other threads are busy, it rests for two thirds of the time.
-    The other threads, except for the first one, help when they have nothing else to do.
+    The other threads, except for thread 0, help when they have nothing else to do.
     When expensive rows are late, all threads run them without a rest.
 
-    A request is refused if the queue is full when it arrives. Its size does not
-    matter: otherwise, large requests would be refused while small ones fill each gap.
-    The queue is full if it has `max_queue` rows, or if they take more than a third of
-    the time limit at the speed of the last seconds. So what is accepted can be answered
-    in time.
+    A request is refused if the queue is full when it arrives, whatever its size:
+    otherwise large requests would be refused while small ones fill each gap. The queue
+    is full if it has `max_queue` rows, or if they take more than a third of the time
+    limit at the recent speed. So accepted requests can be answered in time.
 
-    No method waits or reads a clock: `now` is the time in seconds.
+    No method waits or reads a clock: `current_time` is in seconds.
 
     Args:
         limits: the limits.
-        cheap_work: the most work of a row that is not expensive.
+        cheap_work: maximum work of a row that is not expensive.
         threads: the number of threads besides the last one.
 
     Attributes:
-        cheap: the rows that are not expensive, in their order.
-        expensive: the expensive rows, in their order.
-        running: the number of cheap rows that run.
+        cheap: the waiting rows that are not expensive, ordered by `due`.
+        expensive: the waiting expensive rows, ordered by `due`.
+        running: the number of cheap rows that are running.
         is_closed: whether all requests are refused.
     """
 
@@ -141,18 +143,18 @@ class FairQueue:
         self._limits = limits
         self._cheap_work = cheap_work
         self._last_thread = threads
-        self._busy_until = 0.0  # with cheap rows
-        self._rest_until = 0.0  # of the last thread
+        self._cheap_until = 0.0  # when the threads cease to be busy with cheap rows
+        self._last_thread_rests_until = 0.0
         # The speed is measured while rows wait: otherwise it depends on the clients.
         self._measured_work = 0.0
         self._measured_seconds = 0.0
         self._measured_until = 0.0
-        self._has_waited = False  # whether rows have waited ever since then
+        self._has_waited = False  # whether rows have waited since then
         self._waiting_work = 0
         self._dropped_at = -math.inf  # when rows were dropped from a full queue
 
     def __len__(self) -> int:
-        """Returns the number of rows that wait."""
+        """Returns the number of waiting rows."""
         return len(self.cheap) + len(self.expensive)
 
     def is_cheap(self, work: int) -> bool:
@@ -161,42 +163,39 @@ class FairQueue:
 
     def add(
         self,
-        keys: Sequence[Hashable],
-        values: Sequence[Any],
+        keys: Sequence[Key],
+        values: Sequence[Texts],
         works: Sequence[int],
-        now: float,
+        current_time: float,
     ) -> list[Row]:
         """Adds the rows of a request and returns them.
 
         Raises:
             Overloaded: the queue is full or closed.
         """
-        self.require_room(now)
+        self.require_room(current_time)
         limit = self._limits.timeout_seconds
         slope = min(_DELAY_SECONDS, limit) / math.sqrt(self._limits.max_work)
         rows = []
         total = 0
         for key, value, work in zip(keys, values, works, strict=True):
             total += work
-            delay = min(slope * math.sqrt(total), _LONGEST_DELAY * limit)
-            row = Row(key, value, work, now, now + delay, Future())
+            delay = min(slope * math.sqrt(total), _MAX_DELAY * limit)
+            row = Row(key, value, work, current_time, current_time + delay, Future())
             lane = self.cheap if self.is_cheap(work) else self.expensive
             bisect.insort(lane, row, key=lambda row: row.due)
             rows.append(row)
         self._waiting_work += total
         return rows
 
-    def require_room(self, now: float) -> None:
-        """Refuses a request if the queue is full or closed.
-
-        Raises:
-            Overloaded: it is.
-        """
+    def require_room(self, current_time: float) -> None:
+        """Raises `Overloaded` if the queue is full or closed."""
         if self.is_closed:
             raise Overloaded("the server is shutting down")
         if self._is_full():
-            if now >= self._dropped_at + _IDLE_SECONDS:  # it looks at every row
-                self._dropped_at = now
+            # Not at every request, because it looks at every row.
+            if current_time >= self._dropped_at + _IDLE_SECONDS:
+                self._dropped_at = current_time
                 self._drop(self.cheap)
                 self._drop(self.expensive)
             if self._is_full():
@@ -215,86 +214,83 @@ class FairQueue:
         limits = self._limits
         if len(self) >= limits.max_queue:
             return True
-        # A batch for each thread may wait, however slow the first ones were.
+        # One batch for each thread may always wait, however slow the speed so far.
         if len(self) < limits.max_batch_sentences * (self._last_thread + 1):
             return False
         if not self._measured_seconds:
             return False
         speed = self._measured_work / self._measured_seconds
-        return self._waiting_work > _LONGEST_QUEUE * limits.timeout_seconds * speed
+        return self._waiting_work > _MAX_QUEUE_TIME * limits.timeout_seconds * speed
 
-    def lane(self, thread: int, now: float) -> list[Row]:
+    def lane(self, thread: int, current_time: float) -> list[Row]:
         """Returns the rows from which a thread takes its next batch; may be empty."""
-        if self.expensive and self._may_run_expensive(thread, now):
+        if self.expensive and self._may_run_expensive(thread, current_time):
             return self.expensive
         return [] if thread == self._last_thread else self.cheap
 
-    def _may_run_expensive(self, thread: int, now: float) -> bool:
+    def _may_run_expensive(self, thread: int, current_time: float) -> bool:
         due = self.expensive[0].due
-        cheap_due = self.cheap[0].due if self.cheap else now
-        is_idle = not self.cheap and now >= self._busy_until
+        cheap_due = self.cheap[0].due if self.cheap else current_time
+        is_idle = not self.cheap and current_time >= self._cheap_until
         is_late = due + _LATE * self._limits.timeout_seconds <= cheap_due
         if self.is_closed or is_late:
             return True
         if thread == self._last_thread:
-            return is_idle or now >= self._rest_until
+            return is_idle or current_time >= self._last_thread_rests_until
         return is_idle and thread > 0
 
     def take(self, lane: list[Row], count: int) -> list[Row]:
         """Removes a batch from a lane and returns it.
 
-        It has the first row and others with the same key. It is empty if nobody waits
-        for any row of the lane.
+        It has the row that is due first, and others with the same key. It is empty if
+        nobody waits for any row of the lane.
 
         Args:
             lane: what `lane` returned.
-            count: the most rows of the batch.
+            count: maximum number of rows.
         """
-        most_work = self._limits.max_batch_work if lane is self.expensive else math.inf
+        max_work = self._limits.max_batch_work if lane is self.expensive else math.inf
         batch: list[Row] = []
         work = 0
         self._drop(lane)
         for row in lane:
-            fits = len(batch) < count and work + row.work <= most_work
+            fits = len(batch) < count and work + row.work <= max_work
             if not batch or (fits and row.key == batch[0].key):
                 batch.append(row)
                 work += row.work
         self._remove(lane, set(batch))
         if batch and lane is self.cheap:
             self.running += len(batch)
-            self._busy_until = math.inf
+            self._cheap_until = math.inf
         self._has_waited = self._has_waited and len(self) > 0
         return batch
 
-    def finish(self, thread: int, batch: list[Row], start: float, now: float) -> None:
-        """Records that a batch has been run.
-
-        Args:
-            thread: the thread.
-            batch: the batch.
-            start: when it was taken.
-            now: the time.
-        """
+    def finish(
+        self, thread: int, batch: list[Row], start: float, current_time: float
+    ) -> None:
+        """Records that a thread has run a batch, which it took at time `start`."""
         if self.is_cheap(batch[0].work):
             self.running -= len(batch)
-            self._busy_until = math.inf if self.running else now + _IDLE_SECONDS
+            self._cheap_until = (
+                math.inf if self.running else current_time + _IDLE_SECONDS
+            )
         if thread == self._last_thread:
-            self._rest_until = now + 2 * (now - start)
+            self._last_thread_rests_until = current_time + 2 * (current_time - start)
         if self._has_waited:
-            seconds = now - self._measured_until
+            seconds = current_time - self._measured_until
             weight = 0.5 ** (seconds / _HALF_LIFE_SECONDS)
             work = sum(row.work for row in batch)
             self._measured_work = weight * self._measured_work + work
             self._measured_seconds = weight * self._measured_seconds + seconds
-        self._measured_until = now
+        self._measured_until = current_time
         self._has_waited = len(self) > 0
 
 
 class Batcher:
     """A `FairQueue`, and threads that run its rows in batches.
 
-    A thread takes the first row and others with the same key, up to the limits of a
-    batch. Rows that nobody waits for any more are not run.
+    A batch is the row that is due first and others with the same key, up to the limits
+    of a batch. Rows that nobody waits for any more are not run.
 
     Batches are largest if each thread takes its share of the cheap rows in the system:
     those that wait, those that run, and those of the thread's last batch, whose clients
@@ -307,14 +303,14 @@ class Batcher:
             whether anybody still waits for them; returns their results.
         limits: the limits.
         observe: called in the thread after each batch, with its size and seconds.
-        cheap_work: the most work of a value that is not expensive.
+        cheap_work: maximum work of a value that is not expensive.
         threads: the number of batches that run at the same time. One more thread runs
             expensive values.
     """
 
     def __init__(
         self,
-        run: Callable[[Any, list[Any], Callable[[], bool]], Sequence[Any]],
+        run: Callable[[Key, list[Texts], Callable[[], bool]], Sequence[Outputs]],
         limits: Limits,
         observe: Callable[[int, float], None] = lambda size, seconds: None,
         cheap_work: float = math.inf,
@@ -328,8 +324,8 @@ class Batcher:
         self._changed = threading.Condition(lock)
         self._has_expensive = threading.Condition(lock)  # wakes the last thread
         self._threads = [
-            threading.Thread(target=self._work, args=(number,), daemon=True)
-            for number in range(threads + 1)
+            threading.Thread(target=self._work, args=(index,), daemon=True)
+            for index in range(threads + 1)
         ]
         for thread in self._threads:
             thread.start()
@@ -339,17 +335,13 @@ class Batcher:
         return len(self._queue)
 
     def require_room(self) -> None:
-        """Refuses a request, before it is parsed, if `submit` would refuse it now.
-
-        Raises:
-            Overloaded: the queue is full, or the batcher is closed.
-        """
+        """Raises `Overloaded` if `submit` would do so now."""
         with self._changed:
             self._queue.require_room(time.monotonic())
 
     async def submit(
-        self, keys: Sequence[Hashable], values: Sequence[Any], works: Sequence[int]
-    ) -> list[Any]:
+        self, keys: Sequence[Key], values: Sequence[Texts], works: Sequence[int]
+    ) -> list[Outputs]:
         """Returns the results of values, which are batched with others of the same key.
 
         If the caller is cancelled, values that still wait are not run.
@@ -367,8 +359,10 @@ class Batcher:
             rows = self._queue.add(keys, values, works, time.monotonic())
             self._wake()
         try:
-            return await asyncio.gather(*(asyncio.wrap_future(x.future) for x in rows))
-        finally:  # after an error or cancellation; otherwise all are done
+            futures = [asyncio.wrap_future(row.future) for row in rows]
+            return await asyncio.gather(*futures)
+        finally:
+            # This concerns rows that are not done, after an error or a cancellation.
             for row in rows:
                 row.future.cancel()
 
@@ -392,23 +386,23 @@ class Batcher:
 
     def _work(self, thread: int) -> None:
         answered = 0
-        end = -math.inf
-        while batch := self._next_batch(thread, answered, end):
+        end_time = -math.inf
+        while batch := self._next_batch(thread, answered, end_time):
             start = time.monotonic()
-            end = self._run_batch(batch)
-            now = time.monotonic()
+            end_time = self._run_batch(batch)
+            current_time = time.monotonic()
             with self._changed:
-                self._queue.finish(thread, batch, start, now)
-            self._observe(len(batch), now - start)
+                self._queue.finish(thread, batch, start, current_time)
+            self._observe(len(batch), current_time - start)
             answered = len(batch) if self._queue.is_cheap(batch[0].work) else 0
 
-    def _next_batch(self, thread: int, answered: int, end: float) -> list[Row]:
-        """Waits for values and takes a batch; an empty one means that all is done.
+    def _next_batch(self, thread: int, answered: int, end_time: float) -> list[Row]:
+        """Waits for values and takes a batch; it is empty when the batcher closes.
 
         Args:
-            thread: the number of the thread.
+            thread: the index of the thread.
             answered: the number of cheap values in its last batch.
-            end: when that batch ended.
+            end_time: when that batch ended.
         """
         queue = self._queue
         is_last = thread == len(self._threads) - 1
@@ -419,36 +413,36 @@ class Batcher:
                 if lane:
                     count = self._limits.max_batch_sentences
                     if lane is queue.cheap:
-                        count = self._wait_for_share(answered, end)
+                        count = self._wait_for_share(answered, end_time)
                     if batch := queue.take(lane, count):
                         return batch
                 elif queue.is_closed:
                     return []
                 else:
-                    # Expensive values become due, or their thread has rested.
+                    # Expensive values may become due, or their thread may have rested.
                     changed.wait(_IDLE_SECONDS / 4 if queue.expensive else None)
 
-    def _wait_for_share(self, answered: int, end: float) -> int:
-        """Waits for the thread's share of the values; returns how many these are."""
+    def _wait_for_share(self, answered: int, end_time: float) -> int:
+        """Waits for the thread's share of the values, and returns its size."""
         queue = self._queue
-        now = time.monotonic()
-        early = sum(row.arrived < end for row in queue.cheap)
-        expected = answered if now < end + _IDLE_SECONDS else 0
-        known = queue.running + early + max(expected, len(queue.cheap) - early)
-        share = math.ceil(known / (len(self._threads) - 1))
+        current_time = time.monotonic()
+        early = sum(row.arrived < end_time for row in queue.cheap)
+        expected = answered if current_time < end_time + _IDLE_SECONDS else 0
+        in_system = queue.running + early + max(expected, len(queue.cheap) - early)
+        share = math.ceil(in_system / (len(self._threads) - 1))
         share = min(share, self._limits.max_batch_sentences)
-        since = max(queue.cheap[0].arrived, end)
+        since = max(queue.cheap[0].arrived, end_time)
         self._changed.wait_for(
             lambda: len(queue.cheap) >= share or queue.is_closed,
-            max(since + self._limits.batch_milliseconds / 1000 - now, 0),
+            max(since + self._limits.batch_milliseconds / 1000 - current_time, 0),
         )
         return share
 
     def _run_batch(self, batch: list[Row]) -> float:
-        """Runs a batch; if that fails, each value alone, so that others succeed.
+        """Runs a batch; if it fails, each value alone, so that the others succeed.
 
         Returns:
-            The time before the first answer: clients may ask again before the last one.
+            The time before the first answer: clients may ask again before the last.
         """
 
         def is_wanted() -> bool:
@@ -458,16 +452,16 @@ class Batcher:
             results = self._run(batch[0].key, [x.value for x in batch], is_wanted)
             delivery = list(zip(batch, results, strict=True))
         except Exception as error:
-            end = time.monotonic()
+            end_time = time.monotonic()
             if len(batch) == 1:
                 with contextlib.suppress(InvalidStateError):  # nobody waits
                     batch[0].future.set_exception(error)
             for row in batch:
                 if not row.future.done():
                     self._run_batch([row])
-            return end
-        end = time.monotonic()
+            return end_time
+        end_time = time.monotonic()
         for row, result in delivery:
             with contextlib.suppress(InvalidStateError):
                 row.future.set_result(result)
-        return end
+        return end_time

@@ -51,6 +51,7 @@ from .versions import (
 
 if TYPE_CHECKING:
     from .http import Server
+    from .served_model import ServedModel
 
 _NAME = re.compile(r"[\w.-]+")
 
@@ -72,7 +73,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
         type=not_negative_number,
         default=1.0,
         metavar="N",
-        help="how often the server looks for another version in directories with "
+        help="seconds between two looks for another version in directories with "
         "numbered exports (default: 1); 0: only at the start",
     )
     host = "address (default: 127.0.0.1); 0.0.0.0: of every network, without a password"
@@ -141,7 +142,7 @@ def _directories(args: argparse.Namespace) -> dict[str, Path]:
     Raises:
         UserError: a name cannot be in a URL, or two models have the same.
     """
-    found: dict[str, Path] = {}
+    directories: dict[str, Path] = {}
     for text in args.model:
         name, sign, directory = text.partition("=")
         path = Path(directory if sign else text)
@@ -153,17 +154,18 @@ def _directories(args: argparse.Namespace) -> dict[str, Path]:
                 f"--model: the name '{name}' of {path} may have letters, digits and "
                 "._- only; give NAME=DIR"
             )
-        if name in found:
+        if name in directories:
             raise UserError(f"--model: two models are named '{name}'; give NAME=DIR")
-        found[name] = path
-    return found
+        directories[name] = path
+    return directories
 
 
-def load_model(args: argparse.Namespace, path: Path) -> Any:
+def load_model(args: argparse.Namespace, path: Path) -> "ServedModel":
     """Returns the `ServedModel` of an export, a run, or its `--engine auto`."""
     from .served_model import ServedModel
 
-    options, checkpoint = given_decoding(args), args.checkpoint
+    options = given_decoding(args)
+    checkpoint = args.checkpoint
     if args.engine == "auto" and is_run(path):
         path, checkpoint = converted(path, checkpoint, options)
     model = ServedModel(load(path, checkpoint), **options)
@@ -181,14 +183,14 @@ def _source(
 ) -> FixedModel | VersionFolder:
     """Returns where the server finds the versions of a model."""
 
-    def load_version(path: Path) -> Any:
+    def load_version(path: Path) -> "ServedModel":
         check_served(given_decoding(args), path)
         return load_model(args, path)
 
     if _has_versions(path):
         return VersionFolder(name, path, load_version)
-    number = path.absolute().name
-    version = int(number) if number.isdecimal() else 1
+    folder_name = path.absolute().name
+    version = int(folder_name) if folder_name.isdecimal() else 1
     return FixedModel(functools.partial(load_model, args, path), version)
 
 
@@ -196,7 +198,9 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
     from .app import make_app
     from .http import Server
 
-    models = {name: _source(args, name, x) for name, x in _directories(args).items()}
+    models = {}
+    for name, path in _directories(args).items():
+        models[name] = _source(args, name, path)
     with bound(args.host, args.port) as address:
         # Inherited by connections. asyncio sets it only for sockets of IPPROTO_TCP;
         # without it, answers wait 40 ms for the acknowledgment of their headers.
@@ -215,29 +219,29 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _handlers(server: "Server") -> Iterator[None]:
-    """Sets what signals do, besides what uvicorn sets while it serves.
+    """Sets handlers of signals, besides those that uvicorn sets while it serves.
 
     uvicorn raises SIGTERM again when all requests are answered. It does not know
     SIGHUP, which a closed terminal sends.
     """
 
-    def hang_up(number: int, frame: FrameType | None) -> None:
+    def hang_up(signal_number: int, frame: FrameType | None) -> None:
         leave_closed_terminal()
         server.handle_exit(signal.SIGTERM, frame)
 
     handlers: dict[signal.Signals, Any] = {signal.SIGTERM: lambda *_: None}
     if signal.SIGHUP in handled_signals():
         handlers[signal.SIGHUP] = hang_up
-    previous = {number: signal.signal(number, x) for number, x in handlers.items()}
+    previous = {key: signal.signal(key, x) for key, x in handlers.items()}
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for key, handler in previous.items():
+            signal.signal(key, handler)
 
 
 def parse_limits(text: str) -> Limits:
-    """Returns the limits that `--limits` gives.
+    """Returns the value of `--limits`.
 
     Raises:
         UserError: there is no such limit, or its value is impossible.
@@ -257,7 +261,7 @@ def bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
-    except (OSError, UnicodeError) as error:  # the latter: of a host's name
+    except (OSError, UnicodeError) as error:  # UnicodeError: the host's name is bad
         reason = getattr(error, "strerror", None) or error
         raise UserError(
             f"--port: cannot listen at {host}, port {port}: {reason}; choose another "

@@ -1,10 +1,10 @@
 """The connections of `t2t serve`, with their limits.
 
 uvicorn limits neither the number of connections nor the time of clients that send or
-read nothing. A connection waits for its client while that has to send a request or to
-read an answer, and for the server while that computes an answer. Those that wait for
-their clients are closed at a time limit. The oldest of them is also closed to make room
-for another connection; but none whose request is with a model.
+read nothing. A connection waits for its client, which must send a request or read an
+answer, or for the server, which computes an answer. Connections that wait for their
+clients are closed after a time limit. The oldest of them is also closed to make room
+for another connection, but never one whose request is with a model.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from .batcher import Limits
 
 _HEADER_SECONDS = 10.0
-# How long a client may send the rest of a request that was refused before its end: if
+# How long a client may send the rest of a request that was refused before its end. If
 # the server closed the connection at once, the client could not read the answer.
 _REFUSED_SECONDS = 2.0
-_SWEEP_SECONDS = 0.25  # between two checks of the time limits
-# Each `timeout_seconds` a client reads at least this, or everything.
-_LEAST_READ = 32_768
-# Files and sockets that the server may open besides those that it has open.
+_SWEEP_SECONDS = 0.25  # the time between two checks of the limits
+# In each `timeout_seconds` a client must read this many bytes, or everything.
+_MIN_READ_BYTES = 32_768
+# Descriptors that connections leave to files and sockets opened later.
 _SPARE_DESCRIPTORS = 16
 # The share of the connections that may have a request in the queue or in a batch. The
 # others wait for their clients, so there is always one that can make room.
@@ -50,7 +50,7 @@ class _Phase(enum.Enum):
     HEADERS = enum.auto()  # the rest of the headers
     BODY = enum.auto()  # the rest of the body
     ANSWER = enum.auto()  # the server's answer
-    REFUSED = enum.auto()  # the client's end, after an answer to what is not HTTP
+    REFUSED = enum.auto()  # the client to close, after an answer to what is not HTTP
 
 
 class Connections:
@@ -63,19 +63,19 @@ class Connections:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._open: set[Connection] = set()
-        self._body_bytes = 0  # of unfinished bodies
+        self._body_bytes = 0  # in unfinished bodies
         self._deferred: collections.deque[Connection] = collections.deque()
-        self._most = limits.max_connections
+        self._max_open = limits.max_connections
 
     @property
     def max_busy(self) -> int:
         """The number of requests that may wait for their answers at the same time."""
-        return max(int(_BUSY_SHARE * self._most), 1)
+        return max(int(_BUSY_SHARE * self._max_open), 1)
 
     async def watch(self) -> None:
         """Checks the limits, until it is cancelled."""
         while True:
-            self._most = min(self.limits.max_connections, self._free_descriptors())
+            self._max_open = min(self.limits.max_connections, self._free_descriptors())
             for connection in list(self._open):
                 connection.check_time()
             self._make_room(
@@ -85,12 +85,12 @@ class Connections:
             await asyncio.sleep(_SWEEP_SECONDS)
 
     def add(self, connection: "Connection") -> bool:
-        """Adds a connection, for which the oldest one that waits makes room.
+        """Adds a connection; if necessary, the oldest waiting one is closed.
 
         Returns:
             Whether there is room.
         """
-        if len(self._open) >= self._most and not self._close_oldest(self._open):
+        if len(self._open) >= self._max_open and not self._close_oldest(self._open):
             return False
         self._open.add(connection)
         return True
@@ -103,8 +103,9 @@ class Connections:
     def defer(self, connection: "Connection") -> None:
         """Lets requests of other clients go before the next one of a connection.
 
-        libuv accepts one connection in each turn of the event loop. If that also began
-        a request of every client that sends many at once, nobody else would get in.
+        libuv accepts one connection in each turn of the event loop. If each turn also
+        started a request of every client that sends many at once, other clients would
+        have to wait.
         """
         self._deferred.append(connection)
         if len(self._deferred) == 1:
@@ -117,7 +118,7 @@ class Connections:
         connection.start_next()
 
     def hold(self, connection: "Connection", size: int) -> None:
-        """Counts bytes of an unfinished body; the oldest ones make room."""
+        """Counts bytes of an unfinished body; the oldest connections make room."""
         connection.body_bytes += size
         self._body_bytes += size
         if self._body_bytes > self.limits.max_unfinished_bytes:
@@ -132,7 +133,7 @@ class Connections:
         connection.body_bytes = 0
 
     def _make_room(self, size_of: "Callable[[Connection], int]", limit: int) -> None:
-        """Closes the oldest connections that have a size, up to a limit in all."""
+        """Closes the oldest connections until their sizes are within the limit."""
         sizes = {x: size for x in self._open if (size := size_of(x))}
         while sum(sizes.values()) > limit and (
             closed := self._close_oldest(set(sizes))
@@ -140,9 +141,9 @@ class Connections:
             del sizes[closed]
 
     def _close_oldest(self, among: "set[Connection]") -> "Connection | None":
-        """Closes the connection whose client has done nothing for longest, if any.
+        """Closes the connection that has waited longest, if any, and returns it.
 
-        Those that wait for their clients come first.
+        Connections that wait for their clients are closed before others.
         """
         idle = [connection for connection in among if not connection.is_busy]
         if not idle:
@@ -153,14 +154,14 @@ class Connections:
 
     def _free_descriptors(self) -> int:
         """Returns how many connections the limit of file descriptors allows."""
-        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if most == resource.RLIM_INFINITY:
+        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft_limit == resource.RLIM_INFINITY:
             return self.limits.max_connections
         try:
-            others = len(os.listdir("/dev/fd")) - len(self._open)
-        except OSError:  # there is none left for the directory
-            return self._most
-        return max(most - others - _SPARE_DESCRIPTORS, 1)
+            other_files = len(os.listdir("/dev/fd")) - len(self._open)
+        except OSError:  # no descriptor is free to read the directory
+            return self._max_open
+        return max(soft_limit - other_files - _SPARE_DESCRIPTORS, 1)
 
 
 class Connection(H11Protocol):
@@ -172,9 +173,9 @@ class Connection(H11Protocol):
         **kwargs: arguments of uvicorn.
 
     Attributes:
-        since: when it began to wait for what it waits for; if requests have arrived
-            together, when they did.
-        body_bytes: bytes of its unfinished body.
+        since: when its phase began; for requests that arrived together, when they
+            arrived.
+        body_bytes: the bytes of its unfinished body.
     """
 
     def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:
@@ -183,20 +184,21 @@ class Connection(H11Protocol):
         self._limits = connections.limits
         self._phase = _Phase.HEADERS
         self._is_half_closed = False
-        self._last_unread = 0  # at the last check
-        self._read = 0  # what the client has read since `_read_since`, or more
+        self._last_unread = 0  # the unread bytes at the last check
+        # An upper bound on the bytes that the client has read since `_read_since`.
+        self._read = 0
         self._read_since = 0.0
         self.since = 0.0
         self.body_bytes = 0
 
     @property
     def unread(self) -> int:
-        """The number of bytes that the client has not read, besides those in TCP."""
+        """The number of unread bytes, without those that the system buffers."""
         return self.transport.get_write_buffer_size()
 
     @property
     def awaits_client(self) -> bool:
-        """Whether the client has to send or to read something."""
+        """Whether the client must send or read something."""
         return self._phase is not _Phase.ANSWER or self.unread > 0
 
     @property
@@ -209,8 +211,10 @@ class Connection(H11Protocol):
     def _is_refused(self) -> bool:
         return self._phase is _Phase.REFUSED
 
-    def connection_made(self, transport: Any) -> None:
-        """Begins; without room, the client gets an error."""
+    def connection_made(  # type: ignore[override]
+        self, transport: asyncio.Transport
+    ) -> None:
+        """Adds the connection; if there is no room, the client gets an error."""
         super().connection_made(transport)
         self.since = self.loop.time()
         if not self._connections.add(self):
@@ -222,13 +226,13 @@ class Connection(H11Protocol):
         if not self._is_refused:
             super().data_received(data)
         if not self._is_refused:
-            self._follow(len(data))
+            self._update_phase(len(data))
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Keeps the connection of a client that has a request to be answered.
+        """Keeps the connection open while the client waits for an answer.
 
-        The client may have closed it altogether, which looks the same. But if a part of
-        the answer is sent then, there comes a reset.
+        A client that has closed it completely looks the same. So the start of the
+        answer is sent: such a client responds with a reset.
         """
         if self._phase is not _Phase.ANSWER:
             return None
@@ -241,22 +245,22 @@ class Connection(H11Protocol):
         return True
 
     def on_response_complete(self) -> None:
-        """Continues, but later if the client did not wait for the answer."""
+        """Starts the next request; others go before if it arrived before the answer."""
         if self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
             self._connections.defer(self)
         else:
             self.start_next()
 
     def start_next(self) -> None:
-        """Begins the next request, if a part of it has arrived."""
+        """Starts the next request if a part of it has arrived."""
         super().on_response_complete()
         is_next = not self.cycle.response_complete
-        self._follow(len(self.cycle.body) if is_next else 0)
+        self._update_phase(len(self.cycle.body) if is_next else 0)
         if self._is_half_closed and self._phase is not _Phase.ANSWER:
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends."""
+        """Removes the connection."""
         self._connections.remove(self)
         super().connection_lost(exc)
 
@@ -267,7 +271,7 @@ class Connection(H11Protocol):
                 400, "this is not a valid HTTP/1.1 request, without encryption"
             )
         else:
-            self.transport.close()  # within an answer
+            self.transport.close()  # an answer has been sent in part
 
     def abort(self) -> None:
         """Closes the connection at once."""
@@ -276,19 +280,19 @@ class Connection(H11Protocol):
 
     def check_time(self) -> None:
         """Closes the connection if the client has taken too long."""
-        now = self.loop.time()
+        current_time = self.loop.time()
         seconds = self._limits.timeout_seconds
         allowed = {
             _Phase.HEADERS: _HEADER_SECONDS,
-            # The application answers before, when the time limit is over.
+            # The application has refused the request before, at the time limit.
             _Phase.BODY: seconds + _REFUSED_SECONDS,
             _Phase.REFUSED: _REFUSED_SECONDS,
         }
-        is_late = now - self.since > allowed.get(self._phase, float("inf"))
-        if is_late or self._is_unread(now) or self._is_reset():
+        is_late = current_time - self.since > allowed.get(self._phase, float("inf"))
+        if is_late or self._is_unread(current_time) or self._is_reset():
             self.abort()
 
-    def _follow(self, received: int = 0) -> None:
+    def _update_phase(self, received: int = 0) -> None:
         """Enters the phase that h11 is in.
 
         Args:
@@ -321,7 +325,7 @@ class Connection(H11Protocol):
             self._connections.release(self)
 
     def _refuse(self, status: int, message: str) -> None:
-        """Sends an error that no application sends; ends when the client does."""
+        """Sends an error without the application; the client closes the connection."""
         body = json.dumps({"error": message}).encode()
         headers = [("content-type", "application/json"), ("connection", "close")]
         headers.append(("content-length", str(len(body))))
@@ -335,19 +339,19 @@ class Connection(H11Protocol):
         self._enter(_Phase.REFUSED)
         self.transport.write_eof()
 
-    def _is_unread(self, now: float) -> bool:
-        """Returns whether the client reads nothing, or almost nothing, for too long."""
+    def _is_unread(self, current_time: float) -> bool:
+        """Returns whether the client has read too little for too long."""
         unread = self.unread
         if self._last_unread == 0:
             self._read = 0
-            self._read_since = now
+            self._read_since = current_time
         self._read += max(self._last_unread - unread, 0)
         self._last_unread = unread
-        if now - self._read_since <= self._limits.timeout_seconds:
+        if current_time - self._read_since <= self._limits.timeout_seconds:
             return False
-        is_slow = self._read < _LEAST_READ
+        is_slow = self._read < _MIN_READ_BYTES
         self._read = 0
-        self._read_since = now
+        self._read_since = current_time
         return is_slow
 
     def _is_reset(self) -> bool:
@@ -355,8 +359,8 @@ class Connection(H11Protocol):
         if not self._is_half_closed or not hasattr(socket, "TCP_INFO"):
             return False
         with contextlib.suppress(OSError):
-            own = self.transport.get_extra_info("socket")
-            info = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+            client = self.transport.get_extra_info("socket")
+            info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
             return bool(info[0] == _TCP_CLOSE)
         return False
 
@@ -373,7 +377,7 @@ class _BegunAnswer:
         self._has_started = False
 
     def write(self, data: bytes) -> None:
-        """Writes a part of the answer, the first one without its start."""
+        """Writes a part of the answer, without the start that has been written."""
         if not self._has_started:
             data = data.removeprefix(_ANSWER_START)
         self._has_started = True

@@ -1,4 +1,4 @@
-"""uvicorn with the limits of connections, and what ends it."""
+"""uvicorn with limits on connections."""
 
 import functools
 import math
@@ -10,11 +10,11 @@ from starlette.applications import Starlette
 
 from .connections import Connection
 
-# Longer than clients and proxies keep a connection that is idle (httpx 5 seconds, nginx
-# 60): a request on a connection that the server closes just then would be lost.
+# Clients and proxies must close idle connections before the server does (httpx after 5
+# seconds, nginx after 60): a request that meets a closing connection is lost.
 _KEEP_ALIVE_SECONDS = 75
 # libuv accepts one connection of each listening socket in a turn of the event loop.
-# With a single one, a client would wait for a burst of others, turn by turn.
+# With a single socket, a client would wait a turn for each connection of a burst.
 _ACCEPTS = 8
 
 
@@ -52,7 +52,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serves until SIGTERM or Ctrl-C; then answers the requests that it has.
+        """Serves until SIGTERM or Ctrl-C; answers the requests that have arrived.
 
         Raises:
             UserError: a model cannot be loaded.

@@ -1,4 +1,4 @@
-"""Warnings of `t2t serve`: of each kind, one line a minute."""
+"""Warnings of `t2t serve`: each message at most once a minute."""
 
 import contextlib
 import logging
@@ -9,10 +9,10 @@ _SECONDS = 60.0
 
 
 class OnceAMinute(logging.Filter):
-    """Passes the first record of each kind, and one a minute after it.
+    """Passes each message once, and then at most once a minute.
 
-    Clients cause warnings, such as that inputs are truncated, and would fill the disk
-    with them. Records are of one kind if they have the same message without arguments.
+    Clients cause warnings, for example of truncated inputs, and could fill the disk
+    with them. Messages are compared without their arguments.
 
     Args:
         clock: returns the time in seconds.
@@ -21,19 +21,21 @@ class OnceAMinute(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._passed: dict[object, float] = {}  # when a record of each kind passed
-        self._dropped: dict[object, int] = {}  # since then
+        # For each message, the time when it passed, and how often it has been
+        # dropped since then.
+        self._passed: dict[object, float] = {}
+        self._dropped: dict[object, int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Returns whether a record passes; it tells how many others did not."""
-        kind = record.msg
-        now = self._clock()
-        dropped = self._dropped.get(kind, 0)
-        if now < self._passed.get(kind, -_SECONDS) + _SECONDS:
-            self._dropped[kind] = dropped + 1
+        """Returns whether a record passes; it tells how many have been dropped."""
+        message = record.msg
+        seconds = self._clock()
+        dropped = self._dropped.get(message, 0)
+        if seconds < self._passed.get(message, -_SECONDS) + _SECONDS:
+            self._dropped[message] = dropped + 1
             return False
-        self._passed[kind] = now
-        self._dropped[kind] = 0
+        self._passed[message] = seconds
+        self._dropped[message] = 0
         if dropped:
             record.msg = f"{record.msg}; {dropped:,} more such lines were left out"
         return True
@@ -41,7 +43,7 @@ class OnceAMinute(logging.Filter):
 
 @contextlib.contextmanager
 def few_warnings() -> Iterator[None]:
-    """Logs the package's warnings on standard error, one of each kind a minute."""
+    """Logs the package's warnings on standard error, each at most once a minute."""
     logger = logging.getLogger("t2t_keras")
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)

@@ -19,12 +19,18 @@ _TEXTS = {
 }
 _DTYPES = DecodingOptions.dtypes("is_served")
 
-# The signature and the options, by name: rows with equal keys can be run together.
+# The signature, and the options with their names: rows with equal keys can be run
+# together.
 Key: TypeAlias = tuple[str, tuple[tuple[str, Any], ...]]
+# Values of `DecodingOptions` by name.
+Options: TypeAlias = dict[str, Any]
+# The texts of a row, and what a signature returns for it, by name.
+Texts: TypeAlias = dict[str, str]
+Outputs: TypeAlias = dict[str, object]
 
 
 class TooLarge(Exception):
-    """A request is beyond a limit of its size."""
+    """A request exceeds a limit of size."""
 
 
 class Request(NamedTuple):
@@ -39,19 +45,19 @@ class Request(NamedTuple):
 
     signature: str
     keys: list[Key]
-    rows: list[dict[str, str]]
+    rows: list[Texts]
     in_rows: bool
 
     @classmethod
-    def parse(cls, body: Any, max_rows: int | None = None) -> "Request":
+    def parse(cls, body: object, max_rows: int | None = None) -> "Request":
         """Checks the body of a request.
 
         Args:
             body: the parsed JSON.
-            max_rows: the most rows; None: no limit.
+            max_rows: maximum number of rows; None: no limit.
 
         Raises:
-            UserError: there is no such signature, or its inputs are different.
+            UserError: there is no such signature, or it has other inputs.
             TooLarge: there are more rows.
         """
         if not isinstance(body, dict) or ("instances" in body) == ("inputs" in body):
@@ -63,7 +69,7 @@ class Request(NamedTuple):
                 f"{', '.join(_TEXTS)}"
             )
         names = _TEXTS[signature]
-        possible = (*names, *(_DTYPES if signature == "translate" else ()))
+        inputs = (*names, *(_DTYPES if signature == "translate" else ()))
         in_rows = "instances" in body
         if in_rows:
             rows = body["instances"]
@@ -72,39 +78,44 @@ class Request(NamedTuple):
             _check_count(rows, max_rows)
         else:
             rows = _rows(body["inputs"], names, max_rows)
-        keys, texts = [], []
-        known: dict[tuple[int, ...], Key] = {}  # most rows have the same options
-        for number, row in enumerate(rows):
+        keys: list[Key] = []
+        texts: list[Texts] = []
+        # Most rows have the same options, whose key is made only once.
+        key_of_options: dict[tuple[int, ...], Key] = {}
+        for index, row in enumerate(rows):
             if len(names) == 1 and (not isinstance(row, dict) or "b64" in row):
                 row = {names[0]: row}
-            if not isinstance(row, dict) or not {*names} <= row.keys() <= {*possible}:
-                hint = "; 'translate' takes options" * (possible == names)
-                inputs = f"'{signature}' has the inputs {', '.join(possible)}"
-                raise UserError(f"row {number}: {inputs}{hint}")
-            given = {name: row[name] for name in possible[len(names) :] if name in row}
-            same = tuple(map(id, [*given, *given.values()]))
-            if same not in known:
-                options = _options(given) if given else {}
-                known[same] = signature, tuple(options.items())
-            keys.append(known[same])
-            texts.append({k: _string(f"{k}[{number}]", row[k]) for k in names})
+            if not isinstance(row, dict) or not {*names} <= row.keys() <= {*inputs}:
+                hint = "; 'translate' takes options" * (inputs == names)
+                raise UserError(
+                    f"row {index}: '{signature}' has the inputs {', '.join(inputs)}"
+                    f"{hint}"
+                )
+            options = {k: row[k] for k in inputs[len(names) :] if k in row}
+            identity = tuple(map(id, [*options, *options.values()]))
+            if identity not in key_of_options:
+                checked = _options(options) if options else {}
+                key_of_options[identity] = signature, tuple(checked.items())
+            keys.append(key_of_options[identity])
+            texts.append({k: _string(f"{k}[{index}]", row[k]) for k in names})
         return cls(signature, keys, texts, in_rows)
 
-    def answer(self, found: list[dict[str, Any]]) -> dict[str, Any]:
+    def answer(self, outputs: list[Outputs]) -> dict[str, object]:
         """Returns the answer, given the outputs for each row."""
         if self.in_rows:
-            return {"predictions": found}
+            return {"predictions": outputs}
         if self.signature == "options":
-            return {"outputs": found[0]}
-        return {"outputs": {k: [row[k] for row in found] for k in (found or [{}])[0]}}
+            return {"outputs": outputs[0]}
+        names = outputs[0] if outputs else ()
+        return {"outputs": {name: [row[name] for row in outputs] for name in names}}
 
 
-def parse_json(body: bytes, max_values: int) -> Any:
-    """Parses a body whose values are counted before.
+def parse_json(body: bytes, max_values: int) -> object:
+    """Parses a body after counting its values.
 
     Args:
         body: the JSON, in UTF-8, UTF-16 or UTF-32.
-        max_values: the most values in it.
+        max_values: maximum number of values in it.
 
     Raises:
         UserError: it is not JSON.
@@ -112,8 +123,8 @@ def parse_json(body: bytes, max_values: int) -> Any:
     """
     try:
         text = body.decode(json.detect_encoding(body))
-        if _most_values(text) > max_values:
-            count = _most_values(_without_strings(text))
+        if _max_count(text) > max_values:
+            count = _max_count(_without_strings(text))
             if count > max_values:
                 raise TooLarge(
                     f"the body has {count:,} values; at most {max_values:,} are allowed"
@@ -123,41 +134,37 @@ def parse_json(body: bytes, max_values: int) -> Any:
         raise UserError(f"the body is not JSON: {error}") from None
 
 
-def _most_values(text: str) -> int:
-    """Returns the number of values of JSON, or more if strings have such characters.
+def _max_count(text: str) -> int:
+    """Returns the number of values in JSON, or more if its strings have `,[{`.
 
-    Every value but the first begins a list or an object, or comes after a comma.
+    Each value, except for the outermost one, follows a comma or opens a list or object.
     """
     return 1 + sum(map(text.count, ",[{"))
 
 
 def _without_strings(text: str) -> str:
-    """Returns JSON without what is inside of its strings."""
+    """Returns JSON without the contents of its strings."""
     data = np.frombuffer(text.encode(errors="replace"), np.uint8)
     is_quote = data == ord('"')
     # A quote is part of a string if an odd number of backslashes precedes it.
-    others = np.flatnonzero(data != ord("\\"))
-    backslashes = np.diff(others, prepend=-1) - 1
-    is_quote[others[backslashes % 2 == 1]] = False
+    unescaped = np.flatnonzero(data != ord("\\"))
+    backslashes = np.diff(unescaped, prepend=-1) - 1
+    is_quote[unescaped[backslashes % 2 == 1]] = False
     is_outside = np.cumsum(is_quote, dtype=np.uint8) % 2 == 0
     return data[is_outside].tobytes().decode(errors="replace")
 
 
-def _check_count(rows: list[Any], most: int | None) -> None:
-    """Refuses too many rows.
-
-    Raises:
-        TooLarge: there are more.
-    """
-    if most is not None and len(rows) > most:
+def _check_count(rows: list[object], max_rows: int | None) -> None:
+    """Raises `TooLarge` if there are more rows."""
+    if max_rows is not None and len(rows) > max_rows:
         raise TooLarge(
-            f"the request has {len(rows):,} sentences; at most {most:,} are allowed"
+            f"the request has {len(rows):,} sentences; at most {max_rows:,} are allowed"
         )
 
 
 def _rows(
-    inputs: Any, names: tuple[str, ...], max_rows: int | None
-) -> list[dict[str, Any]]:
+    inputs: object, names: tuple[str, ...], max_rows: int | None
+) -> list[dict[str, object]]:
     """Returns a request in column format as one in row format."""
     if len(names) == 1 and isinstance(inputs, list):
         inputs = {names[0]: inputs}
@@ -175,14 +182,14 @@ def _rows(
     return [{k: column[i] for k, column in columns.items()} for i in range(size)]
 
 
-def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options of a row; empty phrases are padding.
+def _options(values: dict[str, object]) -> Options:
+    """Returns the options of a row, checked; empty phrases are padding.
 
     Raises:
         UserError: a value is impossible.
     """
-    options = {}
-    for name, value in given.items():
+    options: Options = {}
+    for name, value in values.items():
         if _DTYPES[name] != "string":
             if isinstance(value, str):  # which `typed` takes, from command lines
                 raise UserError(
@@ -200,7 +207,7 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _string(name: str, value: Any) -> str:
+def _string(name: str, value: object) -> str:
     """Returns a string, which may be given as `{"b64": ...}`."""
     if isinstance(value, dict) and value.keys() == {"b64"}:
         try:

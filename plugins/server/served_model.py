@@ -1,10 +1,17 @@
-"""A run or an export, and what the server asks of it."""
+"""A run or an export as the signatures of an export."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from t2t_keras.decoding.options import DecodingOptions
+
+from .rest import Options, Outputs
+
+if TYPE_CHECKING:
+    from t2t_keras.decoding.hypothesis import Hypothesis
+    from t2t_keras.decoding.translator import Translator
+    from t2t_keras.export.text_saved_model import TextSavedModel
 
 
 class Unwanted(Exception):
@@ -24,13 +31,15 @@ class ServedModel:
         split_sentences: whether texts of several sentences are split into them.
     """
 
-    def __init__(self, translator: Any, **options: Any) -> None:
+    def __init__(
+        self, translator: "Translator | TextSavedModel", **options: object
+    ) -> None:
         self._translator = translator
         self.is_run = not hasattr(translator, "settings")
-        self._options = options
+        self._options: Options = options
         resolved = translator.choose(**options)
         names = DecodingOptions.names("is_served")
-        # The export of an earlier version has fewer.
+        # Exports of earlier versions take fewer.
         available = getattr(translator, "request_options", names)
         self.defaults = {
             name: getattr(resolved, name) for name in names if name in available
@@ -41,19 +50,20 @@ class ServedModel:
         self,
         signature: str,
         rows: Sequence[Mapping[str, str]],
-        options: dict[str, Any],
+        options: Options,
         is_wanted: Callable[[], bool] = lambda: True,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Outputs]:
         """Returns the outputs of a signature for each row.
 
         The server calls this in several threads. A run has the same signatures as an
-        export, except for those of ids.
+        export, except for the ids signatures.
 
         Args:
             signature: the name of the signature.
             rows: the texts of each row.
             options: the decoding options.
-            is_wanted: asked now and then whether anybody waits for the results.
+            is_wanted: called after each batch; returns whether anybody waits for the
+                results.
 
         Raises:
             UserError: the inputs are impossible.
@@ -72,13 +82,16 @@ class ServedModel:
             scores = self._translator.score(texts, targets, **self._options)
             return [score._asdict() for score in scores]
         options = self._options | options
-        found = self._translator.n_best(texts, advance=advance, **options)
+        n_best_lists = self._translator.n_best(texts, advance=advance, **options)
         n = options.get("n_best", self.defaults["n_best"])
-        outputs = []
-        for row in found:
-            pairs = [(x.text, x.score) for x in row]
-            pairs += [("", -math.inf)] * (n - len(row))
-            listed, scores = zip(*pairs, strict=True)
-            cut = row[0].is_truncated
-            outputs.append({"texts": listed, "scores": scores, "is_truncated": cut})
-        return outputs
+        return [_outputs(hypotheses, n) for hypotheses in n_best_lists]
+
+
+def _outputs(hypotheses: "Sequence[Hypothesis]", n: int) -> Outputs:
+    """Returns the outputs for a row; n - len(hypotheses) of them are empty."""
+    padding = n - len(hypotheses)
+    return {
+        "texts": [*(x.text for x in hypotheses), *[""] * padding],
+        "scores": [*(x.score for x in hypotheses), *[-math.inf] * padding],
+        "is_truncated": hypotheses[0].is_truncated,
+    }

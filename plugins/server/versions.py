@@ -1,7 +1,7 @@
 """Where the server finds the versions of a model.
 
-A folder of numbered versions is read as TensorFlow Serving reads it: the newest one is
-served. A version counts as soon as it is complete, which its checksums tell.
+In a folder of numbered versions the newest one is served, as in TensorFlow Serving. A
+version counts as soon as it is complete, which its checksums tell.
 """
 
 import re
@@ -36,10 +36,10 @@ class FixedModel:
         self._has_failed = False
 
     def find(self, served: int | None) -> int | None:
-        """Returns the version to load now; None: there is nothing to do.
+        """Returns the version to load; None: there is nothing to do.
 
         Args:
-            served: the version that is served; None: none is yet.
+            served: the version that is served; None: there is none yet.
         """
         is_done = served is not None or self._has_failed
         return None if is_done else self._version
@@ -57,7 +57,7 @@ class _Failure(NamedTuple):
     """Why a version cannot be served.
 
     Attributes:
-        files: the files that it had.
+        files: its files at that time.
         message: the reason.
     """
 
@@ -87,10 +87,10 @@ class VersionFolder:
         self._load = load
         self._failures: dict[int, _Failure] = {}
         self._reported: dict[int, _Failure] = {}
-        self._found: dict[int, tuple[Path, _Files]] = {}
+        self._complete: dict[int, tuple[Path, _Files]] = {}
 
     def find(self, served: int | None) -> int | None:
-        """Returns the newest complete version, unless it is the one that is served."""
+        """Returns the newest complete version, unless that is served already."""
         versions = find_versions(self._folder)
         for version in sorted(versions, reverse=True):
             if version == served:
@@ -102,21 +102,22 @@ class VersionFolder:
                 self._report(version, failure)
             elif reason := missing_part(path):
                 self._failures[version] = _Failure(files, reason)
-                if served is None:  # it may be the only look
+                # Later it may still be in the middle of being copied.
+                if served is None:
                     self._report(version, self._failures[version])
             else:
-                self._found = {version: (path, files)}
+                self._complete = {version: (path, files)}
                 return version
         return None
 
     def load(self, version: int) -> ServedModel:
         """Loads a version that `find` returned."""
-        path, _ = self._found[version]
+        path, _ = self._complete[version]
         return self._load(path)
 
     def fail(self, version: int, error: Exception) -> None:
         """Records that a version cannot be served, until its files change."""
-        _, files = self._found[version]
+        _, files = self._complete[version]
         message = first_line(error) or type(error).__name__
         self._failures[version] = _Failure(files, message)
 
@@ -137,7 +138,7 @@ def find_versions(folder: Path) -> dict[int, Path]:
             for path in sorted(folder.iterdir())
             if _NUMBER.fullmatch(path.name) and path.is_dir()
         }
-    except OSError:  # it is a network's or has just disappeared
+    except OSError:  # a network's folder, or one that has just disappeared
         return {}
 
 
@@ -175,5 +176,5 @@ def _files(path: Path) -> _Files:
             for file in sorted(path.rglob("*"))
             for status in [file.stat()]
         )
-    except OSError:  # it changes
+    except OSError:  # the folder is changing
         return ()

@@ -16,7 +16,7 @@ pytest.importorskip("starlette", reason="the extra [serve] is not installed")
 from stub_server import Stub, ask, error_of, queued, serving, wait_for
 
 from t2t_keras.plugins.server import app, connections
-from t2t_keras.plugins.server.batcher import Limits
+from t2t_keras.plugins.server.limits import Limits
 
 PATH = "/v1/models/stub:predict"
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -38,9 +38,10 @@ from stub_server import (
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server import command
 from t2t_keras.plugins.server.app import make_app
-from t2t_keras.plugins.server.batcher import Batcher, Limits, Overloaded
+from t2t_keras.plugins.server.batcher import Batcher, Overloaded
 from t2t_keras.plugins.server.command import bound
 from t2t_keras.plugins.server.http import Server
+from t2t_keras.plugins.server.limits import Limits
 from t2t_keras.plugins.server.logs import OnceAMinute, few_warnings
 from t2t_keras.plugins.server.served_model import ServedModel
 

@@ -1,8 +1,8 @@
 """The HTTP server of `t2t serve`; it needs the extra `[serve]`.
 
 `app` has the endpoints and their errors; `rest` reads and writes TensorFlow Serving's
-JSON; `batcher` has the limits, and runs sentences that wait together; `served_model` is
-a run or an export; `versions` follows a folder of exports; `http` is uvicorn with
-limits of connections, which are in `connections`; `logs` has one line a minute for
-warnings that repeat; `page.html`, `page.css` and `page.js` are the web page.
+JSON, whose `rows` have types; `batcher` runs waiting sentences together; `served_model`
+is a run or an export; `versions` watches a folder of exports; `limits` are those of
+requests and `connections`; `http` is uvicorn with these connections; `logs` passes each
+warning once a minute; `page.html`, `page.css` and `page.js` are the web page.
 """

@@ -37,10 +37,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from t2t_keras.data.console import say
 from t2t_keras.errors import UserError, first_line
 
-from .batcher import Batcher, Limits, Overloaded
+from .batcher import Batcher, Overloaded
 from .connections import BUSY, Connections
-from .rest import Key, Outputs, Texts, TooLarge, parse_json
+from .limits import Limits
 from .rest import Request as PredictRequest
+from .rest import TooLarge, parse_json
+from .rows import Key, Outputs, Texts
 from .served_model import ServedModel
 from .versions import FixedModel, VersionFolder
 

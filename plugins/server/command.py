@@ -39,7 +39,7 @@ from t2t_keras.options import parse_value, split_pairs
 from t2t_keras.run.config import is_run
 from t2t_keras.signals import handled_signals, leave_closed_terminal
 
-from .batcher import Limits
+from .limits import Limits
 from .logs import few_warnings
 from .versions import (
     FixedModel,

@@ -21,7 +21,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .batcher import Limits
+from .limits import Limits
 
 _HEADER_SECONDS = 10.0
 # How long a client may send the rest of a request that was refused before its end. If

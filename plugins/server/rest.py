@@ -2,13 +2,15 @@
 
 import base64
 import json
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, require_unicode
 from t2t_keras.options import check_options, parse_value
+
+from .rows import Key, Options, Outputs, Texts
 
 # For each signature, the inputs that are texts.
 _TEXTS = {
@@ -18,15 +20,6 @@ _TEXTS = {
     "options": (),
 }
 _DTYPES = DecodingOptions.dtypes("is_served")
-
-# The signature, and the options with their names: rows with equal keys can be run
-# together.
-Key: TypeAlias = tuple[str, tuple[tuple[str, Any], ...]]
-# Values of `DecodingOptions` by name.
-Options: TypeAlias = dict[str, Any]
-# The texts of a row, and what a signature returns for it, by name.
-Texts: TypeAlias = dict[str, str]
-Outputs: TypeAlias = dict[str, object]
 
 
 class TooLarge(Exception):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from t2t_keras.decoding.options import DecodingOptions
 
-from .rest import Options, Outputs
+from .rows import Options, Outputs
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.hypothesis import Hypothesis

@@ -348,10 +348,8 @@ class Batcher:
     def _next_batch(self, thread: int, answered: int, end_time: float) -> list[Row]:
         """Waits for values and takes a batch; it is empty when the batcher closes.
 
-        Args:
-            thread: the index of the thread.
-            answered: the number of cheap values in its last batch.
-            end_time: when that batch ended.
+        `answered` is the number of cheap values in the thread's last batch, which ended
+        at `end_time`.
         """
         queue = self._queue
         is_last = thread == len(self._threads) - 1

@@ -6,17 +6,14 @@ hypotheses (K is the beam size) for each sentence, best first:
 - *alive*: prefixes to be continued, which do not end in EOS;
 - *finished*: the best hypotheses that end in EOS.
 
-One step extends the alive hypotheses by one token. Each of them has V continuations,
-whose log-probability is the hypothesis's plus the token's. The 2K most likely of a
-sentence's K * V continuations are its candidates. At most K of them end in EOS, one for
-each beam, so at least K do not: the K best of these become the new alive set. Those
-that end in EOS compete with the finished hypotheses for the K slots of that set. (With
-K = 1 the most likely token is the only candidate, and if it is EOS the search ends:
-this is greedy search. With two candidates, as in tensor2tensor, the search would
-continue when EOS came second.)
+One step extends the alive hypotheses by one token. The 2K most likely of a sentence's
+K * V continuations are its candidates. At most K of them end in EOS, one for each beam,
+so at least K do not: the K best of these become the new alive set. Those that end in
+EOS compete with the finished hypotheses for the K slots of that set. (With K = 1 the
+most likely token is the only candidate: this is greedy search. With two candidates, as
+in tensor2tensor, the search would continue when EOS came second.)
 
-Within a step all candidates have the same length, so their log-probabilities are
-comparable. Finished hypotheses differ in length, and each token lowers the sum of
+Finished hypotheses differ in length, and each token lowers the sum of
 log-probabilities, so they are compared by a length-normalized score (Wu et al., 2016,
 "GNMT"):
 
@@ -27,25 +24,21 @@ where the length counts EOS. With alpha = 0 the score is the log-probability.
 
     score = log_prob / penalty(length) + beta * sum_s log(min(sum_t p(t, s), 1))
 
-where p(t, s) is the attention weight from target position t to source token s. It is
-0 if each source token gets a total weight of 1 or more, and otherwise negative.
+where p(t, s) is the attention weight from target position t to source token s.
 
-*When to stop.* Log-probabilities only decrease. So the score of any continuation of an
-alive hypothesis is at most its current log-probability over the largest penalty that it
-can still reach (log-probabilities are negative: a larger divisor raises the score).
-When the n-th best finished score is at least this bound for the best alive hypothesis,
-no continuation can be among the n best, and the sentence is done. The penalty is
-monotone in the length, increasing for positive alpha and decreasing for negative, so
-it is largest at the next length or at the longest allowed one. The coverage penalty is
-at most 0.
+*When to stop.* Log-probabilities only decrease, and the coverage penalty is at most 0.
+So the score of any continuation of an alive hypothesis is at most its current
+log-probability over the largest penalty that it can still reach (log-probabilities are
+negative: a larger divisor raises the score). When the n-th best finished score is at
+least this bound for the best alive hypothesis, no continuation can be among the n best,
+and the sentence is done. The penalty is monotone in the length, so it is largest at the
+next length or at the maximum length.
 
 *Limits.* Every sentence has its own `max_length`. If it reaches this length with fewer
-than n finished hypotheses, the alive ones, cut off, follow them in the result. They are
-scored by the same formula.
+than n finished hypotheses, the alive ones, cut off, follow them in the result.
 
-*Independence.* A sentence that is done is frozen: its sets stay as they are until it
-leaves the batch (`decode_loop`). Limits and stopping depend only on the sentence, so
-its result is the same in any batch.
+*Independence.* A sentence that is done is frozen until it leaves the batch
+(`decode_loop`). So its result is the same in any batch.
 
 PAD is never generated, nor is a token that the constraint excludes; the probabilities
 of the other tokens stay as the model gives them. So every score equals what teacher

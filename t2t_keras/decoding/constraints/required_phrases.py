@@ -133,10 +133,7 @@ class RequiredPhrases:
     ) -> tf.Tensor:
         """Returns how many tokens of the phrases candidates have, [B, N] float32.
 
-        Args:
-            state: the state before the step.
-            parents: [B, N], the beam that each candidate continues.
-            tokens: [B, N], the token that it takes.
+        The arguments are those of `advance`, for N candidates.
         """
         state = self.advance(state, parents, tokens)
         return tf.reduce_sum(state.lengths, axis=1)[:, None] - _num_missing(state)

@@ -9,7 +9,7 @@ from t2t_keras.decoding.options import DecodingOptions
 from .rows import Options, Outputs
 
 if TYPE_CHECKING:
-    from t2t_keras.decoding.hypothesis import Hypothesis
+    from t2t_keras.decoding.outputs import Hypothesis
     from t2t_keras.decoding.translator import Translator
     from t2t_keras.export.text_saved_model import TextSavedModel
 

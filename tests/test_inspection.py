@@ -12,13 +12,10 @@ from reference import reference
 from small_data import small_data, write_pairs
 
 from t2t_keras.data.parallel_files import ParallelFiles
-from t2t_keras.plugins.corpus.inspection import (
-    Norm,
-    draw,
-    find_shifts,
-    inspect,
-    measure,
-)
+from t2t_keras.plugins.corpus.inspection import draw, inspect
+from t2t_keras.plugins.corpus.measurements import measure
+from t2t_keras.plugins.corpus.norm import Norm
+from t2t_keras.plugins.corpus.shifts import find_shifts
 
 FILES = ["multi30k/train.{}", "news_commentary/train.{}.gz"]
 
@@ -95,7 +92,7 @@ def test_a_file_that_slipped(corpus, seed):
     targets.insert(into, "Eine Zeile , die hier nicht steht .")
     (shift,) = shifts(list(zip(sources, targets, strict=True)))
     assert shift.lines == lines
-    assert abs(shift.first - start) < 15 and abs(shift.last - stop) < 15
+    assert abs(shift.start - start) < 15 and abs(shift.stop - 1 - stop) < 15
     if not seed:
         assert shifts(corpus) == []
         random.Random(0).shuffle(targets)  # disorder is not a shift

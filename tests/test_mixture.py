@@ -18,7 +18,7 @@ from t2t_keras.data.mixture import Corpus, Mixture, repetitions
 from t2t_keras.data.mixture_file import read_mixture
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.training_data import training_index
-from t2t_keras.plugins.corpus.inspection import decoded_examples
+from t2t_keras.plugins.corpus.decoded_examples import decoded_examples
 from t2t_keras.problem import AlignedPair, Cleaning, Problem
 from t2t_keras.run.config import config_for
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer

@@ -109,16 +109,19 @@ class ArchivedPairs:
         if self.path.suffix.lower() == ".zip":
             try:
                 zipped = stack.enter_context(zipfile.ZipFile(self.path))
-                names = (n for n in zipped.namelist() if _same(n, member))
-                name = next(names, None)
-                return stack.enter_context(zipped.open(name)) if name else None
+                for name in zipped.namelist():
+                    if _is_member(name, member):
+                        return stack.enter_context(zipped.open(name))
+                return None
             except zipfile.BadZipFile:
                 raise UserError(
                     f"{self.path} is not a complete zip file; copy it again"
                 ) from None
         archive = stack.enter_context(self._tar())
-        found = next((i for i in archive if _same(i.name, member)), None)
-        return archive.extractfile(found) if found else None
+        for info in archive:
+            if _is_member(info.name, member):
+                return archive.extractfile(info)
+        return None
 
     @contextlib.contextmanager
     def _tar(self) -> Iterator[tarfile.TarFile]:
@@ -134,7 +137,7 @@ class ArchivedPairs:
             yield archive
 
 
-def _same(name: str, member: str) -> bool:
+def _is_member(name: str, member: str) -> bool:
     """Whether a name in an archive is a member's name: some begin with `./`."""
     return name.removeprefix("./") == member
 
@@ -231,27 +234,27 @@ def _fetch(url: str, path: Path) -> None:
     Raises:
         OSError: the connection failed or ended too early.
     """
-    have = path.stat().st_size if path.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"})
+    size = path.stat().st_size if path.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={size}-"})
     try:
         response = urllib.request.urlopen(request, timeout=60)
     except urllib.error.HTTPError as error:
-        if error.code != 416 or not have:
+        if error.code != 416 or not size:
             raise
         # Nothing follows: the file is complete, or differs from the server's.
-        if error.headers.get("Content-Range") in (None, f"bytes */{have}"):
+        if error.headers.get("Content-Range") in (None, f"bytes */{size}"):
             return
         path.unlink()
         return _fetch(url, path)
     with response:
         continued = response.status == 206
-        have = have if continued else 0  # a server may ignore the range
-        left = response.headers.get("Content-Length")
-        total = have + int(left) if left else None
+        size = size if continued else 0  # a server may ignore the range
+        remaining = response.headers.get("Content-Length")
+        total = size + int(remaining) if remaining else None
         flags = os.O_RDWR | os.O_CREAT | (0 if continued else os.O_TRUNC)
         with (
             open(open_regular(path, flags), "ab") as file,
-            progress(path.name.removesuffix(".part"), "bytes", total, have) as advance,
+            progress(path.name.removesuffix(".part"), "bytes", total, size) as advance,
         ):
             while block := response.read(_BLOCK):
                 file.write(block)

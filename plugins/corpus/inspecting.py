@@ -16,7 +16,7 @@ from t2t_keras.problem import Problem, Source
 if TYPE_CHECKING:
     from t2t_keras.text.tokenizer import Tokenizer
 
-_MOST = 12  # findings that are printed; the page has them all
+_MAX_FINDINGS = 12  # findings that are printed; the page has them all
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
@@ -46,22 +46,23 @@ def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
             f"problem '{problem.name}' has no examples; give --data_dir or "
             f"{problem.text_processor.source_flags.format(split='train')}"
         )
-    return {
-        f"{split} {corpus.name}".strip(): corpus.source
-        for split, source in problem.sources.items()
-        for corpus in corpora_of(source)
-    }
+    sources = {}
+    for split, source in problem.sources.items():
+        for corpus in corpora_of(source):
+            sources[f"{split} {corpus.name}".strip()] = corpus.source
+    return sources
 
 
 def _check(args: argparse.Namespace) -> None:
     require_outputs(args, {"page": [args.page] if args.page else []})
     if args.data_dir:
-        own = {"--problem", "--data_dir", "--usr_dir", "--page", "--json"}
-        require_only(args, own, "--data_dir, whose examples are inspected")
+        flags = {"--problem", "--data_dir", "--usr_dir", "--page", "--json"}
+        require_only(args, flags, "--data_dir, whose examples are inspected")
 
 
 def _inspect(args: argparse.Namespace) -> dict[str, Any]:
-    from .inspection import decoded_examples, inspect
+    from .decoded_examples import decoded_examples
+    from .inspection import inspect
 
     problem = registry.problem(args.problem)
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None
@@ -69,7 +70,7 @@ def _inspect(args: argparse.Namespace) -> dict[str, Any]:
         sources, tokenizers = decoded_examples(Path(args.data_dir), problem)
     else:
         sources = _sources(args, problem)
-    result = inspect(sources, tokenizers)
+    result: dict[str, Any] = {**inspect(sources, tokenizers)}
     if args.page:
         from .inspection_page import inspection_page
 
@@ -89,33 +90,31 @@ def _show(result: dict[str, Any]) -> str:
     for name, split in result["splits"].items():
         row = {"split": name, "pairs": f"{split['pairs']:,}"}
         for side in ("source", "target"):
-            found, count = split[side], max(split["pairs"], 1)
-            words, characters = found["words"] / count, found["characters"] / count
-            most = _most(found["languages"] or found["scripts"])
-            row[side] = f"{words:.1f} words, {characters:.0f} characters{most}"
+            row[side] = _describe_side(split[side], max(split["pairs"], 1))
         rows.append(row)
     findings = _sentences(result)
-    lines = [columns(rows), "", *findings[:_MOST]]
-    if len(findings) > _MOST:
-        lines.append(f"and {len(findings) - _MOST} more (--page, --json)")
+    lines = [columns(rows), "", *findings[:_MAX_FINDINGS]]
+    if len(findings) > _MAX_FINDINGS:
+        lines.append(f"and {len(findings) - _MAX_FINDINGS} more (--page, --json)")
     if not findings:
         lines.append("no faults were found")
     return "\n".join(lines)
 
 
+def _describe_side(side: dict[str, Any], pairs: int) -> str:
+    words = side["words"] / pairs
+    characters = side["characters"] / pairs
+    description = f"{words:.1f} words, {characters:.0f} characters"
+    for name, share in (side["languages"] or side["scripts"]).items():
+        return f"{description}, {name} {share:.0%}"  # the largest share is the first
+    return description
+
+
 def _sentences(result: dict[str, Any]) -> list[str]:
     """Returns a sentence for each finding."""
-    from .inspection import Finding
+    from .findings import Finding
 
     return [str(Finding(**values)) for values in result["findings"]]
-
-
-def _most(shares: dict[str, float]) -> str:
-    """Returns the language or the script of most texts."""
-    if not shares:
-        return ""
-    name, share = next(iter(shares.items()))
-    return f", {name} {share:.0%}"
 
 
 COMMAND = Command(

@@ -51,8 +51,11 @@ class ArchivedProblem(Problem):
         if not args.raw_dir:
             raise UserError(f"problem '{self.name}' needs --raw_dir")
         sources = {**self.archives(Path(args.raw_dir)), **self.sources}
-        parts = [c.source for source in sources.values() for c in corpora_of(source)]
-        archived = [part for part in parts if isinstance(part, ArchivedPairs)]
+        archived = []
+        for source in sources.values():
+            for corpus in corpora_of(source):
+                if isinstance(corpus.source, ArchivedPairs):
+                    archived.append(corpus.source)
         require_archives(archived, download_archive if args.download else None)
         return self.replace(sources=sources)
 
@@ -134,10 +137,10 @@ def _wmt14_archives(
 
 def _archived(name: str, archives: Callable[[Path], Mapping[Split, Source]]) -> Problem:
     """Returns a problem with archives in place of tensorflow-datasets."""
-    known = registry.problem(name)
-    fields: dict[str, Any] = {
-        field.name: getattr(known, field.name) for field in dataclasses.fields(known)
-    }
+    problem = registry.problem(name)
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(problem):
+        fields[field.name] = getattr(problem, field.name)
     fields |= {"sources": {}, "summary": f"{name} from WMT's archives (--raw_dir)"}
     return ArchivedProblem(**fields, archives=archives)
 

@@ -1,0 +1,121 @@
+"""The faults that an inspection reports, in words."""
+
+from typing import NamedTuple
+
+_UNREADABLE = 10.0  # the weight of a source that cannot be read, above all others
+
+
+class Fault(NamedTuple):
+    """A fault that pairs may have.
+
+    Attributes:
+        weight: how bad it is if all pairs have it.
+        message: the fault in words.
+        remedy: what to do.
+    """
+
+    weight: float
+    message: str
+    remedy: str
+
+
+FAULTS = {
+    "swapped": Fault(
+        1.0,
+        "source and target are swapped",
+        "exchange the two sides of these lines in the files",
+    ),
+    "shifted": Fault(
+        1.0,
+        "source and target do not belong together: {detail}",
+        "insert or remove a line where this begins",
+    ),
+    "encoding": Fault(
+        1.0,
+        "damaged characters (wrong encoding, control characters)",
+        "convert the files (`iconv`), or drop these pairs with --clean control",
+    ),
+    "source_language": Fault(
+        0.7,
+        "the target is in the source language",
+        "remove these lines from both files",
+    ),
+    "target_language": Fault(
+        0.7,
+        "the source is in the target language",
+        "remove these lines from both files",
+    ),
+    "length": Fault(
+        0.5,
+        "one side is far longer than usual",
+        "drop such pairs with --clean ratio=2.5",
+    ),
+    "identical": Fault(
+        0.5,
+        "source and target are the same",
+        "drop such pairs with --clean identical",
+    ),
+    "empty": Fault(
+        0.5,
+        "one side is empty",
+        "datagen drops them from train; remove these lines from other splits",
+    ),
+    "entities": Fault(
+        0.5,
+        "HTML entities or escapes of Moses' tokenizer, such as &amp; or @-@",
+        "undo them in all files (`sacremoses detokenize`, Python's html.unescape), or "
+        "drop such pairs with --clean entities",
+    ),
+    "overlap": Fault(
+        3.0,
+        "the source is also in {detail}",
+        "remove these lines from the training files",
+    ),
+    "duplicate": Fault(
+        0.2,
+        "the pair occurred before",
+        "drop such pairs with --clean duplicates",
+    ),
+}
+
+
+class Finding(NamedTuple):
+    """A fault of a split.
+
+    Attributes:
+        split: the split.
+        kind: a key of `FAULTS`, or "unreadable" if a file cannot be read to its end.
+        message: the fault in words.
+        pairs: number of pairs that have it.
+        share: their share of the split.
+        lines: the line numbers of the first ones, from 1.
+        weight: how bad it is; the worst finding has the greatest weight.
+        remedy: what to do.
+    """
+
+    split: str
+    kind: str
+    message: str
+    pairs: int
+    share: float
+    lines: list[int]
+    weight: float
+    remedy: str
+
+    def __str__(self) -> str:
+        """Returns it in one line."""
+        if not self.pairs:
+            return f"{self.split}: {self.message}; {self.remedy}"
+        pairs = "pair" if self.pairs == 1 else "pairs"
+        lines = ", ".join(f"{line:,}" for line in self.lines)
+        ellipsis = ", ..." if self.pairs > len(self.lines) else ""
+        return (
+            f"{self.split}: {self.message}: {self.pairs:,} {pairs} ({self.share:.2%}), "
+            f"line {lines}{ellipsis}; {self.remedy}"
+        )
+
+
+def unreadable_source(split: str, message: str) -> Finding:
+    """Returns the finding that a source cannot be read."""
+    remedy = "repair or replace the file"
+    return Finding(split, "unreadable", message, 0, 0.0, [], _UNREADABLE, remedy)

@@ -1,0 +1,164 @@
+"""Measures each pair by itself, and compares it with what is normal."""
+
+import math
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from t2t_keras.data.checksums import hash_64
+from t2t_keras.data.cleaning import ENTITY
+from t2t_keras.problem import Pair
+
+from .norm import Norm, join_texts, trigrams
+
+_SPACES = (9, 10, 13, 32, 0xA0, 0x3000)
+
+# Evidence in nats. A text that is equally likely in both languages has 0.
+_SWAPPED = 2.0  # on each side
+_WRONG_LANGUAGE = 6.0
+
+_DAMAGE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
+# UTF-8 that was read as Windows-1252 or Latin-1: the first byte of a character, and
+# the bytes that continue it.
+_CONTINUED = "[\x80-\xbf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc"
+_CONTINUED += "\u2013\u2014\u2018-\u201a\u201c-\u201e\u2020-\u2022\u2026\u2030\u2039"
+_CONTINUED += "\u203a\u20ac\u2122]"
+_MISREAD = re.compile(
+    f"[\xc2-\xdf]{_CONTINUED}|[\xe0-\xef]{_CONTINUED}{{2}}|[\xf0-\xf4]{_CONTINUED}{{3}}"
+)
+_ANCHORS = re.compile(r"\d+|[A-Z]\w{2,}")
+
+
+class Measurements(NamedTuple):
+    """The measurements of N pairs.
+
+    Attributes:
+        lengths: int32 [N, 2], characters of source and target.
+        words: number of words of the sources, and of the targets.
+        anchors: uint64 [N, 2], the numbers and names of each side, as sets of bits.
+        hashes: uint64 [N, 2], hashes of the source and of the pair.
+        faults: the indices of the pairs that have a fault, by the fault's name.
+    """
+
+    lengths: np.ndarray
+    words: tuple[int, int]
+    anchors: np.ndarray
+    hashes: np.ndarray
+    faults: dict[str, np.ndarray]
+
+
+class _Side(NamedTuple):
+    """The measurements of the sources, or of the targets.
+
+    Attributes:
+        lengths: int64 [N], characters.
+        odds: float [N], evidence that the text is in the source language.
+        words: number of words.
+        encoding: indices of texts with damaged characters.
+        entities: indices of texts with HTML entities.
+    """
+
+    lengths: np.ndarray
+    odds: np.ndarray
+    words: int
+    encoding: np.ndarray
+    entities: np.ndarray
+
+
+def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
+    """Measures each pair by itself."""
+    source = _measure_side([pair[0] for pair in pairs], norm)
+    target = _measure_side([pair[1] for pair in pairs], norm)
+    is_empty = np.minimum(source.lengths, target.lengths) == 0
+    hashes = []
+    is_identical = np.zeros(len(pairs), bool)
+    anchors = []
+    for index, (source_text, target_text) in enumerate(pairs):
+        anchors.append((_anchor_bits(source_text), _anchor_bits(target_text)))
+        source_text = " ".join(source_text.split())
+        target_text = " ".join(target_text.split())
+        hashes.append((_hash(source_text), _hash(f"{source_text}\n{target_text}")))
+        is_identical[index] = source_text == target_text
+    is_identical &= ~is_empty
+    source_odds = np.where(is_identical, 0.0, source.odds)
+    target_odds = np.where(is_identical, 0.0, target.odds)
+    is_far = _is_far(source.lengths, target.lengths, norm)
+    faults = {
+        "encoding": np.unique(np.append(source.encoding, target.encoding)),
+        "entities": np.unique(np.append(source.entities, target.entities)),
+        "empty": np.flatnonzero(is_empty),
+        "identical": np.flatnonzero(is_identical),
+        "swapped": np.flatnonzero((source_odds < -_SWAPPED) & (target_odds > _SWAPPED)),
+        "source_language": np.flatnonzero(
+            (source_odds > 0) & (target_odds > _WRONG_LANGUAGE)
+        ),
+        "target_language": np.flatnonzero(
+            (source_odds < -_WRONG_LANGUAGE) & (target_odds < 0)
+        ),
+        "length": np.flatnonzero(~is_empty & is_far),
+    }
+    return Measurements(
+        lengths=np.stack([source.lengths, target.lengths], axis=1).astype(np.int32),
+        words=(source.words, target.words),
+        anchors=np.array(anchors, np.uint64).reshape(-1, 2),
+        hashes=np.array(hashes, np.uint64).reshape(-1, 2),
+        faults=faults,
+    )
+
+
+def _measure_side(texts: Sequence[str], norm: Norm) -> _Side:
+    content, characters, starts = join_texts(texts)
+    sums = np.cumsum(np.append(0.0, norm.odds[trigrams(characters)]))
+    is_space = np.isin(characters, _SPACES)
+    damage = [*_match_starts(_DAMAGE, content), *_misread_starts(content)]
+    entities = [*_match_starts(ENTITY, content)]
+    return _Side(
+        lengths=np.diff(starts) - 1,
+        odds=sums[starts[1:] - 1] - sums[starts[:-1]],
+        words=int(np.count_nonzero(is_space[1:] & ~is_space[:-1])),
+        encoding=_texts_at(damage, starts),
+        entities=_texts_at(entities, starts),
+    )
+
+
+def _texts_at(positions: Sequence[int], starts: np.ndarray) -> np.ndarray:
+    """Returns the indices of the texts that have some positions in joined texts."""
+    return (np.searchsorted(starts, positions, side="right") - 1).astype(np.int64)
+
+
+def _is_far(source: np.ndarray, target: np.ndarray, norm: Norm) -> np.ndarray:
+    """Whether lengths are far from what is normal, by ratio and by difference."""
+    expected = source * math.exp(norm.ratio)
+    is_far = np.abs(norm.deviation(source, target)) > math.log(2.5)
+    return is_far & (np.abs(target - expected) > 20)
+
+
+def _match_starts(pattern: re.Pattern[str], text: str) -> Iterator[int]:
+    return (match.start() for match in pattern.finditer(text))
+
+
+def _misread_starts(text: str) -> Iterator[int]:
+    """Yields where UTF-8 was read as Windows-1252 or Latin-1."""
+    for match in _MISREAD.finditer(text):
+        for encoding in ("cp1252", "latin-1"):
+            try:
+                match[0].encode(encoding).decode("utf-8")
+            except UnicodeError:
+                continue
+            yield match.start()
+            break
+
+
+def _hash(text: str) -> int:
+    return hash_64(text.encode("utf-8", "surrogatepass"))
+
+
+def _anchor_bits(text: str) -> int:
+    """Returns the numbers and names of a text as a set of 64 bits."""
+    bits = 0
+    for word in _ANCHORS.findall(text):
+        bits |= 1 << (zlib.crc32(word.encode()) & 63)
+    return bits

@@ -1,0 +1,42 @@
+"""Translation memories (TMX)."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from t2t_keras.data.pair_files import PairFile
+from t2t_keras.problem import Pair
+
+from .language_codes import normalize_code, read_head, two_codes
+from .xml_texts import decode_head, has_root, segment_text, unit_pairs
+from .xml_units import LANGUAGE, read_units
+
+
+def read_tmx(file: PairFile) -> Iterator[Pair]:
+    """Yields the pairs; units without a text in both languages are dropped."""
+    for unit in read_units(file, ("tu",)):
+        texts = {}
+        for variant in unit.element.iter("tuv"):
+            segment = variant.find("seg")
+            if segment is not None:
+                # In TMX 1.1 the attribute is `lang`.
+                language = variant.get(LANGUAGE) or variant.get("lang") or ""
+                texts[normalize_code(language)] = segment_text(segment)
+        yield from unit_pairs(file, texts)
+
+
+def matches_tmx(head: bytes, suffix: str) -> bool:
+    """Returns whether a file is TMX, given its beginning."""
+    return has_root(head, "tmx")
+
+
+def tmx_languages(path: str | Path) -> tuple[str, str] | None:
+    """Returns the header's source language, and the only other one of the units."""
+    text = decode_head(read_head(path))
+    source = re.search(r"""\bsrclang\s*=\s*["']([\w-]+)["']""", text)
+    if source is None:  # it may also be `*all*`
+        return None
+    names = re.findall(r"""<tuv\b[^>]*?\blang\s*=\s*["']([\w-]+)["']""", text)
+    return two_codes(
+        normalize_code(name).partition("-")[0] for name in (source[1], *names)
+    )

@@ -1,0 +1,71 @@
+"""The texts of translation units in TMX and XLIFF files."""
+
+import re
+from collections.abc import Iterator, Mapping
+from xml.etree import ElementTree
+
+from t2t_keras.data.pair_files import PairFile
+from t2t_keras.problem import Pair
+
+from .language_codes import normalize_code
+from .one_line import one_line
+
+# Elements whose content is the markup of another format, not text.
+_CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec", "cp"}
+
+
+def segment_text(segment: ElementTree.Element) -> str:
+    """Returns the text of a segment in one line, without the markup in it."""
+    return one_line("".join(_text_parts(segment)))
+
+
+def _text_parts(element: ElementTree.Element) -> Iterator[str]:
+    if element.tag not in _CODES:
+        yield element.text or ""
+        for child in element:
+            yield from _text_parts(child)
+            yield child.tail or ""
+
+
+def unit_pairs(file: PairFile, texts: Mapping[str, str]) -> Iterator[Pair]:
+    """Yields the pair of a unit, or counts it as dropped if it lacks a language.
+
+    Args:
+        file: the file.
+        texts: the texts of the unit by their languages, see `normalize_code`.
+    """
+    assert file.languages
+    source = _text_in(file.languages[0], texts)
+    target = _text_in(file.languages[1], texts)
+    if source is None or target is None:
+        file.dropped["no_translation"] += 1
+    else:
+        yield source, target
+
+
+def _text_in(language: str, texts: Mapping[str, str]) -> str | None:
+    """Returns the text in a language; `en` also stands for `en-US`."""
+    code = normalize_code(language)
+    for name, text in texts.items():
+        if code in (name, name.partition("-")[0]):
+            return text
+    return None
+
+
+def decode_head(head: bytes) -> str:
+    """Returns the beginning of an XML file as text."""
+    is_utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return head.decode("utf-16" if is_utf16 else "utf-8-sig", "ignore")
+
+
+def has_root(head: bytes, root: str) -> bool:
+    """Returns whether the root of an XML file has a name, given its beginning."""
+    text = decode_head(head)
+    position = 0
+    # Declaration, comments and document type stand before the root.
+    skipped = re.compile(r"\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>", re.DOTALL)
+    while match := skipped.match(text, position):
+        position = match.end()
+    # Another element follows; in a sentence, words would.
+    start = re.compile(rf"<(?:\w+:)?{root}(?:\s[^<>]*)?>\s*<")
+    return start.match(text, position) is not None

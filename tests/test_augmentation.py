@@ -106,7 +106,7 @@ def test_a_text_is_never_left_without_words(data):
 def rows(data, plan, steps, augment, replicas=1, local_rows=None):
     """The rows of each step, padding removed."""
     parts = training_batches(
-        data[2], plan, steps, replicas, own=local_rows, augment=augment
+        data[2], plan, steps, replicas, local_replicas=local_rows, augment=augment
     ).as_numpy_iterator()
     result = []
     for _ in steps:

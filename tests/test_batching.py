@@ -194,7 +194,9 @@ def test_batches_are_padded_to_the_shapes(data_dir):
     steps = range(len(batches))
     pairs = set()
     for replicas, local_rows in ((1, None), (4, None), (4, range(2, 4))):
-        dataset = training_batches(index, batches, steps, replicas, own=local_rows)
+        dataset = training_batches(
+            index, batches, steps, replicas, local_replicas=local_rows
+        )
         shapes = [(source.shape, target.shape) for source, target in dataset]
         assert len(set(shapes)) <= 12
         pairs.add(len(shapes) / len(local_rows or range(replicas)))

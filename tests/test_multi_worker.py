@@ -35,7 +35,9 @@ def test_processes_read_their_own_rows_of_the_same_batches(
     watched = lambda self, rows: was_read.extend(rows) or read(self, rows)  # noqa: E731
     monkeypatch.setattr(RecordIndex, "read", watched)
     for local_rows in (range(0, 2), range(2, 6), range(6, 8)):
-        batches = training_batches(index, plan, range(5), own=local_rows, **options)
+        batches = training_batches(
+            index, plan, range(5), local_replicas=local_rows, **options
+        )
         processes.append((len(local_rows), iter(list(batches))))
     joined = [
         next(elements)

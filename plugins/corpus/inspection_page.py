@@ -31,6 +31,10 @@ meter {{ width: 8rem; vertical-align: middle }}
 """
 
 
+# What the report has of one side of a split.
+SideStatistics = Mapping[str, Any]
+
+
 def inspection_page(
     title: str, findings: Sequence[str], splits: Mapping[str, Mapping[str, Any]]
 ) -> str:
@@ -39,7 +43,7 @@ def inspection_page(
     Args:
         title: the title.
         findings: a sentence for each.
-        splits: the "splits" that `data.inspection.inspect` has returned.
+        splits: the "splits" of a `Report`.
     """
     items = "\n".join(f"<li>{html.escape(text)}</li>" for text in findings)
     return _PAGE.format(
@@ -51,68 +55,70 @@ def inspection_page(
 
 def _section(name: str, split: Mapping[str, Any]) -> str:
     """Returns the section of a split."""
-    sides = [split["source"], split["target"]]
     pairs = max(split["pairs"], 1)
     ratio = split["target_characters_per_source_character"]
-    rows: list[tuple[str, Sequence[str]]] = [
-        ("words", [f"{side['words']:,}" for side in sides]),
-        ("words for each text", [f"{side['words'] / pairs:.1f}" for side in sides]),
-        ("characters", [f"{side['characters']:,}" for side in sides]),
-        (
-            "characters for each text",
-            [f"{side['characters'] / pairs:.1f}" for side in sides],
-        ),
-        ("scripts of letters", [_shares(side["scripts"]) for side in sides]),
-    ]
-    if sides[0]["languages"] is not None:
-        guesses = [_shares(side["languages"]) for side in sides]
-        rows.append(("languages, as guessed", guesses))
-    if "vocabulary" in sides[0]:
-        uses = [side["vocabulary"] for side in sides]
-        rows += [
-            ("tokens in the vocabulary", [f"{use['tokens']:,}" for use in uses]),
-            ("of which occur", [f"{use['used']:.1%}" for use in uses]),
-            ("tokens for each word", [f"{use['per_word']:.2f}" for use in uses]),
-            ("unknown or bytes", [f"{use['unknown']:.3%}" for use in uses]),
-        ]
+    source = _side_cells(split["source"], pairs)
+    target = _side_cells(split["target"], pairs)
+    rows = [(label, (text, target[label])) for label, text in source.items()]
     return (
         f"<h2>{html.escape(name)}: {split['pairs']:,} pairs</h2>\n"
         f"<p>Targets have {ratio:.2f} characters for each source character.</p>\n"
-        f"{_html_table('', rows)}\n{_histograms(sides)}"
+        f"{_html_table('', rows)}\n"
+        f"{_histograms(split['source']['histogram'], split['target']['histogram'])}"
     )
+
+
+def _side_cells(side: SideStatistics, pairs: int) -> dict[str, str]:
+    """Returns the texts of one column of the table of a split, by their labels."""
+    cells = {
+        "words": f"{side['words']:,}",
+        "words for each text": f"{side['words'] / pairs:.1f}",
+        "characters": f"{side['characters']:,}",
+        "characters for each text": f"{side['characters'] / pairs:.1f}",
+        "scripts of letters": _shares(side["scripts"]),
+    }
+    if side["languages"] is not None:
+        cells["languages, as guessed"] = _shares(side["languages"])
+    if "vocabulary" in side:
+        use = side["vocabulary"]
+        cells["tokens in the vocabulary"] = f"{use['tokens']:,}"
+        cells["of which occur"] = f"{use['used']:.1%}"
+        cells["tokens for each word"] = f"{use['per_word']:.2f}"
+        cells["unknown or bytes"] = f"{use['unknown']:.3%}"
+    return cells
 
 
 def _shares(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {share:.1%}" for name, share in shares.items()) or "-"
 
 
-def _histograms(sides: Sequence[Mapping[str, Any]]) -> str:
+def _histograms(source: Mapping[str, int], target: Mapping[str, int]) -> str:
     """Returns the table of the lengths of texts."""
-    histograms = [side["histogram"] for side in sides]
-    total = max(sum(histograms[0].values()), 1)
+    total = max(sum(source.values()), 1)
 
     def cell(count: int) -> str:
         return f'{count:,} <meter value="{count / total:.4f}"></meter>'
 
-    rows = [
-        (label, [cell(histogram[label]) for histogram in histograms])
-        for label in histograms[0]
-    ]
+    rows = []
+    for label, count in source.items():
+        rows.append((label, (cell(count), cell(target[label]))))
     return _html_table("Texts by their number of characters", rows, is_html=True)
 
 
 def _html_table(
-    caption: str, rows: Sequence[tuple[str, Sequence[str]]], is_html: bool = False
+    caption: str, rows: Sequence[tuple[str, tuple[str, str]]], is_html: bool = False
 ) -> str:
     """Returns a table with a column for the sources and one for the targets."""
-    body = "\n".join(
-        f'<tr><th scope="row">{html.escape(name)}</th>'
-        + "".join(f"<td>{c if is_html else html.escape(c)}</td>" for c in cells)
-        + "</tr>"
-        for name, cells in rows
-    )
+    body = []
+    for label, cells in rows:
+        source, target = cells if is_html else map(html.escape, cells)
+        body.append(
+            f'<tr><th scope="row">{html.escape(label)}</th><td>{source}</td>'
+            f"<td>{target}</td></tr>"
+        )
+    lines = "\n".join(body)
     return (
         f"<table><caption>{html.escape(caption)}</caption>\n<thead><tr><td></td>"
         f'<th scope="col">source</th><th scope="col">target</th></tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody></table>"
+        f"<tbody>\n{lines}\n</tbody></table>"
     )

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +21,8 @@ def _title(word: str) -> str:
     return word[:start] + word[start:].capitalize()
 
 
+L = TypeVar("L", int, np.ndarray)
+
 # A text that a vocabulary with normalization changes: spaces, a ligature, a digit.
 _PROBE = "  ﬁne  ① "
 _CASES = (str.lower, str.upper, _title)
@@ -30,13 +32,13 @@ class Augmentation:
     """Changes the pairs of training batches.
 
     The changes of a pair depend only on the seed, the step and its row in the batch,
-    so that a training can be resumed and distributed as without it. No text gets more
+    so that resuming or distributing a training does not change them. No text gets more
     tokens than `planned_lengths` has for it: if it would, merges are skipped with half
     or a quarter of the probability, then not at all, and then it gets another case.
 
     Args:
-        hparams: `word_dropout`, `case_noise` and `bpe_dropout` count.
-        tokenizers: those of source and target.
+        hparams: has `word_dropout`, `case_noise` and `bpe_dropout`.
+        tokenizers: the tokenizers of source and target.
         index: the index of the examples.
         seed: seed of the changes.
         tags: words before sources, which are not changed.
@@ -53,11 +55,15 @@ class Augmentation:
         seed: int,
         tags: Sequence[str] = (),
     ) -> None:
-        self._words, self._case = hparams.word_dropout, hparams.case_noise
-        self._bpe, self._growth = hparams.bpe_dropout, _growth(hparams)
-        self._tokenizers, self._seed = tokenizers, seed
-        self._features, self._tags = index.features, frozenset(tags)
-        if self._bpe:
+        self._word_dropout = hparams.word_dropout
+        self._case_noise = hparams.case_noise
+        self._bpe_dropout = hparams.bpe_dropout
+        self._growth = _growth(hparams)
+        self._tokenizers = tokenizers
+        self._seed = seed
+        self._features = index.features
+        self._tags = frozenset(tags)
+        if self._bpe_dropout:
             self._require_merges(index)
 
     def _require_merges(self, index: RecordIndex) -> None:
@@ -98,55 +104,64 @@ class Augmentation:
             side: 0 for the source, 1 for the target, of which only the tokens change.
             rng: the random number generator.
         """
-        tokenizer, most = self._tokenizers[side], _most(len(ids), self._growth[side])
+        tokenizer = self._tokenizers[side]
+        max_length = _max_length(len(ids), self._growth[side])
         text = tokenizer.decode(ids)
         seed = rng.getrandbits(63)
-        for form in self._forms(text, rng) if side == 0 else [text]:
-            for dropout in (self._bpe, self._bpe / 2, self._bpe / 4, 0.0):
+        for variant in self._variants(text, rng) if side == 0 else [text]:
+            for dropout in (
+                self._bpe_dropout,
+                self._bpe_dropout / 2,
+                self._bpe_dropout / 4,
+                0.0,
+            ):
                 if dropout:
                     assert isinstance(tokenizer, SentencePieceTokenizer)
-                    new = tokenizer.sample(form, dropout, seed)
+                    new = tokenizer.sample(variant, dropout, seed)
                 else:
-                    new = ids if form == text else tokenizer.encode(form)
-                if len(new) <= most:
+                    new = ids if variant == text else tokenizer.encode(variant)
+                if len(new) <= max_length:
                     return new
         return ids
 
-    def _forms(self, text: str, rng: random.Random) -> list[str]:
-        """Returns forms of a source, of which the first that is not too long counts."""
+    def _variants(self, text: str, rng: random.Random) -> list[str]:
+        """Returns changed sources, of which the first that is short enough is used."""
         words = text.split(" ")
-        kept = [
-            word for word in words if word in self._tags or rng.random() >= self._words
-        ]
-        if self._tags.issuperset(filter(None, kept)):  # no word would be left
-            kept = words
+        remaining = []
+        for word in words:
+            if word in self._tags or rng.random() >= self._word_dropout:
+                remaining.append(word)
+        if self._tags.issuperset(filter(None, remaining)):  # no word would be left
+            remaining = words
         cases: list[Callable[[str], str]] = [str]
-        if rng.random() < self._case:
+        if rng.random() < self._case_noise:
             cases = [*rng.sample(_CASES, len(_CASES)), str]
-        return [
-            " ".join(word if word in self._tags else case(word) for word in kept)
-            for case in cases
-        ]
+        variants = []
+        for case in cases:
+            changed = [w if w in self._tags else case(w) for w in remaining]
+            variants.append(" ".join(changed))
+        return variants
 
 
 def planned_lengths(
     index: RecordIndex, hparams: HParams
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the most tokens of sources and targets, int32 [N], for a `BatchPlan`.
+    """Returns the largest lengths of sources and targets, int32 [N], for a `BatchPlan`.
 
-    With `bpe_dropout` they are a quarter more than the pairs have, with `case_noise` a
-    half.
+    They exceed the lengths of the pairs by a quarter with `bpe_dropout`, by a half
+    with `case_noise`.
     """
-    of_source, of_target = _growth(hparams)
-    return _most(index.source_length, of_source), _most(index.target_length, of_target)
+    source_growth, target_growth = _growth(hparams)
+    source_length = _max_length(index.source_length, source_growth)
+    return source_length, _max_length(index.target_length, target_growth)
 
 
 def _growth(hparams: HParams) -> tuple[int, int]:
     """Returns how many quarters more tokens sources, and targets, may get."""
-    of_target = 1 if hparams.bpe_dropout else 0
-    return 2 if hparams.case_noise else of_target, of_target
+    target_growth = 1 if hparams.bpe_dropout else 0
+    return 2 if hparams.case_noise else target_growth, target_growth
 
 
-def _most(length: Any, quarters: int) -> Any:
-    """Returns the most tokens that a text of some tokens may get."""
+def _max_length(length: L, quarters: int) -> L:
+    """Returns the largest number of tokens that a text of some tokens may get."""
     return length + length * quarters // 4 if quarters else length

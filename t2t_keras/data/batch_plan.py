@@ -37,8 +37,10 @@ class BatchPlan:
         seed: int,
         swapped: bool = False,
     ) -> None:
-        self._seed, self._swapped = seed, swapped
-        self._source_length, self._target_length = source_length, target_length
+        self._seed = seed
+        self._swapped = swapped
+        self._source_length = source_length
+        self._target_length = target_length
         self._longer = np.maximum(source_length, target_length)
         if not len(self._longer):
             raise UserError("there is no example to make a batch of")
@@ -48,7 +50,7 @@ class BatchPlan:
                 f"example's {self._longer.max()} tokens; raise it, or lower the "
                 "problem's max_length (--max_length) and generate the data again"
             )
-        # Numbers of records take 4 bytes each, if they fit.
+        # Indices of records take 4 bytes each, if they fit.
         self._dtype = np.int32 if len(self._longer) < 1 << 31 else np.int64
         self._starts = self._cut(batch_tokens)
         order = self._order(np.random.default_rng((seed, 0)))
@@ -58,7 +60,8 @@ class BatchPlan:
         self.padding_share = float(
             1 - (source_length.sum() + target_length.sum()) / padded
         )
-        self._epoch, self._batches = -1, [np.empty(0, np.int64)]
+        self._epoch = -1  # of which `_batches` are
+        self._batches = [np.empty(0, np.int64)]
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
@@ -71,13 +74,14 @@ class BatchPlan:
             rng = np.random.default_rng((self._seed, epoch))
             batches = np.split(self._order(rng), self._starts[1:])
             shuffled = rng.permutation(len(batches))
-            self._epoch, self._batches = epoch, [batches[k] for k in shuffled]
+            self._epoch = epoch
+            self._batches = [batches[k] for k in shuffled]
         return self._batches[i]
 
     def shape(self, records: np.ndarray) -> tuple[int, int, int]:
         """Returns the rows, S and T to which the batch of some records is padded."""
-        sides = (self._source_length, self._target_length)
-        source, target = (int(side[records].max()) for side in sides)
+        source = int(self._source_length[records].max())
+        target = int(self._target_length[records].max())
         return len(records), source, target
 
     def largest_shape(
@@ -101,18 +105,19 @@ class BatchPlan:
         self, rows: np.ndarray, order: np.ndarray, starts: Sequence[int] | np.ndarray
     ) -> np.ndarray:
         """Returns rows, longest source and target of each part of `order`: [N, 3]."""
-        sides = (self._source_length, self._target_length)
-        longest = (np.maximum.reduceat(side[order], starts) for side in sides)
-        return np.stack([rows, *longest], axis=1)
+        source = np.maximum.reduceat(self._source_length[order], starts)
+        target = np.maximum.reduceat(self._target_length[order], starts)
+        return np.stack([rows, source, target], axis=1)
 
     def _cut(self, batch_tokens: int) -> list[int]:
         """Returns where in the order of an epoch batches start, from 0."""
         lengths = np.sort(self._longer)
-        starts, start = [], 0
+        starts = []
+        start = 0
         while start < len(lengths):
             starts.append(start)
-            most = batch_tokens // int(lengths[start])
-            window = lengths[start : start + most]
+            max_rows = batch_tokens // int(lengths[start])
+            window = lengths[start : start + max_rows]
             fits = np.arange(1, len(window) + 1) * window <= batch_tokens
             start += int(fits.sum())  # what fits is a prefix, since lengths ascend
         return starts

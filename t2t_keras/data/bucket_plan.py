@@ -1,6 +1,5 @@
 """Batches by tensor2tensor's buckets."""
 
-import bisect
 import functools
 from collections.abc import Sequence
 
@@ -31,7 +30,7 @@ class BucketPlan(BatchPlan):
 
     @property
     def _bounds(self) -> np.ndarray:
-        return self._of_buckets
+        return self._bucket_shapes
 
     def _cut(self, batch_tokens: int) -> list[int]:
         longest = max(_MAX_LENGTH, int(self._longer.max()))
@@ -41,7 +40,7 @@ class BucketPlan(BatchPlan):
         sizes = np.bincount(self._bucket, minlength=len(rows))
         firsts = np.cumsum(sizes) - sizes
         used = np.flatnonzero(sizes)
-        self._of_buckets = self._shapes(
+        self._bucket_shapes = self._shapes(
             np.minimum(sizes, rows)[used], order, firsts[used]
         )
         return batch_starts(sizes, rows)
@@ -58,9 +57,13 @@ def batch_starts(sizes: np.ndarray, rows: Sequence[int] | np.ndarray) -> list[in
         sizes: the number of records in each bucket.
         rows: the number of records in a batch of each bucket.
     """
-    firsts = np.cumsum(sizes) - sizes
-    parts = zip(firsts.tolist(), sizes.tolist(), rows, strict=True)
-    return [i for first, size, step in parts for i in range(first, first + size, step)]
+    bucket_starts = np.cumsum(sizes) - sizes
+    starts: list[int] = []
+    for start, size, step in zip(
+        bucket_starts.tolist(), sizes.tolist(), rows, strict=True
+    ):
+        starts += range(start, start + size, step)
+    return starts
 
 
 def t2t_buckets(batch_tokens: int, max_length: int) -> tuple[list[int], list[int]]:
@@ -76,21 +79,26 @@ def t2t_buckets(batch_tokens: int, max_length: int) -> tuple[list[int], list[int
         batch_tokens: tensor2tensor's `batch_size`.
         max_length: length of the longest pair.
     """
-    bounds, bound = [], _FIRST_BOUND
+    bounds = []
+    bound = _FIRST_BOUND
     while bound < max_length:
         bounds.append(bound)
         bound = max(bound + 1, int(_GROWTH * bound))
-    rows = [max(1, batch_tokens // upper) for upper in [*bounds, max_length]]
-    window = _highly_composite(3 * max(rows))
-    divisors = [n for n in range(1, window + 1) if window % n == 0]
-    return bounds, [divisors[bisect.bisect_right(divisors, n) - 1] for n in rows]
+    max_rows = [max(1, batch_tokens // upper) for upper in [*bounds, max_length]]
+    window = _highly_composite(3 * max(max_rows))
+    rows = []
+    for limit in max_rows:
+        while window % limit:
+            limit -= 1
+        rows.append(limit)
+    return bounds, rows
 
 
 @functools.cache
-def _highly_composite(most: int) -> int:
-    """Returns the highest number up to `most` with more divisors than all below it."""
-    divisors = np.zeros(most + 1, np.int64)
-    for n in range(1, most + 1):
+def _highly_composite(limit: int) -> int:
+    """Returns the highest number up to a limit with more divisors than all below it."""
+    divisors = np.zeros(limit + 1, np.int64)
+    for n in range(1, limit + 1):
         divisors[n::n] += 1
-    before = np.maximum.accumulate(divisors)[:-1]
-    return 1 + int(np.flatnonzero(divisors[1:] > before)[-1])
+    previous_max = np.maximum.accumulate(divisors)[:-1]
+    return 1 + int(np.flatnonzero(divisors[1:] > previous_max)[-1])

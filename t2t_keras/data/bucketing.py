@@ -27,5 +27,5 @@ def batch_plan(
         swapped: see `BatchPlan`.
     """
     plans = {"exact": BatchPlan, "t2t": BucketPlan, "static": StaticShapePlan}
-    kind = plans[bucketing]
-    return kind(source_length, target_length, batch_tokens, seed, swapped)
+    cls = plans[bucketing]
+    return cls(source_length, target_length, batch_tokens, seed, swapped)

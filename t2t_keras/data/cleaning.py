@@ -45,12 +45,12 @@ def empty(pair: Pair, limits: Limits) -> bool:
 
 def control(pair: Pair, limits: Limits) -> bool:
     """Whether a side has a control character, mostly of a wrong encoding."""
-    return any(_CONTROL.search(text) for text in pair)
+    return any(map(_CONTROL.search, pair))
 
 
 def entities(pair: Pair, limits: Limits) -> bool:
     """Whether a side has an HTML entity or an escape of Moses' tokenizer."""
-    return any(ENTITY.search(text) for text in pair)
+    return any(map(ENTITY.search, pair))
 
 
 def identical(pair: Pair, limits: Limits) -> bool:
@@ -113,8 +113,11 @@ def drop_reason(pair: P, filters: Iterable[Filter[P]], limits: Limits) -> str | 
 
 def reasons(cleaning: Cleaning) -> list[str]:
     """Returns the reasons to drop a pair, in the order in which they are checked."""
-    names = [f.__name__ for f in active_filters(TEXT_FILTERS, cleaning)]
-    names += [f.__name__ for f in active_filters(LENGTH_FILTERS, cleaning)]
+    filters = [
+        *active_filters(TEXT_FILTERS, cleaning),
+        *active_filters(LENGTH_FILTERS, cleaning),
+    ]
+    names = [is_dropped.__name__ for is_dropped in filters]
     return [*names, "duplicate"] if cleaning.duplicates else names
 
 
@@ -140,8 +143,8 @@ def parse_cleaning(text: str) -> Cleaning:
             )
         is_switch = types[name] is bool
         if bool(equals) == is_switch:
-            form = name if is_switch else f"{name}=NUMBER"
-            raise UserError(f"--clean: write {form}, not '{item.strip()}'")
+            expected = name if is_switch else f"{name}=NUMBER"
+            raise UserError(f"--clean: write {expected}, not '{item.strip()}'")
         try:
             rules[name] = True if is_switch else types[name](value)
         except ValueError:

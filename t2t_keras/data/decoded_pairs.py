@@ -21,12 +21,14 @@ _CHUNK = 1000  # records that are read at a time
 def read_pairs(
     index: RecordIndex, records: Iterable[int]
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields (source ids, target ids) of some records, each ending in EOS."""
-    rest = iter(records)
-    while chunk := list(itertools.islice(rest, _CHUNK)):
+    """Yields (source ids, target ids) of some records; each side ends in EOS."""
+    remaining = iter(records)
+    while chunk := list(itertools.islice(remaining, _CHUNK)):
         examples = tf.io.parse_example(index.read(chunk), FEATURES)
-        ids = (examples[name].to_list() for name in index.features)
-        yield from zip(*ids, strict=True)
+        source_feature, target_feature = index.features
+        sources = examples[source_feature].to_list()
+        targets = examples[target_feature].to_list()
+        yield from zip(sources, targets, strict=True)
 
 
 def source_texts(

@@ -25,7 +25,7 @@ def repeated(paths: Sequence[Path]) -> np.ndarray:
     """
     total = sum(path.stat().st_size for path in paths) // HASH_ENTRY.size
     parts = -(-total // _AT_A_TIME)
-    found = [np.empty(0, np.uint64)]
+    repeats = [np.empty(0, np.uint64)]
     for part in range(parts):
         selected = []
         for path in paths:
@@ -36,5 +36,5 @@ def repeated(paths: Sequence[Path]) -> np.ndarray:
         entries = np.concatenate(selected)
         order = np.argsort(entries[:, 1], kind="stable")
         keys, hashes = entries[order].T
-        found.append(keys[1:][hashes[1:] == hashes[:-1]])
-    return np.sort(np.concatenate(found))
+        repeats.append(keys[1:][hashes[1:] == hashes[:-1]])
+    return np.sort(np.concatenate(repeats))

@@ -92,7 +92,8 @@ class PairEncoder:
     """
 
     def __init__(self, source_vocabulary: Path, target_vocabulary: Path) -> None:
-        source = target = load_tokenizer(source_vocabulary)
+        source = load_tokenizer(source_vocabulary)
+        target = source
         if target_vocabulary != source_vocabulary:
             target = load_tokenizer(target_vocabulary)
         self._tokenizers: tuple[Tokenizer, Tokenizer] = (source, target)
@@ -135,7 +136,8 @@ class PairEncoder:
         if config.max_length == math.inf:
             return list(range(start, start + len(pairs))), pairs
         filters = active_filters(TEXT_FILTERS, config.cleaning)
-        indices, texts = [], []
+        indices = []
+        texts = []
         for index, pair in enumerate(pairs, start=start):
             tag = config.tags[config.corpus(index)]
             untagged = (pair[0].removeprefix(tag).strip(), pair[1])

@@ -7,19 +7,19 @@ import functools
 from collections.abc import Sequence
 
 
-def field(number: int, content: bytes) -> bytes:
-    """Returns a field that holds a message, a string, or packed numbers."""
-    return b"".join((varint(number << 3 | 2), varint(len(content)), content))
+def field(tag: int, content: bytes) -> bytes:
+    """Returns the field with a tag: a message, a string, or packed integers."""
+    return b"".join((varint(tag << 3 | 2), varint(len(content)), content))
 
 
 @functools.lru_cache(1 << 16)
-def varint(number: int) -> bytes:
+def varint(value: int) -> bytes:
     """Returns an integer in base 128, least significant digit first."""
     digits = bytearray()
-    while number > 0x7F:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*digits, number])
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*digits, value])
 
 
 def example(

@@ -32,8 +32,8 @@ def alignment_weights(
     if swapped:
         positions = positions[:, ::-1]
     rows = tf.cast(links.value_rowids()[::2], tf.int64)
-    places = tf.concat([rows[:, tf.newaxis], positions], axis=1)
+    indices = tf.concat([rows[:, tf.newaxis], positions], axis=1)
     shape = tf.concat([tf.shape(target), tf.shape(source)[1:]], axis=0)
-    ones = tf.ones([tf.shape(places)[0]])
-    counts = tf.scatter_nd(places, ones, tf.cast(shape, tf.int64))
+    ones = tf.ones([tf.shape(indices)[0]])
+    counts = tf.scatter_nd(indices, ones, tf.cast(shape, tf.int64))
     return tf.math.divide_no_nan(counts, tf.reduce_sum(counts, 2, keepdims=True))

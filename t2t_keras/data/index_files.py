@@ -49,9 +49,9 @@ def _mark(shard: Path) -> tuple[int, int]:
     """Returns the size of a file and a checksum of its two ends."""
     size = shard.stat().st_size
     with shard.open("rb") as file:
-        ends = file.read(_EDGE)
+        content = file.read(_EDGE)
         file.seek(max(0, size - _EDGE))
-        return size, zlib.crc32(ends + file.read(_EDGE))
+        return size, zlib.crc32(content + file.read(_EDGE))
 
 
 def index_sha256(lengths: Sequence[np.ndarray]) -> str:
@@ -109,8 +109,9 @@ def scan_shard(shard: Path) -> np.ndarray:
                 "data of a sequence-to-sequence problem"
             ) from error
         columns = [
-            np.array([len(payload) for payload in batch]),
-            *(examples[name].row_lengths() for name in ("inputs", "targets")),
+            np.array(list(map(len, batch))),
+            examples["inputs"].row_lengths(),
+            examples["targets"].row_lengths(),
         ]
         parts.append(np.stack(columns, axis=1).astype(np.int32))
     lengths = np.concatenate(parts)

@@ -30,9 +30,9 @@ def language_shares(texts: Sequence[str]) -> dict[str, float] | None:
         from py3langid import classify
     except ImportError:  # it is in the extra [data]
         return None
-    some = [text for text in texts[:: 1 + len(texts) // _TEXTS] if text]
-    counts = Counter(classify(text)[0] for text in some)
-    return {name: count / len(some) for name, count in counts.most_common()}
+    sample = [text for text in texts[:: 1 + len(texts) // _TEXTS] if text]
+    counts = Counter(classify(text)[0] for text in sample)
+    return {name: count / len(sample) for name, count in counts.most_common()}
 
 
 def guessed_languages(source: Source) -> tuple[str, str] | None:
@@ -40,11 +40,11 @@ def guessed_languages(source: Source) -> tuple[str, str] | None:
     pairs = list(itertools.islice(source(), _TEXTS))
     if len(pairs) < _TEXTS:
         return None
-    found = []
+    languages = []
     for texts in zip(*pairs, strict=True):
         shares = language_shares(texts)
         name, share = next(iter(shares.items())) if shares else ("", 0.0)
         if share < 0.9:
             return None
-        found.append(name)
-    return found[0], found[1]
+        languages.append(name)
+    return languages[0], languages[1]

@@ -156,11 +156,11 @@ def require_text(file: "io.BufferedReader[Any]", name: str) -> None:
         )
     if compression(head):
         raise UserError(f"{name} is compressed twice; decompress it once")
-    for other in _NOT_TEXT:
-        if re.match(other.begins, head.removeprefix(codecs.BOM_UTF8)):
-            advice = other.advice.format(name=name)
+    for other_format in _NOT_TEXT:
+        if re.match(other_format.begins, head.removeprefix(codecs.BOM_UTF8)):
+            advice = other_format.advice.format(name=name)
             raise UserError(
-                f"{name} is {other.title}, not UTF-8 text with one sentence per "
+                f"{name} is {other_format.title}, not UTF-8 text with one sentence per "
                 f"line; {advice}"
             )
     if _is_json(head, suffix):
@@ -179,8 +179,8 @@ def _is_json(head: bytes, suffix: str) -> bool:
     if not _JSON_BEGINS.match(text):
         return False
     if len(head) >= HEAD:  # the rest of the value is not there
-        first = text.lstrip().partition("\n")[0].strip()
-        return suffix == "json" or first in ("[", "{") or "\n" not in text
+        line = text.lstrip().partition("\n")[0].strip()
+        return suffix == "json" or line in ("[", "{") or "\n" not in text
     if suffix != "json" and len(head_lines(head)) < 2:
         return False
     try:

@@ -157,12 +157,12 @@ class Manifest(DataConfig):
         Earlier versions stored a digest that included other splits; if the data are
         still the same, it is one of the others.
         """
-        others = [other for other in self.sources if other != split]
-        return [
-            self._fingerprint((split, *more))
-            for count in range(len(others) + 1)
-            for more in itertools.combinations(others, count)
-        ]
+        other_splits = [name for name in self.sources if name != split]
+        fingerprints = []
+        for count in range(len(other_splits) + 1):
+            for added in itertools.combinations(other_splits, count):
+                fingerprints.append(self._fingerprint((split, *added)))
+        return fingerprints
 
     def _fingerprint(self, splits: Sequence[Split]) -> str:
         """Returns a digest of all about some splits that their examples depend on."""
@@ -218,10 +218,12 @@ def existing_data(config: DataConfig, data_dir: Path) -> Manifest | None:
                 "tensor2tensor made"
             )
         return None
-    known = manifest.sources
+    made_from = manifest.sources
     fields = vars(config) | {
         "given_vocabularies": manifest.given_vocabularies,
-        "sources": {split: config.sources.get(split, known[split]) for split in known},
+        "sources": {
+            split: config.sources.get(split, made_from[split]) for split in made_from
+        },
     }
     if "train" not in config.sources:
         fields = {name: fields[name] for name in ("problem", "vocab_size", "sources")}

@@ -11,7 +11,7 @@ from t2t_keras.data.sources import checksum
 from t2t_keras.errors import UserError
 from t2t_keras.problem import AlignedPair, Pair, Source
 
-_MOST_REPEATED = 100  # how many times the data an epoch may have
+_MAX_REPETITIONS = 100  # largest size of an epoch, in multiples of the data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,14 +103,16 @@ class Mixture:
     @property
     def dropped(self) -> Counter[str]:
         """The number of pairs that the sources left out in the last pass, by reason."""
-        found = (getattr(corpus.source, "dropped", {}) for corpus in self.corpora)
-        return sum(map(Counter, found), Counter())
+        total = Counter[str]()
+        for corpus in self.corpora:
+            total += Counter(getattr(corpus.source, "dropped", {}))
+        return total
 
     def checksum(self) -> str:
         """Returns the checksums of the corpora with their names, weights and tags."""
-        parts = [
-            f"{c.name} {c.weight} {c.tag} ({checksum(c.source)})" for c in self.corpora
-        ]
+        parts = []
+        for c in self.corpora:
+            parts.append(f"{c.name} {c.weight} {c.tag} ({checksum(c.source)})")
         return f"mixture {self.temperature} {' '.join(parts)}"
 
     def shares(self, sizes: Mapping[str, int]) -> dict[str, float]:
@@ -121,10 +123,10 @@ class Mixture:
                 all of which were dropped, has the share 0.
         """
         power = 1 / (self.temperature or 1.0)
-        weights = {
-            c.name: (c.weight or sizes[c.name] ** power) if sizes[c.name] else 0.0
-            for c in self.corpora
-        }
+        weights = {}
+        for c in self.corpora:
+            size = sizes[c.name]
+            weights[c.name] = (c.weight or size**power) if size else 0.0
         total = sum(weights.values()) or 1.0
         return {name: weight / total for name, weight in weights.items()}
 
@@ -136,11 +138,11 @@ class Mixture:
         """
         shares = self.shares(sizes)
         needed = ((n / shares[c], c) for c, n in sizes.items() if n)
-        most, name = max(needed, default=(0, ""))
-        if most > _MOST_REPEATED * sum(sizes.values()):
+        epoch_size, name = max(needed, default=(0, ""))
+        if epoch_size > _MAX_REPETITIONS * sum(sizes.values()):
             raise UserError(
-                f"with these weights an epoch would have {most:.0f} examples for those "
-                f"of '{name}' to occur once; give it a larger weight"
+                f"with these weights an epoch would have {epoch_size:.0f} examples for "
+                f"those of '{name}' to occur once; give it a larger weight"
             )
         return shares
 
@@ -154,7 +156,7 @@ def repetitions(corpus: np.ndarray, shares: Sequence[float]) -> np.ndarray:
     example of each corpus.
 
     Args:
-        corpus: int [N], the number of the corpus of each example.
+        corpus: int [N], the index of the corpus of each example.
         shares: the share of each corpus, of which the sum is 1.
 
     Returns:
@@ -163,11 +165,12 @@ def repetitions(corpus: np.ndarray, shares: Sequence[float]) -> np.ndarray:
     sizes = np.bincount(corpus, minlength=len(shares))
     total = max(n / share for n, share in zip(sizes.tolist(), shares, strict=True) if n)
     counts = np.zeros(len(corpus), np.int64)
-    for number, share in enumerate(shares):
-        if sizes[number]:
-            wanted = round(total * share)
-            ends = np.arange(sizes[number] + 1) * wanted // sizes[number]
-            counts[corpus == number] = np.diff(ends)
+    for index, share in enumerate(shares):
+        size = sizes[index]
+        if size:
+            occurrences = round(total * share)
+            stops = np.arange(size + 1) * occurrences // size
+            counts[corpus == index] = np.diff(stops)
     return counts
 
 

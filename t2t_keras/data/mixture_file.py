@@ -84,8 +84,8 @@ def _corpus(table: Any, directory: Path) -> Corpus:
     for key, value in table.items():
         kinds = (int, float) if key == "weight" else (str,)
         if not isinstance(value, kinds) or isinstance(value, bool):
-            kind = "number" if key == "weight" else "text"
-            raise UserError(f"{key} is a {kind}, not {value!r}")
+            expected = "number" if key == "weight" else "text"
+            raise UserError(f"{key} is a {expected}, not {value!r}")
     files = {
         key: directory / table[key]
         for key in ("source", "target", "pairs", "alignment")
@@ -101,8 +101,8 @@ def _corpus(table: Any, directory: Path) -> Corpus:
         source = ParallelFiles(files["source"], files["target"], files.get("alignment"))
     else:
         raise UserError("a corpus needs source and target, or pairs (and languages)")
-    first = next(iter(files.values()))
-    name = table.get("name", first.name)
+    file = next(iter(files.values()))
+    name = table.get("name", file.name)
     if table.get("weight") == 0:
         raise UserError(f"corpus '{name}': its weight must be positive; leave it out")
     return Corpus(name, source, float(table.get("weight", 0.0)), table.get("tag", ""))

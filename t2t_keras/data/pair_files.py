@@ -117,10 +117,12 @@ def matching_format(head: bytes, suffix: str) -> Format | None:
         head: the beginning of the decompressed content.
         suffix: the suffix of the name without a dot, in lower case.
     """
-    known = formats()
+    by_suffix = formats()
     # The format that the name tells comes first.
-    ordered = sorted(known, key=lambda name: name != suffix)
-    return next((known[n] for n in ordered if known[n].matches(head, suffix)), None)
+    for name in sorted(by_suffix, key=lambda name: name != suffix):
+        if by_suffix[name].matches(head, suffix):
+            return by_suffix[name]
+    return None
 
 
 def format_of(path: str | Path) -> Format | None:
@@ -167,20 +169,21 @@ def has_columns(head: bytes, count: int | None = None) -> bool:
         head: the beginning.
         count: the number of columns that every line must have; None: two or more.
     """
-    found = {line.count("\t") + 1 for line in head_lines(head)}
-    return found == {count} if count else min(found, default=1) > 1
+    widths = {line.count("\t") + 1 for line in head_lines(head)}
+    return widths == {count} if count else min(widths, default=1) > 1
 
 
 def _read_tsv(file: PairFile) -> Iterator[Pair]:
     """Yields the two columns of each line."""
     with readable(file.path), open_binary(file.path) as content:
         lines = decoded_lines(content, str(file.path))
-        for number, line in enumerate(lines, start=1):
+        for line_number, line in enumerate(lines, start=1):
             columns = line.split("\t")
             if len(columns) != 2:
                 raise UserError(
-                    f"{file.path}, line {number}: there must be two columns, source "
-                    f"and target, but there are {len(columns)} (`cut -f` selects some)"
+                    f"{file.path}, line {line_number}: there must be two columns, "
+                    f"source and target, but there are {len(columns)} (`cut -f` "
+                    "selects some)"
                 )
             yield columns[0], columns[1]
 

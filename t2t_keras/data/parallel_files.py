@@ -51,8 +51,8 @@ class ParallelFiles:
             (pairs, read_lines(self.alignment_path)),
             "line by line, one must have the links between the words of the other",
         )
-        for number, (pair, line) in enumerate(aligned, start=1):
-            links = _links(line, pair, f"{self.alignment_path}, line {number}")
+        for line_number, (pair, line) in enumerate(aligned, start=1):
+            links = _links(line, pair, f"{self.alignment_path}, line {line_number}")
             yield AlignedPair(pair[0], pair[1], links)
 
     def checksum(self) -> str:
@@ -77,33 +77,33 @@ def side_by_side(
         UserError: one file has more lines than the other.
     """
     pairs = itertools.zip_longest(*contents)
-    for number, pair in enumerate(pairs):
+    for index, pair in enumerate(pairs):
         if None in pair:
             shorter, longer = paths if pair[0] is None else paths[::-1]
-            more = number + 1 + sum(1 for _ in pairs)
+            total = index + 1 + sum(1 for _ in pairs)
             raise UserError(
-                f"{shorter} has only {number:,} lines and {longer} has {more:,}: {rule}"
+                f"{shorter} has only {index:,} lines and {longer} has {total:,}: {rule}"
             )
         yield pair
 
 
-def _links(line: str, pair: tuple[str, str], place: str) -> Alignment:
+def _links(line: str, pair: tuple[str, str], location: str) -> Alignment:
     """Reads the links between the words of a pair.
 
     Args:
         line: the links in Pharaoh's format.
         pair: the texts.
-        place: the file and the number of the line, for the error message.
+        location: the file and the number of the line, for the error message.
 
     Raises:
         UserError: it has anything else, or a link to a word that is not there.
     """
-    links = tuple(sorted(parse_reference(line, place).sure))
+    links = tuple(sorted(parse_reference(line, location).sure))
     source, target = (len(text.split()) for text in pair)
     for i, j in links:
         if i >= source or j >= target:
             raise UserError(
-                f"{place}: '{i}-{j}' links a word that is not there: the source has "
+                f"{location}: '{i}-{j}' links a word that is not there: the source has "
                 f"{source} words and the target {target}, and the first is word 0"
             )
     return links

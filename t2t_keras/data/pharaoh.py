@@ -24,23 +24,24 @@ def format_alignment(alignment: Alignment) -> str:
     return " ".join(f"{i}-{j}" for i, j in alignment)
 
 
-def parse_reference(line: str, place: str) -> Reference:
+def parse_reference(line: str, location: str) -> Reference:
     """Reads a line of links: `0-0 1p2`, where `-` stands for sure, `p` for possible.
 
     Args:
         line: the line.
-        place: the file and the number of the line, for the error message.
+        location: the file and the number of the line, for the error message.
 
     Raises:
         UserError: it has anything else.
     """
-    sure, possible = set(), set()
+    sure = set()
+    possible = set()
     for link in line.split():
         match = re.fullmatch(r"(\d+)([-p])(\d+)", link, re.ASCII)
         if match is None:
             raise UserError(
-                f"{place}: '{link}' is not a link; write the numbers of the source and "
-                "target words from 0, such as 0-0, or 0p0 for a possible link"
+                f"{location}: '{link}' is not a link; write the numbers of the source "
+                "and target words from 0, such as 0-0, or 0p0 for a possible link"
             )
         pair = int(match[1]), int(match[3])
         possible.add(pair)

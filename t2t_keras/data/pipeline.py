@@ -27,7 +27,7 @@ def training_batches(
     num_replicas: int = 1,
     *,
     micro_batches: int = 1,
-    own: range | None = None,
+    local_replicas: range | None = None,
     aligned: bool = False,
     augment: Augment | None = None,
 ) -> tf.data.Dataset:
@@ -45,7 +45,7 @@ def training_batches(
         num_replicas: number of replicas of all processes.
         micro_batches: number of micro-batches of each replica; its rows are divisible
             by it.
-        own: the replicas of this process; None for all.
+        local_replicas: the replicas of this process; None for all.
         aligned: whether a batch also has an alignment, see `alignment_weights`.
         augment: changes an example, given the step and its row in the batch; None: no
             example is changed.
@@ -54,20 +54,30 @@ def training_batches(
         A dataset of (source [rows, S], target [rows, T]), int32, or of (source, target,
         alignment [rows, T, S]).
     """
-    own = range(num_replicas) if own is None else own
+    if local_replicas is None:
+        local_replicas = range(num_replicas)
     batches = _batches(
-        index, steps, plan, num_replicas, micro_batches, own, aligned, augment
+        index,
+        steps,
+        plan,
+        num_replicas,
+        micro_batches,
+        local_replicas,
+        aligned,
+        augment,
     )
 
     def split(*batch: tf.Tensor) -> tf.data.Dataset:
         return tf.data.Dataset.from_tensor_slices(
             tuple(
-                tf.reshape(part, [len(own), -1, *tf.unstack(tf.shape(part)[1:])])
+                tf.reshape(
+                    part, [len(local_replicas), -1, *tf.unstack(tf.shape(part)[1:])]
+                )
                 for part in batch
             )
         )
 
-    return batches.flat_map(split).prefetch(4 * len(own))
+    return batches.flat_map(split).prefetch(4 * len(local_replicas))
 
 
 def ordered_batches(index: RecordIndex, batch_tokens: int) -> tf.data.Dataset:
@@ -112,9 +122,9 @@ def rows_per_replica(
 ) -> tf.Tensor:
     """Pads int [rows, T] with rows of zeros to [num_replicas, `rows_each`, T]."""
     rows, length = tf.unstack(tf.shape(ids))
-    each = rows_each(rows, num_replicas, micro_batches)
-    ids = tf.pad(ids, [[0, each * num_replicas - rows], [0, 0]])
-    return tf.reshape(ids, [num_replicas, each, length])
+    padded_rows = rows_each(rows, num_replicas, micro_batches)
+    ids = tf.pad(ids, [[0, padded_rows * num_replicas - rows], [0, 0]])
+    return tf.reshape(ids, [num_replicas, padded_rows, length])
 
 
 def _batches(
@@ -123,7 +133,7 @@ def _batches(
     plan: BatchPlan,
     num_replicas: int = 1,
     micro_batches: int = 1,
-    own: range = range(1),
+    local_replicas: range = range(1),
     aligned: bool = False,
     augment: Augment | None = None,
 ) -> tf.data.Dataset:
@@ -135,7 +145,7 @@ def _batches(
         plan: the plan that determines the records of each step.
         num_replicas: see `training_batches`, as are the other arguments.
         micro_batches: see `training_batches`.
-        own: the replicas whose rows are read.
+        local_replicas: the replicas whose rows are read.
         aligned: see `training_batches`.
         augment: see `training_batches`.
     """
@@ -144,13 +154,13 @@ def _batches(
     def read(step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         records = plan.records(int(step))
         rows, *lengths = plan.shape(records)
-        each = rows_each(rows, num_replicas, micro_batches)
-        first = own.start * each
+        replica_rows = rows_each(rows, num_replicas, micro_batches)
+        start = local_replicas.start * replica_rows
         # A part of a batch is padded to the length of the whole batch.
-        shape = np.array([len(own) * each, *lengths], np.int64)
-        payloads = index.read(records[first : own.stop * each])
+        shape = np.array([len(local_replicas) * replica_rows, *lengths], np.int64)
+        payloads = index.read(records[start : local_replicas.stop * replica_rows])
         if augment:
-            numbered = enumerate(payloads, start=first)
+            numbered = enumerate(payloads, start=start)
             payloads = [augment(payload, int(step), row) for row, payload in numbered]
         return np.array(payloads, dtype=object), shape
 

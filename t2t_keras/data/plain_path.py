@@ -50,8 +50,8 @@ class PlainPath:
             names = {self.path.name: "directory"}
         else:
             stem = f"{self.path.name}."
-            found = [name for name in os.listdir(parent) if name.startswith(stem)]
-            names = {name: f"checkpoint.{name.removeprefix(stem)}" for name in found}
+            matches = [name for name in os.listdir(parent) if name.startswith(stem)]
+            names = {name: f"checkpoint.{name.removeprefix(stem)}" for name in matches}
         for name, link in names.items():
             (directory / link).symlink_to(parent / name)
         self.path = directory / ("directory" if self.path.is_dir() else "checkpoint")

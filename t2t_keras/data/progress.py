@@ -31,23 +31,26 @@ def progress(
     """
     import rich.progress as rich
 
-    start = last = time.monotonic()
+    start = time.monotonic()
+    reported = start  # when the last line was printed
     count = 0
 
     def advance(units: int) -> None:
-        nonlocal count, last
+        nonlocal count, reported
         count += units
         seconds = time.monotonic() - start
         rate = f"{count / max(seconds, 1e-3):,.1f} {unit}/s"
         bar.update(row, completed=done + count, rate=rate)
-        is_due = time.monotonic() - last > _SECONDS_BETWEEN_LINES
+        is_due = time.monotonic() - reported > _SECONDS_BETWEEN_LINES
         if bar.disable and is_due and done + count != total:
-            last = time.monotonic()
-            of, eta = "", ""
+            reported = time.monotonic()
+            out_of = ""
+            eta = ""
             if total and count:
-                left = (total - done - count) * seconds / count
-                of, eta = f" of {total:,}", f", ETA {duration(left)}"
-            say(f"{task}: {done + count:,}{of} {unit} ({rate}{eta})")
+                remaining = (total - done - count) * seconds / count
+                out_of = f" of {total:,}"
+                eta = f", ETA {duration(remaining)}"
+            say(f"{task}: {done + count:,}{out_of} {unit} ({rate}{eta})")
 
     console = screen()
     bar = rich.Progress(

@@ -58,11 +58,11 @@ def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> int:
     count = 0
     with contextlib.ExitStack() as stack:
         # A user's source may yield lone surrogates.
-        incomplete = [stack.enter_context(atomic(path)) for path in paths]
-        files = [
-            stack.enter_context(path.open("w", -1, "utf-8", "surrogatepass", "\n"))
-            for path in incomplete
-        ]
+        files = []
+        for path in paths:
+            incomplete = stack.enter_context(atomic(path))
+            file = incomplete.open("w", -1, "utf-8", "surrogatepass", "\n")
+            files.append(stack.enter_context(file))
         for pair in pairs:
             for file, text in zip(files, pair, strict=True):
                 file.write(text.replace("\n", " ") + "\n")

@@ -19,16 +19,16 @@ from t2t_keras.errors import UserError
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordIndex:
-    """The place and the lengths of each of the N records of a split.
+    """The location and the lengths of each of the N records of a split.
 
     Attributes:
         files: the shards.
-        file: [N], number of the shard that holds the record.
+        file: [N], index of the shard that holds the record.
         offset: [N], byte of the shard at which the record begins.
         size: [N], bytes of the record's payload.
         source_length: [N], tokens of the source, EOS included.
         target_length: [N], tokens of the target, EOS included.
-        corpus: [N], number of the record's corpus in a mixture; None: there is one.
+        corpus: [N], index of the record's corpus in a mixture; None: there is one.
         swapped: whether the source is the record's `targets` and the target its
             `inputs`: a view of the same data in the other direction.
         damage: the errors that `read` has raised; tf.data, which calls it, replaces
@@ -115,10 +115,14 @@ class RecordIndex:
         Args:
             counts: int [N], how often each record occurs.
         """
-        names = ("file", "offset", "size", "source_length", "target_length", "corpus")
-        columns = {name: getattr(self, name) for name in names}
         return dataclasses.replace(
-            self, **{n: c.repeat(counts) for n, c in columns.items() if c is not None}
+            self,
+            file=self.file.repeat(counts),
+            offset=self.offset.repeat(counts),
+            size=self.size.repeat(counts),
+            source_length=self.source_length.repeat(counts),
+            target_length=self.target_length.repeat(counts),
+            corpus=None if self.corpus is None else self.corpus.repeat(counts),
         )
 
     def __len__(self) -> int:
@@ -129,8 +133,8 @@ class RecordIndex:
         """Returns the `index_sha256` of an index without corpora."""
         sides = (self.source_length, self.target_length)
         table = np.stack([self.size, *sides[:: -1 if self.swapped else 1]], axis=1)
-        ends = np.cumsum(np.bincount(self.file, minlength=len(self.files)))
-        return index_sha256(np.split(table, ends[:-1]))
+        stops = np.cumsum(np.bincount(self.file, minlength=len(self.files)))
+        return index_sha256(np.split(table, stops[:-1]))
 
     @property
     def features(self) -> tuple[str, str]:
@@ -144,16 +148,19 @@ class RecordIndex:
             UserError: a record is damaged: one of its two checksums is wrong.
         """
         indices = np.asarray(indices, np.int64)
-        columns = (array[indices] for array in (self.file, self.offset, self.size))
+        files = self.file[indices].tolist()
+        offsets = self.offset[indices].tolist()
+        sizes = self.size[indices].tolist()
         payloads = []
-        for file, offset, size in zip(*(c.tolist() for c in columns), strict=True):
+        for file, offset, size in zip(files, offsets, sizes, strict=True):
             # `pread` does not move the file position, which threads share.
             record = os.pread(self._open_files[file].fileno(), size + FRAME, offset)
             payload = unframe(record)
             if payload is None or len(payload) != size:
-                before = self.offset[(self.file == file) & (self.offset < offset)]
-                number = len(np.unique(before)) + 1  # a record may occur several times
-                error = damaged_record(self.files[file], number, offset)
+                is_before = (self.file == file) & (self.offset < offset)
+                # A record may occur several times.
+                record_number = len(np.unique(self.offset[is_before])) + 1
+                error = damaged_record(self.files[file], record_number, offset)
                 self.damage.append(error)
                 raise error
             payloads.append(payload)

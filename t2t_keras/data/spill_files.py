@@ -13,7 +13,7 @@ from t2t_keras.data.tfrecord import FRAME
 from t2t_keras.errors import UserError
 
 # Precedes each record of a spill file: key, record bytes, source and target tokens,
-# number of the corpus.
+# index of the corpus.
 SPILL_HEADER = struct.Struct("<QIIII")
 
 
@@ -37,8 +37,10 @@ class SpillFiles(contextlib.ExitStack):
     ) -> None:
         super().__init__()
         mode = "wb" if sizes is None else "r+b"
-        opened = (path.open(mode, buffering=_BUFFER) for path in paths)
-        self._files = [self.enter_context(file) for file in opened]
+        self._files = []
+        for path in paths:
+            file = self.enter_context(path.open(mode, buffering=_BUFFER))
+            self._files.append(file)
         if sizes is not None and len(sizes) != len(self._files):
             raise UserError(
                 f"{paths[0].parent} is damaged: it has the sizes of {len(sizes)} files "
@@ -55,8 +57,8 @@ class SpillFiles(contextlib.ExitStack):
 
     def append(self, contents: Mapping[int, bytes | bytearray]) -> None:
         """Appends to some of the files, which are numbered from 0."""
-        for number, content in contents.items():
-            self._files[number].write(content)
+        for index, content in contents.items():
+            self._files[index].write(content)
 
     def flush(self) -> list[int]:
         """Writes the buffers; returns the sizes of the files."""
@@ -76,10 +78,12 @@ def read_sorted(
 
     Returns:
         The framed records, and an int32 array [N, 4] with their payload bytes, source
-        tokens, target tokens, and number of the corpus.
+        tokens, target tokens, and index of the corpus.
     """
     content = b"".join(path.read_bytes() for path in paths)
-    keys, starts, lengths = array("Q"), array("Q"), array("i")
+    keys = array("Q")
+    starts = array("Q")
+    lengths = array("i")
     position = 0
     while position < len(content):
         key, *size_and_lengths = SPILL_HEADER.unpack_from(content, position)
@@ -91,10 +95,9 @@ def read_sorted(
     order = np.argsort(np.asarray(keys), kind="stable")
     order = order[~np.isin(np.asarray(keys)[order], without)]
     table = np.asarray(lengths, np.int32).reshape(-1, 4)[order]
-    firsts = np.asarray(starts)[order].tolist()
-    records = [
-        content[first : first + size]
-        for first, size in zip(firsts, table[:, 0].tolist(), strict=True)
-    ]
+    records = []
+    sizes = table[:, 0].tolist()
+    for start, size in zip(np.asarray(starts)[order].tolist(), sizes, strict=True):
+        records.append(content[start : start + size])
     table[:, 0] -= FRAME
     return records, table

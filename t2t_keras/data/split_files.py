@@ -51,21 +51,21 @@ def find_shards(data_dir: Path, data_name: str, split: str) -> list[Path]:
         )
     pattern = re.compile(rf"{re.escape(data_name)}-{split}-(\d{{5}})-of-(\d{{5}})")
     names = os.listdir(data_dir) if data_dir.is_dir() else []
-    found = sorted(filter(None, map(pattern.fullmatch, names)), key=lambda m: m[0])
-    if not found:
+    matches = sorted(filter(None, map(pattern.fullmatch, names)), key=lambda m: m[0])
+    if not matches:
         raise UserError(
             f"there is no {split} data of '{data_name}' in {data_dir}; "
             "`t2t datagen` makes it, and adds it to a directory that has other splits"
         )
-    totals = {int(match[2]) for match in found}
+    totals = {int(match[2]) for match in matches}
     if len(totals) > 1:
         raise UserError(
             f"{data_dir} has the {split} data of '{data_name}' more than once, in "
             f"{' and in '.join(map(str, sorted(totals)))} shards; remove one set"
         )
-    if [int(match[1]) for match in found] != list(range(*totals)):
+    if [int(match[1]) for match in matches] != list(range(*totals)):
         raise UserError(
-            f"{data_dir} has only {len(found)} of the {max(totals)} {split} shards of "
-            f"'{data_name}'; copy the rest, or generate the data again"
+            f"{data_dir} has only {len(matches)} of the {max(totals)} {split} shards "
+            f"of '{data_name}'; copy the rest, or generate the data again"
         )
-    return [data_dir / match[0] for match in found]
+    return [data_dir / match[0] for match in matches]

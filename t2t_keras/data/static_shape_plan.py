@@ -7,7 +7,7 @@ import numpy as np
 from t2t_keras.data.bucket_plan import BucketPlan, batch_starts
 
 # Limits of `StaticShapePlan`.
-_MOST_SHAPES = 12
+_MAX_SHAPES = 12
 
 
 _MULTIPLE = 8  # Lengths are rounded up to it: GPUs' matrix units take eight rows.
@@ -24,7 +24,7 @@ class StaticShapePlan(BucketPlan):
 
     def shape(self, records: np.ndarray) -> tuple[int, int, int]:
         """Returns the rows, S and T to which the batch of some records is padded."""
-        rows, source, target = self._of_buckets[self._bucket[records[0]]].tolist()
+        rows, source, target = self._bucket_shapes[self._bucket[records[0]]].tolist()
         return rows, source, target
 
     def _cut(self, batch_tokens: int) -> list[int]:
@@ -41,17 +41,20 @@ class StaticShapePlan(BucketPlan):
         sizes = np.add.reduceat(sizes, firsts)
         longest = np.maximum.reduceat(longest, firsts)
         rows = _even_rows(sizes, longest, batch_tokens)
-        self._of_buckets = np.column_stack([rows, longest])
+        self._bucket_shapes = np.column_stack([rows, longest])
         return batch_starts(sizes, rows)
 
     def _shapes(
         self, rows: np.ndarray, order: np.ndarray, starts: Sequence[int] | np.ndarray
     ) -> np.ndarray:
-        return self._of_buckets[self._bucket[order[starts]]]
+        return self._bucket_shapes[self._bucket[order[starts]]]
 
 
 def least_padding(
-    sizes: np.ndarray, longest: np.ndarray, batch_tokens: int, most: int = _MOST_SHAPES
+    sizes: np.ndarray,
+    longest: np.ndarray,
+    batch_tokens: int,
+    max_buckets: int = _MAX_SHAPES,
 ) -> np.ndarray:
     """Merges neighbouring buckets so that the padded batches have the fewest tokens.
 
@@ -59,10 +62,10 @@ def least_padding(
         sizes: the number of pairs in each bucket, int64 [N].
         longest: the longest source and target of each bucket, int64 [N, 2].
         batch_tokens: the budget of a batch.
-        most: how many buckets may be left.
+        max_buckets: how many buckets may be left.
 
     Returns:
-        The number of the merged bucket that each bucket is in, int64 [N].
+        The index of the merged bucket that each bucket is in, int64 [N].
     """
     count = len(sizes)
     # cost[i, j]: the tokens of the batches of buckets i to j, merged.
@@ -76,7 +79,7 @@ def least_padding(
     # buckets each of the merged ones has.
     best = np.array([0.0] + [np.inf] * count)
     parts: list[list[int]] = [[] for _ in range(count + 1)]
-    for _ in range(min(most, count)):
+    for _ in range(min(max_buckets, count)):
         totals = best[:-1, None] + cost
         best = np.concatenate([[0.0], totals.min(axis=0)])
         firsts = totals.argmin(axis=0).tolist()  # of the last merged bucket

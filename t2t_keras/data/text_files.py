@@ -146,15 +146,15 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
     Raises:
         UserError: a line is not UTF-8, or is too long.
     """
-    for number, line in enumerate(raw_lines(file, name), start=1):
+    for line_number, line in enumerate(raw_lines(file, name), start=1):
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{name}, line {number}: byte {line[error.start]:#04x} is not valid "
-                "UTF-8; convert the file (`iconv -t UTF-8`)"
+                f"{name}, line {line_number}: byte {line[error.start]:#04x} is not "
+                "valid UTF-8; convert the file (`iconv -t UTF-8`)"
             ) from None
-        if number == 1:
+        if line_number == 1:
             text = text.removeprefix("\ufeff")
         yield text.removesuffix("\n").removesuffix("\r")
 
@@ -169,14 +169,14 @@ def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
     Raises:
         UserError: a line is too long.
     """
-    for number in itertools.count(1):
+    for line_number in itertools.count(1):
         line = file.readline(LONGEST_LINE + 1)
         if not line:
             return
         if len(line) > LONGEST_LINE:
             raise UserError(
-                f"{name}, line {number} has more than {LONGEST_LINE:,} bytes; write "
-                "one sentence per line, ended by \\n"
+                f"{name}, line {line_number} has more than {LONGEST_LINE:,} bytes; "
+                "write one sentence per line, ended by \\n"
             )
         yield line
 

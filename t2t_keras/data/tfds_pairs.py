@@ -73,7 +73,8 @@ class TfdsPairs:
                 f"{', '.join(builder.info.splits)}"
             ) from None
         for batch in dataset.batch(_BATCH).as_numpy_iterator():
-            sources, targets = batch[self.source_feature], batch[self.target_feature]
+            sources = batch[self.source_feature]
+            targets = batch[self.target_feature]
             for source, target in zip(sources, targets, strict=True):
                 yield source.decode("utf-8"), target.decode("utf-8")
 

@@ -10,13 +10,11 @@ import google_crc32c
 
 from t2t_keras.errors import UserError
 
-HEADER_BYTES, CHECKSUM_BYTES = 12, 4  # bytes
-
-
+HEADER_BYTES = 12
+CHECKSUM_BYTES = 4
 FRAME = HEADER_BYTES + CHECKSUM_BYTES  # bytes of a record that are not payload
-
-
-_LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
+_LENGTH = struct.Struct("<Q")
+_CRC = struct.Struct("<I")
 
 
 def frame(payload: bytes) -> bytes:
@@ -54,7 +52,7 @@ def read_payloads(shard: Path) -> Iterator[bytes]:
     """Yields the payloads of a shard, and verifies their checksums."""
     with shard.open("rb", buffering=1 << 20) as file:
         offset = 0
-        for number in itertools.count(1):
+        for record_number in itertools.count(1):
             record = file.read(HEADER_BYTES)
             if not record:
                 return
@@ -63,14 +61,15 @@ def read_payloads(shard: Path) -> Iterator[bytes]:
                 record += file.read(length + CHECKSUM_BYTES)
             payload = unframe(record)
             if payload is None:
-                raise damaged_record(shard, number, offset)
+                raise damaged_record(shard, record_number, offset)
             yield payload
             offset += len(record)
 
 
-def damaged_record(shard: Path, number: int, offset: int) -> UserError:
-    """Returns the error for a record of a shard, with its number (from 1) and place."""
+def damaged_record(shard: Path, record_number: int, offset: int) -> UserError:
+    """Returns the error for a record with a number, from 1, at a byte of a shard."""
     return UserError(
-        f"{shard} is damaged: the checksum of record {number:,} (at byte {offset:,}) "
-        "is wrong; copy the file again, or remove the data and run `t2t datagen` again"
+        f"{shard} is damaged: the checksum of record {record_number:,} (at byte "
+        f"{offset:,}) is wrong; copy the file again, or remove the data and run "
+        "`t2t datagen` again"
     )

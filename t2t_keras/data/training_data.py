@@ -79,19 +79,23 @@ class TrainingData:
         if hparams.changes_pairs:
             augmentation = Augmentation(hparams, tokenizers, index, seed, problem.tags)
 
-        def numbers(shape: tuple[int, int, int]) -> int:
-            """Returns about how many numbers the backward pass of a batch needs."""
+        def num_activations(shape: tuple[int, int, int]) -> int:
+            """Returns about how many activations the backward pass needs."""
             rows, source, target = shape
-            d, heads, f = hparams.d_model, hparams.num_heads, hparams.d_ff
+            d = hparams.d_model
+            f = hparams.d_ff
+            heads = hparams.num_heads
             encoder = source * (10 * d + f + heads * source)
             decoder = target * (15 * d + f + heads * (source + target))
             layers = hparams.num_layers * encoder + hparams.decoder_layers * decoder
             return rows * (layers + 2 * target * tokenizers[1].vocab_size)
 
-        return cls(index, plan, plan.largest_shape(numbers), aligned, augmentation)
+        return cls(
+            index, plan, plan.largest_shape(num_activations), aligned, augmentation
+        )
 
     def batches(
-        self, steps: range, num_replicas: int, micro_batches: int, own: range
+        self, steps: range, num_replicas: int, micro_batches: int, local_replicas: range
     ) -> tf.data.Dataset:
         """Returns the batches of some steps, see `training_batches`."""
         return training_batches(
@@ -100,7 +104,7 @@ class TrainingData:
             steps,
             num_replicas,
             micro_batches=micro_batches,
-            own=own,
+            local_replicas=local_replicas,
             aligned=self.aligned,
             augment=self.augmentation,
         )

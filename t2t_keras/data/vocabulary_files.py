@@ -58,12 +58,12 @@ def use_vocabularies(
             the directory has another vocabulary in its place.
     """
     sizes = [load_tokenizer(path).vocab_size for path in files]
-    suffixes = [vocabulary_suffix(path) for path in files]
-    if suffixes[0] != suffixes[1]:
+    suffix = vocabulary_suffix(files[0])
+    if vocabulary_suffix(files[1]) != suffix:
         raise UserError(f"{files[0]} and {files[1]} are of different kinds")
     names = {cls.suffix: name for name, cls in tokenizer_classes()}
     problem = problem.replace(
-        tokenizer=names[suffixes[0]],
+        tokenizer=names[suffix],
         vocab_size=max(sizes),
         shared_vocab=files[0].read_bytes() == files[1].read_bytes(),
     )

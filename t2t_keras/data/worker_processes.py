@@ -48,9 +48,10 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 def _start_worker() -> None:
     """Prepares a worker process."""
-    # A terminal sends them to all its processes; the worker ends with its parent.
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    # A terminal sends these signals to all its processes, but a worker ends with its
+    # parent.
+    for signal_number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(signal_number, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

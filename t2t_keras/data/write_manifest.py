@@ -42,7 +42,7 @@ def write_manifest(
     Raises:
         UserError: no training pair is left, or the weights of a mixture do not suit.
     """
-    problem, earlier = plan.problem, plan.earlier
+    earlier = plan.earlier
     left_out = read_counts(plan.directory / "left_out.json")
     fields = _split_fields(plan, counts, dropped, left_out)
     fields["single_sentences"] = dict(single_sentences)
@@ -64,7 +64,7 @@ def write_manifest(
         vocab_sizes={s: load_tokenizer(path).vocab_size for s, path in files.items()},
         vocab_sha256={side: sha256(path) for side, path in files.items()},
         languages=_languages(plan),
-        license=problem.license or (earlier.license if earlier else ""),
+        license=plan.problem.license or (earlier.license if earlier else ""),
         **fields,
     )
     write_json(plan.manifest_path, dataclasses.asdict(manifest), with_checksum=True)
@@ -97,10 +97,11 @@ def _split_fields(
 
 def _num_tokens(tables: Sequence[np.ndarray]) -> dict[Side, int]:
     """Returns the number of tokens on each side of the records."""
-    return {
-        side: sum(int(table[:, column].sum()) for table in tables)
-        for column, side in enumerate(SIDES, start=1)
-    }
+    num_tokens = dict.fromkeys(SIDES, 0)
+    for table in tables:
+        for column, side in enumerate(SIDES, start=1):
+            num_tokens[side] += int(table[:, column].sum())
+    return num_tokens
 
 
 def corpus_records(

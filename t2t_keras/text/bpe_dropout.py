@@ -53,9 +53,9 @@ class BpeDropout:
         ids: list[int] = []
         for word in _WORDS.findall(text):
             match = self._symbol.match(word)  # "" if there are no symbols
-            end = match.end() if match else 0
-            parts = self._merged(list(word[end:]), dropout, generator)
-            for part in filter(None, [word[:end], *parts]):
+            symbol_end = match.end() if match else 0
+            parts = self._merged(list(word[symbol_end:]), dropout, generator)
+            for part in filter(None, [word[:symbol_end], *parts]):
                 if part in self._ids:
                     ids.append(self._ids[part])
                 else:
@@ -67,13 +67,15 @@ class BpeDropout:
     ) -> list[str]:
         """Merges the parts of a word."""
         while True:
-            first, best = len(self._ranks), -1
+            best_rank = len(self._ranks)
+            best = -1
             for i in range(len(parts) - 1):
                 rank = self._ranks.get(parts[i] + parts[i + 1])
                 # No random number is drawn for a pair that comes later anyway.
-                if rank is None or rank >= first or generator.random() < dropout:
+                if rank is None or rank >= best_rank or generator.random() < dropout:
                     continue
-                first, best = rank, i
+                best_rank = rank
+                best = i
             if best < 0:
                 return parts
             parts[best : best + 2] = [parts[best] + parts[best + 1]]

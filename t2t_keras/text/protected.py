@@ -36,10 +36,10 @@ def protected_pattern(kinds: Sequence[str], pieces: Sequence[str]) -> str:
         kinds: names in `KINDS`, or `UNKNOWN`.
         pieces: the tokens of the source's vocabulary.
     """
-    patterns = [KINDS[kind] for kind in KINDS if kind in kinds]
+    patterns = [KINDS[name] for name in KINDS if name in kinds]
     if UNKNOWN in kinds:
-        known = sorted({ord(character) for character in "".join(pieces)})
-        characters = "".join(rf"\x{{{code:X}}}" for code in known)
+        codes = sorted({ord(character) for character in "".join(pieces)})
+        characters = "".join(rf"\x{{{code:X}}}" for code in codes)
         patterns.append(f"[^{characters}{WHITE_SPACE}]+")
     return "|".join(patterns)
 
@@ -55,5 +55,5 @@ def find_protected(texts: "tf.Tensor", pattern: str) -> "tf.RaggedTensor":
         marked = tf.strings.regex_replace(texts, f"({pattern})", "\x00\\1\x01")
         # Each part but the first begins with something that was found.
         parts = tf.strings.split(marked, "\x00")[:, 1:]
-        found = tf.strings.regex_replace(parts.values, "(?s)\x01.*", "")
-        return parts.with_values(found)
+        protected = tf.strings.regex_replace(parts.values, "(?s)\x01.*", "")
+        return parts.with_values(protected)

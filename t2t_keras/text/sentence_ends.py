@@ -35,16 +35,19 @@ def _letters(category: str) -> str:
     Returns:
         The content of a character class.
     """
-    blocks = ((0x41, 0x24F), (0x370, 0x587), (0x1E00, 0x1FFF))
-    points = (point for first, end in blocks for point in range(first, end + 1))
-    return "".join(
-        chr(point) for point in points if unicodedata.category(chr(point)) == category
-    )
+    blocks = ((0x41, 0x250), (0x370, 0x588), (0x1E00, 0x2000))
+    letters = []
+    for start, stop in blocks:
+        for character in map(chr, range(start, stop)):
+            if unicodedata.category(character) == category:
+                letters.append(character)
+    return "".join(letters)
 
 
 # Contents of character classes. White space within a line:
 _SPACE = WHITE_SPACE.replace("\t-\r", "\t\x0b-\r")
-_CAPITAL, _SMALL = _letters("Lu"), _letters("Ll")
+_CAPITAL = _letters("Lu")
+_SMALL = _letters("Ll")
 # Letters that may be initials: also Hebrew and Arabic.
 _INITIAL = f"{_CAPITAL}{_SMALL}\u00aa\u00ba\u05d0-\u05ea\u0621-\u064a"
 _CONSONANT = "bcdfghjklmnpqrstvwxz\u00df\u00e7\u00f1\u0107\u010d\u010f\u0142\u0144"
@@ -133,20 +136,20 @@ class SentenceRules(NamedTuple):
     """The rules, in order.
 
     Attributes:
-        first: rules for every line.
+        initial: rules for every line.
         capital: a pattern that a line with a capital letter has.
         cased: rules for lines with a capital letter.
         final: rules for every line.
     """
 
-    first: _Rules
+    initial: _Rules
     capital: str
     cased: _Rules
     final: _Rules
 
 
 RULES = SentenceRules(
-    first=(
+    initial=(
         # A mark and what belongs to it: "?!", "...", ".”", ". . .", ". )", "! 🙂".
         (
             f"([{_MARK}](?:[{_MARK}{_CLOSING}{_SYMBOL}]|"
@@ -191,8 +194,8 @@ def _compiled(rules: _Rules) -> list[tuple[re.Pattern[str], str]]:
     return [(re.compile(pattern.replace(r"\z", r"\Z")), new) for pattern, new in rules]
 
 
-_FIRST_RULES, _CASED_RULES, _FINAL_RULES = (
-    _compiled(rules) for rules in (RULES.first, RULES.cased, RULES.final)
+_INITIAL_RULES, _CASED_RULES, _FINAL_RULES = (
+    _compiled(rules) for rules in (RULES.initial, RULES.cased, RULES.final)
 )
 _HAS_CAPITAL = re.compile(RULES.capital).search
 # A line without it is one sentence.
@@ -211,7 +214,7 @@ def _marked_line(line: str) -> str:
     if not _MAY_END.search(line):
         return line
     cased = _CASED_RULES if _HAS_CAPITAL(line) else []
-    for pattern, replacement in (*_FIRST_RULES, *cased, *_FINAL_RULES):
+    for pattern, replacement in (*_INITIAL_RULES, *cased, *_FINAL_RULES):
         line = pattern.sub(replacement, line)
     return line
 
@@ -245,7 +248,11 @@ def split_sentences(text: str, tags: Sequence[str] = ()) -> list[str]:
     tag = ""
     body = text
     if tags and (match := re.match(tag_pattern(tags), text)):
-        tag, body = f"{match[1]} ", text[match.end() :]
-    sentences = (part.strip() for part in mark_sentence_ends(body).split("\n"))
-    found = [f"{tag}{sentence}" for sentence in sentences if not is_blank(sentence)]
-    return found if len(found) > 1 else [text]
+        tag = f"{match[1]} "
+        body = text[match.end() :]
+    sentences = []
+    for part in mark_sentence_ends(body).split("\n"):
+        sentence = part.strip()
+        if not is_blank(sentence):
+            sentences.append(f"{tag}{sentence}")
+    return sentences if len(sentences) > 1 else [text]

@@ -198,9 +198,9 @@ def _training_error(message: str, path: Path, vocab_size: int) -> Exception:
         return UserError(f"no text to train the vocabulary {path} on")
     needed = re.search(r"required_chars\. \d+ vs (\d+)", message)
     if needed or "vocab_size" in message or "insert_id" in message:
-        least = f"at least {needed[1]}" if needed else "more than 260"
+        minimum = f"at least {needed[1]}" if needed else "more than 260"
         return UserError(
             f"a vocabulary of {vocab_size} tokens is too small for {path}: its 256 "
-            f"bytes, symbols and characters need {least}; raise vocab_size"
+            f"bytes, symbols and characters need {minimum}; raise vocab_size"
         )
     return RuntimeError(message)

@@ -28,7 +28,7 @@ def mark_sentence_ends(texts: tf.Tensor) -> tf.Tensor:
     each part begins with the white space before it.
     """
     lines = tf.strings.split(texts, "\n")
-    marked = _replaced(lines.values, RULES.first)
+    marked = _replaced(lines.values, RULES.initial)
     has_capital = tf.strings.regex_full_match(marked, rf"[\s\S]*{RULES.capital}[\s\S]*")
     marked = tf.where(has_capital, _replaced(marked, RULES.cased), marked)
     marked = _replaced(marked, RULES.final)
@@ -55,23 +55,23 @@ def split_sentences(texts: tf.Tensor, tags: Sequence[str] = ()) -> tf.RaggedTens
         blank.
     """
     with tf.device(CPU):
-        before, bodies = _tag_and_body(texts, tags)
+        tag, bodies = _tag_and_body(texts, tags)
         sentences = tf.strings.split(mark_sentence_ends(bodies), "\n")
         stripped = tf.strings.regex_replace(sentences.values, WHITE_ENDS, "")
         sentences = sentences.with_values(stripped)
         is_blank = tf.strings.regex_full_match(stripped, BLANK)
         sentences = tf.ragged.boolean_mask(sentences, sentences.with_values(~is_blank))
-        tag = tf.where(before != "", before + " ", "")
-        tagged = tf.gather(tag, sentences.value_rowids()) + sentences.values
+        prefix = tf.where(tag != "", tag + " ", "")
+        tagged = tf.gather(prefix, sentences.value_rowids()) + sentences.values
         has_several = sentences.row_lengths() > 1
         several = tf.ragged.boolean_mask(sentences.with_values(tagged), has_several)
-        whole = tf.RaggedTensor.from_row_lengths(
+        unsplit = tf.RaggedTensor.from_row_lengths(
             tf.boolean_mask(texts, ~has_several),
             tf.ones_like(tf.boolean_mask(sentences.row_lengths(), ~has_several)),
         )
         groups = tf.cast(has_several, tf.int32)
         order = tf.argsort(tf.argsort(groups, stable=True))
-        return tf.gather(tf.concat([whole, several], axis=0), order)
+        return tf.gather(tf.concat([unsplit, several], axis=0), order)
 
 
 def _tag_and_body(texts: tf.Tensor, tags: Sequence[str]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -81,22 +81,22 @@ def _tag_and_body(texts: tf.Tensor, tags: Sequence[str]) -> tuple[tf.Tensor, tf.
     pattern = tag_pattern(tags)
     bodies = tf.strings.regex_replace(texts, pattern, "")
     lengths = tf.strings.length(texts) - tf.strings.length(bodies)
-    before = tf.strings.substr(texts, tf.zeros_like(lengths), lengths)
-    return tf.strings.regex_replace(before, WHITE_ENDS, ""), bodies
+    prefix = tf.strings.substr(texts, tf.zeros_like(lengths), lengths)
+    return tf.strings.regex_replace(prefix, WHITE_ENDS, ""), bodies
 
 
 def split_long_text(
     text: tf.Tensor,
     encode: Callable[[tf.Tensor], tf.RaggedTensor],
-    most: int,
+    max_tokens: int,
     tags: Sequence[str] = (),
 ) -> tf.RaggedTensor:
-    """Splits a text into parts of at most `most` tokens.
+    """Splits a text into parts of at most `max_tokens` tokens.
 
     Args:
         text: a scalar string.
         encode: the tokenizer: maps strings [N] to ids [N, (T)], each row ending in EOS.
-        most: the largest number of tokens in a part, EOS included; at least 2.
+        max_tokens: the largest number of tokens in a part, EOS included; at least 2.
         tags: words of which one may precede the text; every part then begins with it.
 
     Returns:
@@ -104,57 +104,59 @@ def split_long_text(
     """
     with tf.device(CPU):
         tag = tf.zeros([0], tf.int32)
-        before, bodies = _tag_and_body(text[tf.newaxis], tags)
+        tag_text, bodies = _tag_and_body(text[tf.newaxis], tags)
         if tags:
-            tag = encode(before)[0, :-1]
+            tag = encode(tag_text)[0, :-1]
         sentences = tf.strings.split(mark_sentence_ends(bodies)[0], "\n")
         marked = tf.strings.regex_replace(sentences, f"([{WHITE_SPACE}]+)", "\n" r"\1")
         words = tf.strings.split(marked, "\n")  # [sentences, (words)]
         # The tokenizers' words imply a space before them.
         ids = encode(tf.strings.regex_replace(words.values, r"\A ", ""))[:, :-1]
-        limit = tf.cast(tf.maximum(most - 1 - tf.size(tag), 1), tf.int64)
+        limit = tf.cast(tf.maximum(max_tokens - 1 - tf.size(tag), 1), tf.int64)
         bounds = _part_bounds(ids.row_lengths(), words.row_splits, limit)
         parts = tf.RaggedTensor.from_row_splits(words.values, bounds)
         parts = tf.strings.reduce_join(parts, axis=1)
         ids = encode(tf.strings.regex_replace(parts, WHITE_ENDS, ""))[:, :-1]
         # A word that is too long is cut; so is a part that has more tokens than its
         # words, which a tokenizer may make of other white space than single spaces.
-        places = tf.ragged.range(ids.row_lengths()).values
-        starts = tf.where(places % limit == 0)[:, 0]
+        positions = tf.ragged.range(ids.row_lengths()).values
+        starts = tf.where(positions % limit == 0)[:, 0]
         rows = tf.RaggedTensor.from_row_starts(ids.values, starts)
-        ends = tf.fill([rows.nrows(), 1], EOS)
+        eos = tf.fill([rows.nrows(), 1], EOS)
         tag = tf.repeat(tag[tf.newaxis], rows.nrows(), axis=0)
-        return tf.concat([tag, rows, ends] if tags else [rows, ends], axis=1)
+        return tf.concat([tag, rows, eos] if tags else [rows, eos], axis=1)
 
 
 @tf.function(input_signature=[_NUMBERS, _NUMBERS, tf.TensorSpec([], tf.int64)])
-def _part_bounds(counts: tf.Tensor, ends: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
+def _part_bounds(
+    counts: tf.Tensor, sentence_starts: tf.Tensor, max_tokens: tf.Tensor
+) -> tf.Tensor:
     """Groups words into parts.
 
     Args:
         counts: [W] int64, the number of tokens in each word.
-        ends: [N + 1] int64, the words before which a sentence begins; and W.
-        most: the largest number of tokens in a part.
+        sentence_starts: [N + 1] int64, the words before which a sentence begins; and W.
+        max_tokens: the largest number of tokens in a part.
 
     Returns:
-        [P + 1] int64: part p has the words from place p to place p + 1.
+        [P + 1] int64: part p has the words from bounds[p] to bounds[p + 1].
     """
     total = tf.concat([[0], tf.cumsum(counts)], 0)  # the tokens before each word
 
-    def last(values: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
-        """Returns the place of the last of increasing values that is not larger."""
+    def last_index(values: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+        """Returns the index of the last of increasing values that is not larger."""
         return tf.searchsorted(values, [bound], "right", out_type=tf.int64)[0] - 1
 
     def add(bounds: tf.Tensor) -> tuple[tf.Tensor]:
         start = bounds[-1]
-        fitting = last(total, total[start] + most)
-        sentence_end = ends[last(ends, fitting)]
+        fitting = last_index(total, total[start] + max_tokens)
+        sentence_end = sentence_starts[last_index(sentence_starts, fitting)]
         word_end = tf.maximum(fitting, start + 1)
-        end = tf.where(sentence_end > start, sentence_end, word_end)
-        return (tf.concat([bounds, [end]], 0),)
+        stop = tf.where(sentence_end > start, sentence_end, word_end)
+        return (tf.concat([bounds, [stop]], 0),)
 
     (bounds,) = tf.while_loop(
-        lambda bounds: bounds[-1] < ends[-1],
+        lambda bounds: bounds[-1] < sentence_starts[-1],
         add,
         (tf.zeros([1], tf.int64),),
         shape_invariants=(tf.TensorShape([None]),),

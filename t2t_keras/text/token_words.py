@@ -7,7 +7,7 @@ from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 
 def words_of_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int | None]:
-    """Returns the number of each token's word, from 0; None for EOS.
+    """Returns the index of each token's word; None for EOS.
 
     A token belongs to the word of the first character that it adds to the text of the
     tokens before it, or, if it adds only white space, to the word after that, if there
@@ -18,20 +18,20 @@ def words_of_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int | None
         tokenizer: the tokenizer.
         ids: the ids of a text; those after the first EOS have no word.
     """
-    end = list(ids).index(EOS) if EOS in ids else len(ids)
+    length = list(ids).index(EOS) if EOS in ids else len(ids)
     words: list[int | None] = [None] * len(ids)
-    before = ""
-    for place in range(end):
-        text = tokenizer.decode(ids[: place + 1])
+    previous = ""
+    for index in range(length):
+        text = tokenizer.decode(ids[: index + 1])
         # The earlier text is not a prefix if the token completes a character.
-        pairs = zip(before, text, strict=False)
+        pairs = zip(previous, text, strict=False)
         same = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
         added = text[len(list(same)) :].lstrip()
         if added:
             through = text[: len(text) - len(added) + 1]
-            words[place] = len(through.split()) - 1
-        before = text
-    for place in reversed(range(end - 1)):
-        if words[place] is None:
-            words[place] = words[place + 1]
+            words[index] = len(through.split()) - 1
+        previous = text
+    for index in reversed(range(length - 1)):
+        if words[index] is None:
+            words[index] = words[index + 1]
     return words

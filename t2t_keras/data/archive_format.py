@@ -16,7 +16,7 @@ class ArchiveFormat:
         suffixes: the ends of the names of such archives, such as ".tgz".
         pairs: returns the source of the pairs of two members; it gets the directory,
             the address or name of the archive, and the names of the two members.
-        download: downloads the archive of such a source, if it is absent.
+        download: downloads the archive of a source from `pairs`, if it is absent.
     """
 
     suffixes: tuple[str, ...]

@@ -17,30 +17,28 @@ from t2t_keras.data.regular_files import is_special, open_regular
 from t2t_keras.errors import UserError
 
 _INCOMPLETE = ".incomplete"  # suffix of a file's name while it is written
-
-
-_NAME_BYTES = 220  # of a file's name that its temporary name has: 255 are allowed
+_NAME_BYTES = 220  # length of a temporary name's stem; 255 bytes are allowed in all
 
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yields a temporary path, which is renamed to `path` when the block ends.
 
-    A link at `path` is replaced, and not what it leads to.
+    If `path` is a link, the link is replaced, and its target stays.
 
     Args:
         path: the path of the finished file.
 
     Yields:
         The path of a new, empty file, `{path}.RANDOM.incomplete`. It is removed if the
-        block raises; if the process is killed, the next one that writes `path` does it.
+        block raises; if this process is killed, by the next one that writes `path`.
     """
     stem = os.fsdecode(os.fsencode(path.name)[:_NAME_BYTES])
     _remove_leftovers(path.parent, stem)
     try:
         incomplete, descriptor = _new_file(path.parent, stem)
     except OSError as error:
-        error.filename = str(path)  # the user knows no temporary names
+        error.filename = str(path)  # users do not know the temporary name
         raise
     try:
         yield incomplete
@@ -90,7 +88,7 @@ def _remove_leftovers(directory: Path, stem: str) -> None:
 def open_lines(path: str | Path) -> Iterator[TextIO]:
     r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically.
 
-    What a link leads to is replaced, and not the link.
+    If `path` is a link, its target is replaced.
     """
     final = Path(os.path.realpath(path))
     with (
@@ -107,18 +105,18 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
 
 
 def open_records(path: Path) -> TextIO:
-    """Opens a file of lines to add some.
+    """Opens a file of lines for appending.
 
-    A process that was killed, or a full disk, may have left a part of a line: it gets
-    its end.
+    If the last line is unfinished, since a process was killed or the disk was full, it
+    gets a line break.
 
     Raises:
         UserError: see `open_regular`.
     """
     descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     size = os.fstat(descriptor).st_size
-    is_whole = not size or os.pread(descriptor, 1, size - 1) == b"\n"
+    is_unfinished = size and os.pread(descriptor, 1, size - 1) != b"\n"
     file = os.fdopen(descriptor, "a", encoding="utf-8")
-    if not is_whole:
+    if is_unfinished:
         file.write("\n")
     return file

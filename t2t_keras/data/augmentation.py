@@ -67,7 +67,7 @@ class Augmentation:
             self._require_merges(index)
 
     def _require_merges(self, index: RecordIndex) -> None:
-        """Refuses vocabularies of which no merges can be skipped."""
+        """Raises UserError unless the vocabularies have merges that can be skipped."""
         lists = self._lists(index.read([0])[0])
         for tokenizer, name in zip(self._tokenizers, self._features, strict=True):
             if not isinstance(tokenizer, SentencePieceTokenizer):
@@ -101,7 +101,7 @@ class Augmentation:
 
         Args:
             ids: ids of the text, EOS last.
-            side: 0 for the source, 1 for the target, of which only the tokens change.
+            side: 0 for the source; 1 for the target, whose words do not change.
             rng: the random number generator.
         """
         tokenizer = self._tokenizers[side]
@@ -125,7 +125,7 @@ class Augmentation:
         return ids
 
     def _variants(self, text: str, rng: random.Random) -> list[str]:
-        """Returns changed sources, of which the first that is short enough is used."""
+        """Returns changed sources in the order of preference."""
         words = text.split(" ")
         remaining = []
         for word in words:

@@ -60,7 +60,7 @@ class BatchPlan:
         self.padding_share = float(
             1 - (source_length.sum() + target_length.sum()) / padded
         )
-        self._epoch = -1  # of which `_batches` are
+        self._epoch = -1  # the epoch that `_batches` belong to
         self._batches = [np.empty(0, np.int64)]
 
     def __len__(self) -> int:

@@ -9,11 +9,7 @@ from t2t_keras.data.batch_plan import BatchPlan
 
 # tensor2tensor's buckets.
 _FIRST_BOUND = 8
-
-
 _GROWTH = 1.1  # from one bound to the next
-
-
 _MAX_LENGTH = 256  # `max_length` of tensor2tensor's hparam sets
 
 

@@ -10,8 +10,8 @@
     write_manifest      done/{data_name}.manifest.json
     publish             moves done/* into the data directory, the manifest last
 
-Every file is written atomically, and a stage is skipped if its output is there: the
-same command continues an interrupted run. The bytes depend only on the problem, the
+Every file is written atomically, and a stage is skipped if its output exists: the same
+command continues an interrupted run. The bytes depend only on the problem, the
 sources and the seed (`DataConfig`), and the memory does not depend on the number of
 pairs, except for the tables that docs/data.md lists. TensorFlow is not imported unless
 a source needs it.

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 
 HASH_ENTRY = struct.Struct("<QQ")  # key of an example, hash of its texts
-
-
 _AT_A_TIME = 1 << 22  # examples whose hashes are compared at a time: 64 MB
 
 

@@ -156,7 +156,7 @@ def _encode_split(pairs: Iterable[Pair], split: SplitShard, encode: Encode) -> N
     """Appends the examples of a split to its files.
 
     Args:
-        pairs: all pairs of the split, of which some belong to the shard.
+        pairs: all pairs of the split.
         split: what belongs to the shard.
         encode: encodes chunks of pairs, see `encoders`.
     """

@@ -29,8 +29,8 @@ def encoders(
 ) -> Iterator[Encode]:
     """Yields a function that encodes pairs: (pairs, config, start) -> `Encoded`.
 
-    The chunks come in the order of the pairs, of which the first has index `start`.
-    Only a few chunks are in memory at any time, however many pairs there are.
+    `start` is the index of the first pair. The chunks keep the order of the pairs, and
+    only a few are in memory at a time.
 
     Args:
         vocabularies: vocabulary files of the source and of the target side.

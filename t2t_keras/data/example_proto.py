@@ -27,7 +27,7 @@ def example(
 ) -> bytes:
     """Returns a serialized `tf.train.Example` with int64 lists `inputs` and `targets`.
 
-    The bytes are those of TensorFlow's deterministic serialization.
+    The bytes equal TensorFlow's deterministic serialization.
 
     Args:
         source: ids of the source.

@@ -5,11 +5,11 @@ import tensorflow as tf
 from t2t_keras.data.record_index import RecordIndex
 
 LINKS = {"links": tf.io.RaggedFeature(tf.int64)}
-_EXAMINED = 1000  # records in which links are looked for
+_EXAMINED = 1000  # records
 
 
 def has_links(index: RecordIndex) -> bool:
-    """Returns whether records have the links of word alignments: any of the first."""
+    """Returns whether any of the first records has links of a word alignment."""
     payloads = index.read(range(min(len(index), _EXAMINED)))
     return bool(tf.size(tf.io.parse_example(payloads, LINKS)["links"].values))
 
@@ -17,13 +17,13 @@ def has_links(index: RecordIndex) -> bool:
 def alignment_weights(
     links: tf.RaggedTensor, source: tf.Tensor, target: tf.Tensor, swapped: bool
 ) -> tf.Tensor:
-    """Returns what guided alignment teaches, float32 [rows, T, S].
+    """Returns the attention that guided alignment teaches, float32 [rows, T, S].
 
     In the row of a target token that is linked to n source tokens, each of these has
     the weight 1 / n; all other weights are 0.
 
     Args:
-        links: positions by record, see `example_proto.example`.
+        links: positions by record, see `example`.
         source: ids [rows, S]
         target: ids [rows, T]
         swapped: see `RecordIndex`.

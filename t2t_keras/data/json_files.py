@@ -10,10 +10,10 @@ from t2t_keras.data.atomic_files import atomic
 from t2t_keras.errors import UserError
 from t2t_keras.pointer_files import require_fetched_file
 
-CHECKSUM = "sha256"  # the field of a JSON file that has the digest of the others
+CHECKSUM = "sha256"  # the field with the digest of all other fields
 
 
-def write_json(path: Path, value: Any, with_checksum: bool = False) -> None:
+def write_json(path: Path, value: object, with_checksum: bool = False) -> None:
     """Writes a value as JSON, atomically.
 
     Args:
@@ -23,9 +23,9 @@ def write_json(path: Path, value: Any, with_checksum: bool = False) -> None:
             which `read_json` compares.
     """
     if with_checksum:
-        value = json.loads(json.dumps(value))  # as it is read later
-        value.pop(CHECKSUM, None)
-        value = value | {CHECKSUM: digest(value)}
+        fields = json.loads(json.dumps(value))  # as it is read later
+        fields.pop(CHECKSUM, None)
+        value = fields | {CHECKSUM: digest(fields)}
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     try:
         content = text.encode()
@@ -35,8 +35,8 @@ def write_json(path: Path, value: Any, with_checksum: bool = False) -> None:
         incomplete.write_bytes(content)
 
 
-def digest(fields: Mapping[str, Any]) -> str:
-    """Returns a SHA-256 of fields, whatever their order."""
+def digest(fields: Mapping[str, object]) -> str:
+    """Returns a SHA-256 of fields, which does not depend on their order."""
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
@@ -49,7 +49,7 @@ def read_json(
 
     Args:
         path: the file.
-        otherwise: what the user is to do if it is damaged and there is no copy.
+        otherwise: what the user should do if the file is damaged and has no copy.
 
     Raises:
         UserError: the file is damaged, or it has been changed.

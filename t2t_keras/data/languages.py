@@ -21,7 +21,7 @@ def parse_languages(text: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-_TEXTS = 500  # of which a language is guessed
+_TEXTS = 500  # number of texts from which a language is guessed
 
 
 def language_shares(texts: Sequence[str]) -> dict[str, float] | None:

@@ -31,7 +31,7 @@ class _NotText(NamedTuple):
 
     Attributes:
         begins: how its files begin, as a regular expression.
-        title: what they are called in messages.
+        title: the name of the format in messages.
         advice: what to do with the file {name}.
     """
 
@@ -115,7 +115,7 @@ def stream_lines(file: "io.BufferedReader[Any]", name: str) -> Iterator[str]:
 
     Args:
         file: the file, which may be a pipe.
-        name: what it is called in messages.
+        name: the name of the file in messages.
     """
     with readable(name), decompressed(file, name) as content:
         require_text(content, name)
@@ -123,7 +123,7 @@ def stream_lines(file: "io.BufferedReader[Any]", name: str) -> Iterator[str]:
 
 
 def require_text_file(path: str | Path) -> None:
-    """Refuses a file as `require_text` does; accepts what is not there or is a pipe.
+    """Refuses a file as `require_text` does; accepts absent files and pipes.
 
     Raises:
         UserError: the file cannot be read, or is of another format.
@@ -134,11 +134,11 @@ def require_text_file(path: str | Path) -> None:
 
 
 def require_text(file: "io.BufferedReader[Any]", name: str) -> None:
-    """Refuses a file that is recognised as something else than lines of text.
+    """Raises UserError if a file is recognised as another format than lines of text.
 
     Args:
         file: the open and decompressed file, at its beginning, where it stays.
-        name: what it is called in messages.
+        name: the name of the file in messages.
 
     Raises:
         UserError: it is not a text; the message says what to do.
@@ -178,7 +178,7 @@ def _is_json(head: bytes, suffix: str) -> bool:
     text = head.decode("utf-8-sig", "replace")
     if not _JSON_BEGINS.match(text):
         return False
-    if len(head) >= HEAD:  # the rest of the value is not there
+    if len(head) >= HEAD:  # the value may be cut off
         line = text.lstrip().partition("\n")[0].strip()
         return suffix == "json" or line in ("[", "{") or "\n" not in text
     if suffix != "json" and len(head_lines(head)) < 2:

@@ -8,20 +8,16 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, TextIO
 
 from t2t_keras.data.regular_files import open_regular
 from t2t_keras.errors import UserError
 
 # Error codes of file systems without locks, such as Lustre mounted without `flock`.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-
-
 # What this program writes to its lock files, see `lock`.
 _PURPOSE = re.compile(r"(process \d+ on |\d+ parts, \{).*", re.DOTALL)
-
-
-_LONGEST_PURPOSE = 1 << 20
+_MAX_PURPOSE = 1 << 20
 
 
 @contextlib.contextmanager
@@ -35,7 +31,7 @@ def lock(
         refusal: maps the purpose of the process that has the lock, or "", to the error
             to raise. None: wait for the lock instead.
         purpose: written to the lock file, for the messages of other processes, unless
-            the file has something else.
+            the file has other content.
 
     Raises:
         UserError: another process has the lock (the error that `refusal` returns), or
@@ -46,7 +42,7 @@ def lock(
         try:
             lock_file(file, waits=refusal is None, path=path)
         except BlockingIOError:
-            assert refusal is not None  # or it had waited
+            assert refusal is not None  # otherwise `lock_file` waits
             raise refusal(_purpose(file)) from None
         is_ours = not file.read(1) or _purpose(file) != ""
         if is_ours:
@@ -55,7 +51,9 @@ def lock(
             yield
         finally:
             if is_ours:
-                _replace_content(file, "")  # it is valid only while the lock is held
+                _replace_content(
+                    file, ""
+                )  # a purpose is valid only while the lock is held
 
 
 def _replace_content(file: TextIO, text: str) -> None:
@@ -65,7 +63,7 @@ def _replace_content(file: TextIO, text: str) -> None:
     file.flush()
 
 
-def lock_file(file: IO[Any], waits: bool, path: Path) -> None:
+def lock_file(file: IO[str] | IO[bytes], waits: bool, path: Path) -> None:
     """Locks an open file until it is closed, if the file system has locks.
 
     Args:
@@ -111,5 +109,5 @@ def purpose_of_holder(path: Path) -> str | None:
 def _purpose(file: TextIO) -> str:
     """Returns the content of a lock file, if this program has written it."""
     file.seek(0)
-    content = file.read(_LONGEST_PURPOSE)
+    content = file.read(_MAX_PURPOSE)
     return content if _PURPOSE.fullmatch(content) else ""

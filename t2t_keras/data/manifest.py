@@ -24,7 +24,7 @@ _ON_BOTH_SIDES = Rule(
 
 
 class CorpusRecord(TypedDict):
-    """What the manifest has of a corpus.
+    """What the manifest says about a corpus.
 
     Attributes:
         pairs: number of pairs that were read.
@@ -153,9 +153,9 @@ class Manifest(DataConfig):
     def fingerprints(self, split: Split) -> list[str]:
         """Returns digests of all that the examples of a split depend on.
 
-        The first one is to be stored: it does not change when another split is added.
-        Earlier versions stored a digest that included other splits; if the data are
-        still the same, it is one of the others.
+        Store the first one: it does not change when another split is added. Earlier
+        versions stored a digest that included other splits; if the data are still the
+        same, it is among the rest.
         """
         other_splits = [name for name in self.sources if name != split]
         fingerprints = []
@@ -165,7 +165,7 @@ class Manifest(DataConfig):
         return fingerprints
 
     def _fingerprint(self, splits: Sequence[Split]) -> str:
-        """Returns a digest of all about some splits that their examples depend on."""
+        """Returns a digest of all that the examples of some splits depend on."""
         fields = dataclasses.asdict(self)
         for name in ("given_vocabularies", "license", "languages"):
             del fields[name]
@@ -174,7 +174,7 @@ class Manifest(DataConfig):
         del fields["single_sentences"]  # it follows from the texts
         for name in ("sources", "examples", "dropped", "tokens"):
             fields[name] = {split: fields[name].get(split) for split in splits}
-        # Data of earlier versions have neither, and keep their digests.
+        # Data of earlier versions have neither field, and keep their digests.
         corpora = {s: c for s, c in fields.pop("corpora").items() if s in splits}
         tags = fields.pop("tags")
         return digest(
@@ -210,19 +210,20 @@ def existing_data(config: DataConfig, data_dir: Path) -> Manifest | None:
     manifest = Manifest.load(path)
     if manifest is None:
         shards = data_dir.glob(f"{glob.escape(config.problem)}-*-?????-of-?????")
-        on_its_way = unfinished_dir(data_dir, config.problem) / "done" / path.name
-        if any(shards) and not on_its_way.exists():
+        unpublished = unfinished_dir(data_dir, config.problem) / "done" / path.name
+        if any(shards) and not unpublished.exists():
             raise UserError(
                 f"{data_dir} has data of '{config.problem}' without a manifest, from "
                 "another program; give another --data_dir, or `t2t adopt` what "
                 "tensor2tensor made"
             )
         return None
-    made_from = manifest.sources
+    old_sources = manifest.sources
     fields = vars(config) | {
         "given_vocabularies": manifest.given_vocabularies,
         "sources": {
-            split: config.sources.get(split, made_from[split]) for split in made_from
+            split: config.sources.get(split, old_sources[split])
+            for split in old_sources
         },
     }
     if "train" not in config.sources:

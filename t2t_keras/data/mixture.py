@@ -59,7 +59,7 @@ class Mixture:
 
     The weights apply when the examples are read for training, see `repetitions`: the
     data directory has each example once. Without weights and a temperature the shares
-    are those of the corpora's sizes.
+    are proportional to the sizes of the corpora.
 
     Attributes:
         corpora: the corpora.
@@ -151,13 +151,13 @@ def repetitions(corpus: np.ndarray, shares: Sequence[float]) -> np.ndarray:
     """Returns how often each example occurs in an epoch of a mixture.
 
     The corpus with the smallest share for its size occurs once, the others more often.
-    If a corpus is to occur r times and r is not a whole number, some of its examples,
-    evenly spread, occur once more than the others. So the shares are exact up to one
-    example of each corpus.
+    If a corpus must occur r times and r is not an integer, some of its examples, evenly
+    spread, occur once more than the others. So the shares are exact up to one example
+    of each corpus.
 
     Args:
         corpus: int [N], the index of the corpus of each example.
-        shares: the share of each corpus, of which the sum is 1.
+        shares: the share of each corpus; they sum to 1.
 
     Returns:
         int64 [N]

@@ -12,10 +12,8 @@ from t2t_keras.data.text_files import read_text
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Source, Split
 
-_FIELDS = {"name", "source", "target", "pairs", "languages", "weight", "tag"}
-
-
-_FIELDS |= {"alignment"}
+_FILES = ("source", "target", "pairs", "alignment")
+_FIELDS = {*_FILES, "name", "languages", "weight", "tag"}
 
 
 def read_mixture(path: str | Path) -> dict[Split, Source]:
@@ -86,11 +84,7 @@ def _corpus(table: Any, directory: Path) -> Corpus:
         if not isinstance(value, kinds) or isinstance(value, bool):
             expected = "number" if key == "weight" else "text"
             raise UserError(f"{key} is a {expected}, not {value!r}")
-    files = {
-        key: directory / table[key]
-        for key in ("source", "target", "pairs", "alignment")
-        if key in table
-    }
+    files = {key: directory / table[key] for key in _FILES if key in table}
     source: Source
     if files.keys() == {"pairs"}:
         languages = table.get("languages")

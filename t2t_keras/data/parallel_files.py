@@ -4,13 +4,16 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.lines import read_lines
 from t2t_keras.data.pharaoh import parse_reference
 from t2t_keras.errors import UserError
 from t2t_keras.problem import AlignedPair, Alignment, Pair
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,14 +66,14 @@ class ParallelFiles:
 
 def side_by_side(
     paths: tuple[str | Path, str | Path],
-    contents: tuple[Iterator[Any], Iterator[Any]],
+    contents: tuple[Iterator[S], Iterator[T]],
     rule: str,
-) -> Iterator[tuple[Any, Any]]:
+) -> Iterator[tuple[S, T]]:
     """Yields the lines of two files in pairs.
 
     Args:
         paths: the files.
-        contents: their lines; those of the first may be pairs of lines.
+        contents: their lines, in the first file perhaps pairs of lines.
         rule: why the files have as many lines, for the error message.
 
     Raises:

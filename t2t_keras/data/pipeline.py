@@ -14,8 +14,6 @@ FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
     "targets": tf.io.RaggedFeature(tf.int64),
 }
-
-
 # (example, step, row in the batch) -> example.
 Augment = Callable[[bytes, int, int], bytes]
 
@@ -33,10 +31,9 @@ def training_batches(
 ) -> tf.data.Dataset:
     """Returns the batches of some steps, in their order.
 
-    Each batch is one element for each replica, in order: an equal number of rows, of
-    which the last ones may be padding. The examples of a step are therefore the same
-    for any number of replicas and processes; a process reads only the records of its
-    own replicas.
+    A batch becomes one element for each replica, in order, with equal numbers of rows;
+    the last rows may be padding. So the examples of a step are the same for any number
+    of replicas and processes. A process reads only the records of its replicas.
 
     Args:
         index: the index of the records.
@@ -110,7 +107,7 @@ def damage_named(index: RecordIndex) -> Iterator[None]:
 
 
 def rows_each(rows: int, num_replicas: int, micro_batches: int = 1) -> int:
-    """Returns the number of rows of each replica, of which some may be padding.
+    """Returns the number of rows of each replica, padding included.
 
     All replicas and all micro-batches have the same number of rows.
     """

@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager
 from t2t_keras.data.console import duration, say, screen
 
 _SECONDS_BETWEEN_LINES = 10.0
-
-
 # The type of `progress`: (task, unit, total) -> a function to call with the units done.
 Meter = Callable[[str, str, int], AbstractContextManager[Callable[[int], None]]]
 

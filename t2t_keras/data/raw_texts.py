@@ -25,7 +25,7 @@ def text_paths(data_dir: Path, data_name: str, split: str) -> list[Path]:
 def write_raw_texts(
     problem: Problem, split: Split, num_pairs: int, data_dir: Path
 ) -> None:
-    """Writes the texts of a split, unless they are there.
+    """Writes the texts of a split, unless the files exist.
 
     Args:
         problem: the problem with the source of the split.

@@ -31,8 +31,8 @@ class RecordIndex:
         corpus: [N], index of the record's corpus in a mixture; None: there is one.
         swapped: whether the source is the record's `targets` and the target its
             `inputs`: a view of the same data in the other direction.
-        damage: the errors that `read` has raised; tf.data, which calls it, replaces
-            them by its own errors.
+        damage: the errors that `read` has raised, because tf.data replaces them by
+            other errors.
     """
 
     files: list[Path]
@@ -56,17 +56,16 @@ class RecordIndex:
     ) -> Self:
         """Loads the index of a split, or builds it if there is none for these shards.
 
-        A directory that tensor2tensor wrote has none. The shards are then read once,
-        their checksums are verified, and the index is saved for the next time if the
-        directory can be written.
+        A directory that tensor2tensor wrote has no index. Then the shards are read
+        once, their checksums are verified, and the index is saved if the directory can
+        be written.
 
         Args:
             data_dir: the data directory.
             data_name: `Problem.data_name`.
             split: "train", "dev" or "test".
             swap: whether source and target are swapped, see `Problem.reverse`.
-            sha256: what `index_sha256` returns for it, from the manifest; None: it is
-                not known.
+            sha256: the `index_sha256` in the manifest; None: it is unknown.
 
         Raises:
             UserError: the split's data is absent, incomplete or damaged, or has another

@@ -15,7 +15,7 @@ _OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
 
 
 def open_regular(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
-    """Opens a regular file of a directory, and nothing that a link there leads to.
+    """Opens a regular file, without following a link.
 
     Args:
         path: the file.
@@ -51,10 +51,10 @@ def _not_regular(path: Path) -> UserError:
 
 
 def refuse_links(directory: Path) -> None:
-    """Refuses symbolic links in a directory that only this program fills.
+    """Raises UserError if a directory that only this program fills has links.
 
     Raises:
-        UserError: there is one, or the directory is one.
+        UserError: there is a symbolic link, or the directory is one.
     """
     for path in (directory, *directory.rglob("*")):
         if path.is_symlink():
@@ -67,7 +67,7 @@ def refuse_links(directory: Path) -> None:
 def is_special(path: str | Path) -> bool:
     """Returns whether a path is a pipe, a device, or an open file, as `/dev/stdout`."""
     step = Path(path)
-    for _ in range(40):  # the system follows no more links
+    for _ in range(40):  # the limit of the operating system
         if not step.is_symlink():
             break
         if _OPEN_FILE.fullmatch(f"{step.parent.resolve()}/{step.name}"):

@@ -5,9 +5,5 @@ from typing import Literal
 from t2t_keras.problem import Split
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
-
-
 Side = Literal["source", "target"]
-
-
 SIDES: tuple[Side, Side] = ("source", "target")

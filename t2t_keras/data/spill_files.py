@@ -15,8 +15,6 @@ from t2t_keras.errors import UserError
 # Precedes each record of a spill file: key, record bytes, source and target tokens,
 # index of the corpus.
 SPILL_HEADER = struct.Struct("<QIIII")
-
-
 _BUFFER = 1 << 16  # bytes that every open spill file may hold in memory
 
 

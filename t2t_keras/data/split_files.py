@@ -23,7 +23,7 @@ def index_path(data_dir: Path, data_name: str, split: str) -> Path:
 
 
 def unfinished_dir(data_dir: Path, data_name: str) -> Path:
-    """Returns the directory in which datagen works until everything is there."""
+    """Returns the directory in which datagen works until the data are complete."""
     return Path(data_dir) / f"{data_name}.incomplete"
 
 
@@ -31,7 +31,7 @@ def num_train_shards(num_examples: int) -> int:
     """Returns the number of shards for a number of training examples.
 
     There is one for every 10,000 examples up to tensor2tensor's 100. Beyond 50 million
-    examples there are more, so that none has to sort over half a million in memory.
+    examples there are more, so that at most half a million are sorted in memory.
     """
     return max(min(-(-num_examples // 10_000), 100), -(-num_examples // 500_000))
 

@@ -1,4 +1,4 @@
-"""Batches of few shapes, for each of which XLA compiles the update once."""
+"""Batches of few shapes, because XLA compiles the update once for each shape."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,6 @@ from t2t_keras.data.bucket_plan import BucketPlan, batch_starts
 
 # Limits of `StaticShapePlan`.
 _MAX_SHAPES = 12
-
-
 _MULTIPLE = 8  # Lengths are rounded up to it: GPUs' matrix units take eight rows.
 
 
@@ -19,7 +17,7 @@ class StaticShapePlan(BucketPlan):
     XLA compiles a graph for every shape of its inputs. Here all batches of a bucket
     have one shape: its longest source and target, rounded up to a multiple of 8 (if the
     budget allows), and the same number of rows, for which the last one is filled up
-    with empty rows. The buckets are those with which an epoch has the least padding.
+    with empty rows. The buckets minimize the padding of an epoch.
     """
 
     def shape(self, records: np.ndarray) -> tuple[int, int, int]:

@@ -93,7 +93,8 @@ def decompressed(
 
     Args:
         file: the file; it is closed together with the result.
-        path: what it is called. With the suffix of a compression it must be compressed.
+        path: its name. If that has the suffix of a compression, the file must be
+            compressed.
 
     Raises:
         UserError: as `open_binary`.
@@ -141,7 +142,7 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
 
     Args:
         file: the file.
-        name: what it is called in messages.
+        name: the name of the file in messages.
 
     Raises:
         UserError: a line is not UTF-8, or is too long.
@@ -164,7 +165,7 @@ def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
 
     Args:
         file: the file.
-        name: what it is called in messages.
+        name: the name of the file in messages.
 
     Raises:
         UserError: a line is too long.

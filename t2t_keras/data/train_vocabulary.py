@@ -28,7 +28,7 @@ def train_vocabularies(
     seed: int,
     own_process: bool,
 ) -> None:
-    """Trains one vocabulary for both sides, or one for each, unless they are there.
+    """Trains one vocabulary for both sides, or one for each, unless the files exist.
 
     Args:
         problem: the problem with the training pairs.

@@ -111,7 +111,7 @@ class TrainingData:
 
 
 def training_index(data_dir: Path, problem: Problem) -> RecordIndex:
-    """Opens the training examples; those of a mixture occur as its shares demand.
+    """Opens the training examples, in a mixture as often as its shares demand.
 
     Raises:
         UserError: the data are absent, incomplete or damaged.

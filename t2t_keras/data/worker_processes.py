@@ -21,7 +21,7 @@ def num_cores() -> int:
 
 @contextlib.contextmanager
 def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Yields a pool of processes, which end with this one, even if it is killed.
+    """Yields a pool of processes that end with this one, even if it is killed.
 
     Args:
         workers: number of processes; they start when the first call is submitted.
@@ -56,7 +56,7 @@ def _start_worker() -> None:
 
 
 def _die_with_parent() -> None:
-    """Ends this process when its parent has ended, for whatever reason."""
+    """Ends this process when its parent ends, for whatever reason."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -6,8 +6,6 @@ from t2t_keras.text.bpe_dropout import SPACE
 # the texts that it encodes this character is escaped, as is the escape character
 # itself. Decoding undoes the escapes in reverse order.
 ESCAPES = (("\x1b", "\x1b0"), (SPACE, "\x1b1"))
-
-
 # The piece for the newline's byte, which does not occur in a line of text.
 NEWLINE_PIECE = "<0x0A>"
 

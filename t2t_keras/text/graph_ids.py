@@ -9,7 +9,7 @@ CPU = "/device:CPU:0"
 
 
 def text_ids(ids: tf.Tensor, vocab_size: int) -> tf.RaggedTensor:
-    """Returns those of ids [B, T] that stand for text, as `tokenizer.text_ids` does."""
+    """Selects from ids [B, T] as `tokenizer.text_ids` does."""
     ids = tf.cast(ids, tf.int32)
     ended = tf.cumsum(tf.cast(ids == EOS, tf.int32), axis=1) > 0
     return tf.ragged.boolean_mask(ids, ~ended & (ids > PAD) & (ids < vocab_size))

@@ -22,8 +22,6 @@ KINDS = {
     "number": r"\p{Nd}+(?:[.,:/-]\p{Nd}+)*",
     "symbol": r"(?:\p{So}[\x{FE0F}\x{200D}\x{1F3FB}-\x{1F3FF}]*)+",
 }
-
-
 UNKNOWN = "unknown"  # characters that the source's vocabulary does not have
 
 

@@ -73,14 +73,17 @@ class ArchivedPairs:
             UserError: the archive cannot be read, lacks a member, or its members
                 differ in length or are not UTF-8.
         """
-        members = self.source_member, self.target_member
-        names = [f"{self.path}:{member}" for member in members]
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(readable(self.path))
-            lines = [stack.enter_context(self._lines(member)) for member in members]
+        with (
+            readable(self.path),
+            self._lines(self.source_member) as source,
+            self._lines(self.target_member) as target,
+        ):
             yield from side_by_side(
-                (names[0], names[1]),
-                (lines[0], lines[1]),
+                (
+                    f"{self.path}:{self.source_member}",
+                    f"{self.path}:{self.target_member}",
+                ),
+                (source, target),
                 "line by line, one must be the translation of the other",
             )
 
@@ -179,16 +182,19 @@ def require_archives(
     Raises:
         UserError: some are missing; the message has their addresses.
     """
-    by_path = {pairs.path: pairs for pairs in archives}
-    missing = [pairs for path, pairs in by_path.items() if not path.exists()]
-    if missing and download is None:
-        raise UserError(
-            f"{missing[0].directory} lacks {len(missing)} of {len(by_path)} archives; "
-            "download them, or add --download: "
-            + " ".join(pairs.url for pairs in missing)
-        )
-    for pairs in missing:
-        assert download is not None
+    paths = set()
+    missing = {}
+    for pairs in archives:
+        paths.add(pairs.path)
+        if not pairs.path.exists():
+            missing[pairs.path] = pairs
+    for pairs in missing.values():
+        if download is None:
+            urls = " ".join(absent.url for absent in missing.values())
+            raise UserError(
+                f"{pairs.directory} lacks {len(missing)} of {len(paths)} archives; "
+                f"download them, or add --download: {urls}"
+            )
         download(pairs)
 
 

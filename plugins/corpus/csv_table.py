@@ -21,7 +21,8 @@ def read_csv(file: PairFile) -> Iterator[Pair]:
     with readable(file.path), open_binary(file.path) as binary:
         lines = (f"{line}\n" for line in decoded_lines(binary, str(file.path)))
         delimiter, names = _header(file, next(lines, ""))
-        source, target = (names.index(language) for language in file.languages)
+        source = names.index(file.languages[0])
+        target = names.index(file.languages[1])
         rows = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             for row in rows:
@@ -61,7 +62,7 @@ def _column_names(line: str, delimiter: str) -> list[str]:
         names = next(csv.reader([line], delimiter=delimiter), [])
     except csv.Error:
         return []
-    return [name.strip() for name in names]
+    return list(map(str.strip, names))
 
 
 def matches_csv(head: bytes, suffix: str) -> bool:

@@ -78,10 +78,10 @@ def _inspect(args: argparse.Namespace) -> dict[str, Any]:
         page = inspection_page(title, _sentences(result), result["splits"])
         with open_lines(args.page) as file:
             file.write(page)
-    unreadable = [f for f in result["findings"] if f["kind"] == "unreadable"]
-    if unreadable:
-        say(_show(result))
-        raise UserError(f"{unreadable[0]['split']} {unreadable[0]['message']}")
+    for finding in result["findings"]:
+        if finding["kind"] == "unreadable":
+            say(_show(result))
+            raise UserError(f"{finding['split']} {finding['message']}")
     return result
 
 

@@ -49,10 +49,14 @@ def _texts(file: PairFile, record: Mapping[str, object], location: str) -> Pair:
                 f"{location} has no field '{language}', only "
                 f"{', '.join(record) or 'none'}"
             )
-    source, target = (record[language] or "" for language in file.languages)
+    source_language, target_language = file.languages
+    source = record[source_language] or ""
+    target = record[target_language] or ""
     if not isinstance(source, str) or not isinstance(target, str):
-        names = " and ".join(f"'{language}'" for language in file.languages)
-        raise UserError(f"{location}: the fields {names} are not texts")
+        raise UserError(
+            f"{location}: the fields '{source_language}' and '{target_language}' are "
+            "not texts"
+        )
     return one_line(source), one_line(target)
 
 

@@ -70,8 +70,9 @@ class _Side(NamedTuple):
 
 def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
     """Measures each pair by itself."""
-    source = _measure_side([pair[0] for pair in pairs], norm)
-    target = _measure_side([pair[1] for pair in pairs], norm)
+    sources, targets = zip(*pairs, strict=True) if pairs else ((), ())
+    source = _measure_side(sources, norm)
+    target = _measure_side(targets, norm)
     is_empty = np.minimum(source.lengths, target.lengths) == 0
     hashes = []
     is_identical = np.zeros(len(pairs), bool)

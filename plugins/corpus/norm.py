@@ -29,11 +29,13 @@ class Norm:
     """
 
     def __init__(self, sample: Sequence[Pair]) -> None:
-        source = _trigram_counts([pair[0] for pair in sample])
-        target = _trigram_counts([pair[1] for pair in sample])
-        odds = np.log(source / source.sum()) - np.log(target / target.sum())
+        sources, targets = zip(*sample, strict=True) if sample else ((), ())
+        source_counts = _trigram_counts(sources)
+        target_counts = _trigram_counts(targets)
+        odds = np.log(source_counts / source_counts.sum())
+        odds -= np.log(target_counts / target_counts.sum())
         self.odds = odds.astype(np.float32)
-        lengths = [[len(text) + 1 for text in pair] for pair in sample]
+        lengths = [(len(source) + 1, len(target) + 1) for source, target in sample]
         log_lengths = np.log(np.array(lengths, np.float64).reshape(-1, 2))
         ratios = log_lengths[:, 1] - log_lengths[:, 0]
         self.ratio = float(np.median(ratios)) if len(ratios) else 0.0

@@ -102,9 +102,11 @@ def _columns(
         from pyarrow import compute
 
         nested = batch.column("translation")  # a row may be without it
-        fields = [name.partition(".")[2] for name in names]
-        return [compute.struct_field(nested, field) for field in fields]
-    return [batch.column(name) for name in names]
+        columns = []
+        for name in names:
+            columns.append(compute.struct_field(nested, name.partition(".")[2]))
+        return columns
+    return list(map(batch.column, names))
 
 
 def _texts(file: PairFile, column: "pyarrow.Array") -> list[str]:

@@ -48,10 +48,11 @@ def find_shifts(lengths: np.ndarray, anchors: np.ndarray, norm: Norm) -> list[Sh
     stretches = [range(len(lengths))]
     while stretches:
         stretch = stretches.pop()
-        evidence, shift = max(
-            _best_shift(lengths, anchors, stretch, distance, norm)
-            for distance in distances
-        )
+        candidates = []
+        for distance in distances:
+            best = _best_shift(lengths, anchors, stretch, distance, norm)
+            candidates.append(best)
+        evidence, shift = max(candidates)
         if evidence > max(_SHIFTED, _PER_LINE * (shift.stop - shift.start)):
             shifts.append(shift)
             stretches.append(range(stretch.start, shift.start))

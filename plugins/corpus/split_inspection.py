@@ -52,6 +52,7 @@ class SplitInspection:
         self.histograms = np.zeros((2, len(LENGTH_CLASSES)), np.int64)
         self._norm = norm
         self._unsearched: list[Measurements] = []  # not yet searched for shifts
+        self._num_unsearched = 0
         self._hashes: list[np.ndarray] = []
         self._faults: dict[str, list[np.ndarray]] = {}
         self._shifts: list[Shift] = []
@@ -68,7 +69,8 @@ class SplitInspection:
         self.characters += measurements.lengths.sum(axis=0)
         for side, lengths in enumerate(measurements.lengths.T):
             np.add.at(self.histograms[side], np.searchsorted(_BOUNDS, lengths), 1)
-        if sum(len(chunk.lengths) for chunk in self._unsearched) >= _BLOCK:
+        self._num_unsearched += len(pairs)
+        if self._num_unsearched >= _BLOCK:
             self._search_shifts()
 
     def add_all(self, pairs: Iterable[Pair]) -> None:
@@ -82,6 +84,7 @@ class SplitInspection:
         lengths = np.concatenate([chunk.lengths for chunk in self._unsearched])
         anchors = np.concatenate([chunk.anchors for chunk in self._unsearched])
         self._unsearched.clear()
+        self._num_unsearched = 0
         offset = self.pairs - len(lengths)
         for start, stop, lines in find_shifts(lengths, anchors, self._norm):
             shift = Shift(start + offset, stop + offset, lines)

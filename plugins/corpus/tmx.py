@@ -36,7 +36,8 @@ def tmx_languages(path: str | Path) -> tuple[str, str] | None:
     source = re.search(r"""\bsrclang\s*=\s*["']([\w-]+)["']""", text)
     if source is None:  # it may also be `*all*`
         return None
-    names = re.findall(r"""<tuv\b[^>]*?\blang\s*=\s*["']([\w-]+)["']""", text)
-    return two_codes(
-        normalize_code(name).partition("-")[0] for name in (source[1], *names)
-    )
+    codes = []
+    variants = re.findall(r"""<tuv\b[^>]*?\blang\s*=\s*["']([\w-]+)["']""", text)
+    for name in (source[1], *variants):
+        codes.append(normalize_code(name).partition("-")[0])
+    return two_codes(codes)

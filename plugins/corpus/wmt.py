@@ -112,11 +112,14 @@ def _wmt14_archives(
     """Returns WMT 2014 from English, as published."""
 
     def pairs(published: _Published) -> ArchivedPairs:
-        source, target = (
-            published.members.format(pair=f"{language}-en", language=side)
-            for side in ("en", language)
+        pair = f"{language}-en"
+        return ArchivedPairs(
+            directory,
+            published.url,
+            published.members.format(pair=pair, language="en"),
+            published.members.format(pair=pair, language=language),
+            published.sha256,
         )
-        return ArchivedPairs(directory, published.url, source, target, published.sha256)
 
     test = f"test-full/newstest2014-{language}en"
     return {

@@ -309,9 +309,9 @@ class CTranslate2Engine:
                 target_ids.append(hypothesis.ids)
         scores = iter(self.score(source_ids, target_ids, options))
         for i in rows:
-            results[i] = [
-                _hypothesis(x.ids, next(scores).log_prob, options) for x in results[i]
-            ]
+            for k, hypothesis in enumerate(results[i]):
+                log_prob = next(scores).log_prob
+                results[i][k] = _hypothesis(hypothesis.ids, log_prob, options)
 
     def _translate(
         self,

@@ -6,7 +6,6 @@ CTranslate2 (https://github.com/OpenNMT/CTranslate2) is an inference engine in C
 
 import dataclasses
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,13 @@ import keras
 import numpy as np
 
 from t2t_keras.arguments import checked
-from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import replaced, require_free, size_of
 from t2t_keras.export.formats import require_quantization
-from t2t_keras.export.verify import Output, Verification
+from t2t_keras.export.verify import Verification, search_of
 from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.text.tokenizer import UNK
@@ -125,7 +124,9 @@ def export_ctranslate2(
                 shutil.rmtree(new, ignore_errors=True)
                 _write(translator, new, max_positions, dtype)
                 write_settings(new, translator.problem, resolved)
-                verify.check(_greedy(new), exact=dtype is None)
+                engine = CTranslate2Engine(new)
+                search = search_of(engine, _greedy_options(engine.options))
+                verify.check(search, exact=dtype is None)
         write_settings(
             new,
             translator.problem,
@@ -357,20 +358,13 @@ def _array(tensor: "Tensor") -> np.ndarray:
     return np.asarray(keras.ops.convert_to_numpy(tensor), np.float32)
 
 
-def _greedy(path: Path) -> Callable[[list[list[int]]], list[Output]]:
-    """Returns the greedy search of an export, as this machine computes it."""
-    engine = CTranslate2Engine(path)
-    options = dataclasses.replace(
-        engine.options,
+def _greedy_options(options: DecodingOptions) -> DecodingOptions:
+    """Returns options of greedy search, whose score is the log-probability."""
+    return dataclasses.replace(
+        options,
         beam_size=1,
         n_best=1,
         length_penalty="none",
         min_length=0,
         no_repeat_ngram=0,
     )
-
-    def translate(sources: list[list[int]]) -> list[Output]:
-        n_best_lists = engine.search([Source(ids, "") for ids in sources], options)
-        return [Output(best.ids, best.score) for best, *_ in n_best_lists]
-
-    return translate

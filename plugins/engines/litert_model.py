@@ -7,7 +7,7 @@ which the extra `[litert]` installs.
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import tensorflow as tf
 from t2t_keras.arguments import checked
 from t2t_keras.data.json_files import write_json
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
@@ -26,7 +25,7 @@ from t2t_keras.export.directory import replaced, require_free, size_of
 from t2t_keras.export.formats import require_quantization
 from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.text_form import text_form_settings
-from t2t_keras.export.verify import Output, Verification
+from t2t_keras.export.verify import Verification, search_of
 from t2t_keras.model.layers import SelfAttentionCache
 
 from . import LITERT_OPTIONS
@@ -90,9 +89,8 @@ def export_litert(
         (new / MODEL).write_bytes(content)
         if verify is not None:
             verify.expect(exact, **options)
-            verify.check(
-                _search_of(new / MODEL, translator, resolved), quantization is None
-            )
+            engine = _engine(new / MODEL, translator, resolved)
+            verify.check(search_of(engine, resolved), exact=quantization is None)
         limits = {"max_source_length": resolved.max_source_length}
         write_json(new / LIMITS, limits | {"quantization": quantization})
         settings = {
@@ -185,16 +183,16 @@ def _steps_of_one_sentence(model: Any, start: Any, step: Any, results: Any) -> A
     shapes = model.cache_shapes(cache)
     if all(isinstance(layer.tokens, SelfAttentionCache) for layer in cache.layers):
         row = [[0, 0], [0, 0], [0, 1], [0, 0]]
-        layers = tuple(
-            layer._replace(
-                tokens=type(layer.tokens)(*(tf.pad(x, row) for x in layer.tokens))
-            )
-            for layer in cache.layers
-        )
+        layers = []
+        for layer in cache.layers:
+            tokens = tf.nest.map_structure(lambda x: tf.pad(x, row), layer.tokens)
+            layers.append(layer._replace(tokens=tokens))
         # One dummy among the older tokens, and one among the recent ones.
         columns = [[0, 0], [0, 0], [0, 2]]
         positions = tf.pad(cache.positions, columns, constant_values=-1.0)
-        start = start._replace(cache=cache._replace(positions=positions, layers=layers))
+        start = start._replace(
+            cache=cache._replace(positions=positions, layers=tuple(layers))
+        )
     invariants = tf.nest.map_structure(
         lambda x: tf.TensorShape([None] * x.shape.rank), start
     )._replace(
@@ -211,11 +209,11 @@ def _steps_of_one_sentence(model: Any, start: Any, step: Any, results: Any) -> A
     return results(state)
 
 
-def _search_of(
+def _engine(
     model_path: Path, translator: ModelTranslator, options: DecodingOptions
-) -> Callable[[list[list[int]]], list[Output]]:
-    """Returns the search of an export, from the ids of sources to the best outputs."""
-    engine = LiteRTEngine(
+) -> LiteRTEngine:
+    """Returns the engine of an export."""
+    return LiteRTEngine(
         model_path,
         translator.problem.name,
         translator.text_processor,
@@ -223,9 +221,3 @@ def _search_of(
         translator.target_tokenizer,
         options,
     )
-
-    def translate(sources: list[list[int]]) -> list[Output]:
-        n_best_lists = engine.search([Source(ids, "") for ids in sources], options)
-        return [Output(best.ids, best.score) for best, *_ in n_best_lists]
-
-    return translate

@@ -11,7 +11,7 @@ Every loader of SavedModels ignores `assets.extra`, and tools copy it.
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from t2t_keras.data.console import say
 from t2t_keras.data.example_proto import field
 from t2t_keras.data.json_files import write_json
 from t2t_keras.data.plain_path import has_wildcards
-from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.errors import UserError
@@ -34,7 +33,7 @@ from t2t_keras.export.saved_model_loader import EXTRA, load_saved_model
 from t2t_keras.export.served_graph import ServedGraph
 from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.text_form import text_form_settings
-from t2t_keras.export.verify import Output, Verification
+from t2t_keras.export.verify import Verification, search_of
 from t2t_keras.problem import Problem
 
 WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
@@ -140,7 +139,7 @@ def export_saved_model(
     with replaced(path) as new:
         tf.saved_model.save(graph, str(new), signatures)
         if verify is not None:
-            search = _search_of(new, translator, resolved)
+            search = search_of(_engine(new, translator, resolved), resolved)
             exact = translator.model.hparams.compute_dtype == "float32"
             if quantization:
                 verify.expect(_with_weights(translator, graph.weights()), **options)
@@ -235,14 +234,14 @@ def _with_weights(
     return copy
 
 
-def _search_of(
+def _engine(
     path: Path, translator: ModelTranslator, options: DecodingOptions
-) -> Callable[[list[list[int]]], list[Output]]:
-    """Returns the search of an export, from the ids of sources to the best outputs.
+) -> SavedModelEngine:
+    """Returns the engine of an export.
 
-    The engine makes the batches of the run: in 16 bits, rounding depends on them.
+    It makes the batches of the run: in 16 bits, rounding depends on them.
     """
-    engine = SavedModelEngine(
+    return SavedModelEngine(
         load_saved_model(path),
         translator.problem.name,
         translator.text_processor,
@@ -250,9 +249,3 @@ def _search_of(
         translator.target_tokenizer,
         options,
     )
-
-    def translate(sources: list[list[int]]) -> list[Output]:
-        n_best_lists = engine.search([Source(ids, "") for ids in sources], options)
-        return [Output(best.ids, best.score) for best, *_ in n_best_lists]
-
-    return translate

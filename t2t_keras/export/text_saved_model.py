@@ -152,10 +152,10 @@ class TextSavedModel:
         counts = [len(split_sentences(text)) for text in texts]
         if several := sum(count > 1 for count in counts):
             _log.info(splitting_note(several, len(texts)))
-        return [
-            [output._replace(sentences=count) for output in outputs]
-            for outputs, count in zip(results, counts, strict=True)
-        ]
+        for outputs, count in zip(results, counts, strict=True):
+            for k, output in enumerate(outputs):
+                outputs[k] = output._replace(sentences=count)
+        return results
 
     def _run(
         self,
@@ -235,11 +235,13 @@ class TextSavedModel:
 
 def _phrases(value: tf.Tensor) -> tuple[Any, ...]:
     """Returns the phrases that an input of the graph has for all texts."""
-    rows = (
-        tuple(term.decode() for term in row) if isinstance(row, list) else row.decode()
-        for row in value[0].numpy().tolist()
-    )
-    return tuple(row for row in rows if any(row))
+    phrases = []
+    for row in value[0].numpy().tolist():
+        is_pair = isinstance(row, list)
+        phrase = tuple(map(bytes.decode, row)) if is_pair else row.decode()
+        if any(phrase):
+            phrases.append(phrase)
+    return tuple(phrases)
 
 
 def _hypotheses(row: dict[str, np.ndarray]) -> list[Hypothesis]:

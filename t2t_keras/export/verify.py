@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from t2t_keras.blank_text import is_blank
+from t2t_keras.decoding.engine import Engine, Source
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.text.tokenizer import EOS
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.model_translator import ModelTranslator
-    from t2t_keras.decoding.options import DecodingOptions
 
 # How far scores may differ: float32 has seven digits, so below -100 it is a share.
 TOLERANCE = {"abs_tol": 1e-4, "rel_tol": 1e-6}
@@ -70,7 +71,7 @@ class Verification:
         self._expected = [Output(best.ids, best.score) for best, *_ in n_best_lists]
 
     def expect_greedy(
-        self, translator: "ModelTranslator", options: "DecodingOptions"
+        self, translator: "ModelTranslator", options: DecodingOptions
     ) -> None:
         """Translates the sources with greedy search, without a length penalty.
 
@@ -129,6 +130,20 @@ class Verification:
         ids = " ".join(map(str, output.ids))
         text = self._text_of(output.ids)
         return f"'{text}' (score {output.score:.5f}, ids {ids})"
+
+
+def search_of(
+    engine: Engine, options: DecodingOptions
+) -> Callable[[list[list[int]]], list[Output]]:
+    """Returns the search of an engine as a function for `Verification.check`."""
+
+    def translate(sources: list[list[int]]) -> list[Output]:
+        outputs = []
+        for hypotheses in engine.search([Source(ids, "") for ids in sources], options):
+            outputs.append(Output(hypotheses[0].ids, hypotheses[0].score))
+        return outputs
+
+    return translate
 
 
 def _is_same(expected: Output, output: Output, exact: bool) -> bool:

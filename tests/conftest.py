@@ -20,8 +20,8 @@ make_strategy(simulate_devices=8)
 # Files that take the longest are begun first, so that no process ends long before the
 # other one.
 LONGEST = (
-    *("test_system", "test_cli_run", "test_saved_model", "test_evaluate"),
-    *("test_trainer", "test_phrases", "test_ctranslate2", "test_train_step"),
+    *("test_system", "test_cli_run", "test_saved_model", "test_evaluation"),
+    *("test_trainer", "test_phrases", "test_ctranslate2_engine", "test_step"),
 )
 
 
@@ -41,7 +41,7 @@ def frozen_objects():
 @pytest.fixture
 def small_scale(monkeypatch):
     """Chunks, shards and saved states of data generation for 300 pairs."""
-    from small_corpus import set_small_scale
+    from helpers.small_corpus import set_small_scale
 
     set_small_scale(monkeypatch.setattr)
 
@@ -49,7 +49,7 @@ def small_scale(monkeypatch):
 @pytest.fixture(scope="session")
 def complete(tmp_path_factory):
     """The data of `small_corpus`, made without any interruption, to be read only."""
-    from small_corpus import PROBLEM, set_small_scale
+    from helpers.small_corpus import PROBLEM, set_small_scale
 
     from t2t_keras.data.datagen import generate
 
@@ -74,7 +74,7 @@ def earlier(tmp_path_factory):
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory):
     """A data directory of `translate_text`, to be read only."""
-    from small_data import small_data
+    from helpers.small_data import small_data
 
     directory = tmp_path_factory.mktemp("data")
     small_data(directory)
@@ -84,7 +84,7 @@ def data_dir(tmp_path_factory):
 @pytest.fixture(scope="session")
 def trained_run(data_dir, tmp_path_factory):
     """A run of four steps, each of them a checkpoint, to be read only."""
-    from small_run import trainer
+    from helpers.small_run import trainer
 
     directory = tmp_path_factory.mktemp("trained") / "run"
     trainer(data_dir, directory, options={"save_every": 1}).train()
@@ -94,7 +94,7 @@ def trained_run(data_dir, tmp_path_factory):
 @pytest.fixture(scope="session")
 def translator(tmp_path_factory):
     """A translator of texts with random weights, whose graphs are traced once."""
-    from decoding_models import text_translator
+    from helpers.decoding_models import text_translator
 
     return text_translator(tmp_path_factory.mktemp("vocab"))
 
@@ -102,7 +102,7 @@ def translator(tmp_path_factory):
 @pytest.fixture(scope="session")
 def export_dir(translator, tmp_path_factory):
     """An export of it, which splits long texts."""
-    from decoding_models import SHORT
+    from helpers.decoding_models import SHORT
 
     from t2t_keras.export.saved_model import export_saved_model
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from errors import refused
+from helpers.errors import refused
 
 import t2t_keras
 from t2t_keras import HParams, Problem, TrainOptions, UserError, registry

@@ -1,7 +1,7 @@
 """The record of hyper-parameters: its values, its overrides, its errors."""
 
 import pytest
-from errors import refused
+from helpers.errors import refused
 
 from t2t_keras import HParams, registry
 

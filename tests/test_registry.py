@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from errors import refused
+from helpers.errors import refused
 
 from t2t_keras import HParams, Problem, register_hparams, register_problem, registry
 from t2t_keras.usr_dir import load_usr_dir

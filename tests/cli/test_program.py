@@ -1,0 +1,256 @@
+"""The command line: flags, JSON objects, text files, errors, exit codes."""
+
+import importlib.metadata
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.command_line import python, run, run_json, write
+from helpers.errors import refused
+
+import t2t_keras
+from t2t_keras import registry
+from t2t_keras.cli import program
+from t2t_keras.cli.command import Command
+from t2t_keras.data.datagen import generate
+from t2t_keras.data.decoded_pairs import read_pairs
+from t2t_keras.data.progress import progress
+from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.text.tokenizers import load_tokenizer
+
+PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+# Help and listings.
+
+
+def test_help_and_list_do_not_import_tensorflow():
+    python("""
+import sys
+from t2t_keras.cli import main
+for words in ("--help", "", "--version", "train --help", "list", "list --hparams big"):
+    try:
+        main(words.split())
+    except SystemExit as exit:
+        assert not exit.code
+assert not {"tensorflow", "keras", "sacrebleu", "sentencepiece"} & sys.modules.keys()
+""")
+
+
+def test_list(capfd):
+    folder = Path(__file__).parents[2] / "examples" / "my_problem"
+    listed = run_json(capfd, "list", "--usr_dir", folder)
+    assert set(listed) == {"problems", "models", "hparams_sets"}
+    problems = listed["problems"]
+    assert problems == registry.list_problems()
+    assert problems["captions_ende"] == "Multi30k image captions, English to German"
+    assert {"base", "big", "parsing", "tiny"} <= listed["hparams_sets"].keys()
+    for line in (*problems.values(), *listed["hparams_sets"].values()):
+        assert line and "\n" not in line
+    run("list")
+    rows = capfd.readouterr().out.splitlines()
+    assert problems.items() <= {(*row.split(maxsplit=1), "")[:2] for row in rows}
+
+
+def test_list_prints_every_field_of_an_hparam_set(capfd):
+    fields = run_json(capfd, "list", "--hparams", "big")
+    base = registry.hparams("base")
+    big = registry.hparams("big")
+    assert {name: field["value"] for name, field in fields.items()} == vars(big)
+    assert {name: field["base"] for name, field in fields.items()} == vars(base)
+    assert run("list", "--hparams", "big") == 0
+    rows = [row.split() for row in capfd.readouterr().out.splitlines()[1:]]
+    assert len(rows) == len(fields)
+    marked = {row[1] for row in rows if row[0] == "*"}
+    assert marked == base.difference(big).keys()
+    assert ["*", "num_heads", "16", "8", "attention", "heads", "(H)"] in rows
+
+
+# Mistakes: one sentence, exit code 2.
+
+TRAIN = ("train", "--problem", "translate_text", "--hparams_set", "tiny")
+TRAIN = (*TRAIN, "--data_dir", "d", "--output_dir", "o")
+DATAGEN = ("datagen", "--data_dir", "d", "--problem")
+FILES = ("evaluate", "--hypotheses", "x", "--references", "y")
+ALL = ("evaluate", "--output_dir", "o", "--checkpoint", "all")
+MISTAKES = {
+    ("--json",): "t2t: error: there is no flag --json before the command",
+    ("--verison",): "--verison before the command; did you mean --version?",
+    ("evalute",): "t2t: error: there is no command 'evalute'; did you mean evaluate?",
+    ("list", "--jsno"): "t2t list: error: there is no flag --jsno; did you mean --json",
+    ("train",): "t2t train: error: the following arguments are required",
+    (*TRAIN, "--train_steps", "0"): "--train_steps: must be at least 1, not 0",
+    ("attention", "--output_dir", "x", "--source", "caf\udce9"): (
+        "argument --source: 'caf\\udce9' is not valid UTF-8"
+    ),
+    (*DATAGEN, "translate_text"): "give --train_source and --train_target",
+    (*DATAGEN, "translate_text", "--dev_trees", "a"): "there is no flag --dev_trees",
+    (*DATAGEN, "translate_text", "--data_dir", "gs://bucket/data"): (
+        "--data_dir: gs://bucket/data is not a path of this machine; copy"
+    ),
+    (*DATAGEN, "translate_text", "--vocab", "s3://bucket/vocab.spm"): (
+        "--vocab: s3://bucket/vocab.spm is not a path of this machine"
+    ),
+    ("list", "--usr_dir", "absent"): "--usr_dir: there is no directory absent",
+    ("list", "--hparams", "bigg"): "hparams: there is no 'bigg'; did you mean",
+    ("translate", "--output_dir", "a", "--export_dir", "b"): (
+        "--export_dir: not allowed with argument --output_dir"
+    ),
+    ("average", "--output_dir", "."): "the following arguments are required: --last",
+    ("evaluate",): "give either --output_dir or --hypotheses and --references",
+    ("evaluate", "--hypotheses", "x"): "need each other",
+    FILES: "cannot read x",
+    (*FILES, "--output_dir", "o"): "give either --output_dir or --hypotheses",
+    (*FILES, "--checkpoint", "all"): "--checkpoint has no effect with --hyp",
+    (*FILES, "--beam_size", "7"): "--beam_size has no effect with --hypotheses",
+    (*ALL, "--output", "z"): "--output does not go with --checkpoint all",
+    (*ALL, "--language", "fr"): "--language does not go with --checkpoint all",
+    (*ALL[:3], "--wait_minutes", "1"): "--wait_minutes needs --checkpoint all",
+    (*ALL[:3], "--output", "z", "--eval_sentences", "0"): "there is nothing to write",
+}
+
+
+@pytest.mark.parametrize(("argv", "message"), MISTAKES.items())
+def test_mistakes(argv, message, capfd, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert run(*argv) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())  # and nothing is left behind
+
+
+def test_another_backend_is_refused(capfd, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    assert run("translate", "--output_dir", "run") == 2
+    assert "KERAS_BACKEND is 'jax'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (FileNotFoundError(2, "No such file", "a/b"), 2, "error: a/b: No such file"),
+        (KeyboardInterrupt(), 130, "t2t list: interrupted"),
+        (ZeroDivisionError, None, ""),  # a defect of ours keeps its traceback
+    ],
+)
+def test_exit_codes(error, code, message, capfd, monkeypatch):
+    def fail(args):
+        print("chatter of a library")  # not on standard output
+        raise error
+
+    command = Command("", lambda parser: None, fail, str)
+    monkeypatch.setitem(program.commands(), "list", command)
+    if code:
+        assert run("list") == code
+    else:
+        with pytest.raises(error):
+            run("list")
+    captured = capfd.readouterr()
+    assert message in captured.err and "chatter" in captured.err
+    assert captured.out == ""
+
+
+def test_reader_of_standard_output_has_gone():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", PROGRAM, "list"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+# Commands over text files.
+
+
+def test_datagen_of_the_reversed_problem_takes_files_in_its_direction(capfd, tmp_path):
+    train = [f"{word} {count}" for word in ("one", "two") for count in range(50)]
+    source = write(tmp_path / "a", *train, "")
+    target = write(tmp_path / "b", *(line.upper() for line in train), "empty")
+    argv = ("datagen", "--problem", "translate_text_rev", "--data_dir", tmp_path / "d")
+    files = ("--train_source", source, "--train_target", target)
+    result = run_json(capfd, *argv, *files, "--vocab_size", 300, "--workers", 1)
+    assert result["examples"] == {"train": 100}
+    assert result["dropped"]["empty"] == 1
+
+    index = RecordIndex.open(tmp_path / "d", "translate_text", "train")
+    tokenizer = load_tokenizer(tmp_path / "d" / "vocab.translate_text.300.spm")
+    for source_ids, target_ids in read_pairs(index, range(100)):
+        assert tokenizer.decode(source_ids) == tokenizer.decode(target_ids).upper()
+
+
+@pytest.mark.parametrize("path", ["gs://bucket/run", Path("hdfs://host/run")])
+def test_addresses_of_remote_storage_are_refused_in_python(path):
+    message = "is not a path of this machine; copy"
+    refused(message, t2t_keras.load, path)
+    folders = {"data_dir": "d", "output_dir": path}
+    refused(message, t2t_keras.train, "translate_text", "tiny", **folders)
+    refused(message, generate, registry.problem("translate_text"), path)
+
+
+# What `t2t` does at a terminal: colours, versions, completion.
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_has_a_bar_in_terminals_only(is_terminal, monkeypatch):
+    """Other outputs get plain text, even with FORCE_COLOR; rich handles NO_COLOR."""
+    stderr = io.StringIO()
+    stderr.isatty = lambda: is_terminal
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with progress("counting", "lines", 4) as advance:
+        advance(4)
+    shown = stderr.getvalue()
+    assert re.search(r"counting: 4 lines in [\d.]+ s \(.*\)\n$", shown)
+    assert ("\x1b[" in shown) == (shown.count("counting") > 1) == is_terminal
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_version(capfd):
+    assert run("--version") == 0
+    version = importlib.metadata.version
+    assert capfd.readouterr().out == (
+        f"t2t_keras {version('t2t_keras')} (tensorflow {version('tensorflow')}, "
+        f"keras {version('keras')})\n"
+    )
+
+
+COMPLETE = """
+eval "$(register-python-argcomplete t2t)"
+complete_line() {
+    COMP_LINE="$1" COMP_POINT=${#1} COMP_TYPE=9
+    COMP_WORDS=($1)
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    COMPREPLY=()
+    _python_argcomplete t2t
+    echo "${COMPREPLY[@]}"
+}
+complete_line "t2t tra"
+complete_line "t2t train --hparams_s"
+complete_line "t2t train --problem translate_ende_toy_"
+complete_line "t2t train --usr_dir $1 --problem capt"
+"""
+
+
+def test_completion_in_bash_does_without_tensorflow(tmp_path):
+    """Commands, flags, and registered names, also those of --usr_dir."""
+    imported = tmp_path / "imported"
+    (tmp_path / "tensorflow.py").write_text(f"open({str(imported)!r}, 'w')\n")
+    folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    env = os.environ | {"PATH": os.pathsep.join(folders), "PYTHONPATH": str(tmp_path)}
+    usr_dir = str(ROOT / "examples" / "my_problem")
+    command = ["bash", "-c", COMPLETE, "bash", usr_dir]
+    printed = subprocess.check_output(command, env=env, text=True)
+    completions = [line.split() for line in printed.splitlines()]
+    names = [["translate_ende_toy_rev"], ["captions_ende"]]
+    assert completions == [["train", "translate"], ["--hparams_set"], *names]
+    assert not imported.exists()

@@ -1,0 +1,208 @@
+"""The batch plan: budget, order, coverage; batches are read ahead."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from helpers.errors import refused
+from helpers.sentence_lengths import SOURCE, TARGET
+
+from t2t_keras.data.batch_plan import BatchPlan
+from t2t_keras.data.bucket_plan import t2t_buckets
+from t2t_keras.data.bucketing import batch_plan
+from t2t_keras.data.pipeline import training_batches
+from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.static_shape_plan import StaticShapePlan, least_padding
+
+
+def plan(batch_tokens: int = 512, seed: int = 3) -> BatchPlan:
+    return BatchPlan(SOURCE, TARGET, batch_tokens, seed)
+
+
+def test_each_side_stays_within_the_budget():
+    batches = plan()
+    for step in range(len(batches)):
+        records = batches.records(step)
+        for lengths in (SOURCE, TARGET):
+            assert len(records) * lengths[records].max() <= 512
+
+
+@pytest.mark.parametrize("bucketing", ["exact", "t2t", "static"])
+def test_every_epoch_holds_every_record_once_in_another_order(bucketing):
+    batches = batch_plan(bucketing, SOURCE, TARGET, 512, seed=3)
+    epochs = [
+        [batches.records(epoch * len(batches) + i) for i in range(len(batches))]
+        for epoch in range(2)
+    ]
+    for epoch in epochs:
+        assert sorted(np.concatenate(epoch)) == list(range(3000))
+    assert not np.array_equal(*map(np.concatenate, epochs))
+    batch_sets = [{tuple(sorted(batch)) for batch in epoch} for epoch in epochs]
+    assert (
+        len(batch_sets[0] & batch_sets[1]) < len(batches) / 2
+    )  # other companions, too
+
+
+def test_a_step_names_its_batch_whatever_was_asked_before():
+    used_plan = plan()
+    for step in range(2 * len(used_plan)):
+        used_plan.records(step)
+    for step in (0, len(used_plan) + 2, 5):
+        np.testing.assert_array_equal(used_plan.records(step), plan().records(step))
+    assert not np.array_equal(plan(seed=4).records(0), plan().records(0))
+
+
+def test_padding_share_and_shapes_are_those_of_the_batches():
+    batches = plan()
+    slots = 0
+    for step in range(len(batches)):
+        records = batches.records(step)
+        slots += len(records) * (SOURCE[records].max() + TARGET[records].max())
+    expected = 1 - (SOURCE.sum() + TARGET.sum()) / slots
+    assert batches.padding_share < 0.06
+    # Pairs of equal length are shuffled, so single batches differ a little.
+    assert abs(batches.padding_share - expected) < 0.01
+
+
+def test_largest_shape_bounds_the_work():
+    rows, source, target = plan().largest_shape(lambda s: s[0] * (s[1] + s[2]))
+    assert rows * max(source, target) <= 512
+    assert rows * (source + target) >= 0.9 * 2 * 512
+
+
+def test_a_pair_longer_than_the_budget_is_an_error():
+    refused("batch_tokens 40 is less than the longest", plan, batch_tokens=40)
+
+
+def test_the_batches_of_the_other_direction_are_the_same():
+    forth = BatchPlan(SOURCE, TARGET, 100, 3)
+    back = BatchPlan(TARGET, SOURCE, 100, 3, swapped=True)
+    for step in range(2 * len(forth)):
+        np.testing.assert_array_equal(forth.records(step), back.records(step))
+    np.testing.assert_array_equal(forth.shapes, back.shapes[:, [0, 2, 1]])
+    wrong = BatchPlan(TARGET, SOURCE, 100, 3)
+    assert any((forth.records(i) != wrong.records(i)).any() for i in range(len(forth)))
+
+
+# tensor2tensor's bucket rule, against its own figures.
+
+
+# What tensor2tensor 1.15.7 computes for batch_size 4096 and max_length 256.
+BOUNDS = [*range(8, 21), 22, 24, 26, 28, 30, 33, 36, 39, 42, 46, 50, 55, 60, 66, 72, 79]
+BOUNDS += [86, 94, 103, 113, 124, 136, 149, 163, 179, 196, 215, 236]
+ROWS = [420, 420, *[315] * 4, *[252] * 3, *[210] * 3, 180, 180, *[140] * 3, 126]
+ROWS += [105, 105, 105, 90, 84, 70, 70, 63, 60, 45, 45, 45, 42, 36, 36, 30, 30]
+ROWS += [21, 21, 21, 20, 18, 15, 15]
+
+
+def test_bounds_and_rows_are_tensor2tensors():
+    bounds, rows = t2t_buckets(4096, 256)
+    assert (bounds, rows) == (BOUNDS, ROWS)
+    upper = np.array([*bounds, 256])
+    assert round((upper * rows).mean()) == 3722
+
+
+def t2t_plan() -> BatchPlan:
+    return batch_plan("t2t", SOURCE, TARGET, 512, seed=3)
+
+
+def test_a_batch_is_of_one_bucket_and_has_its_rows():
+    batches = t2t_plan()
+    longer = np.maximum(SOURCE, TARGET)
+    bounds, rows = t2t_buckets(512, 256)
+    counts = np.zeros(len(rows), int)
+    for step in range(len(batches)):
+        lengths = longer[batches.records(step)]
+        bucket = {sum(length >= bound for bound in bounds) for length in lengths}
+        assert len(bucket) == 1
+        (bucket,) = bucket
+        assert len(lengths) <= rows[bucket]
+        counts[bucket] += len(lengths) < rows[bucket]
+    assert counts.max() == 1  # what was left at the end
+
+
+# Batches of few shapes, for XLA.
+
+
+BUDGET = 512
+
+
+def static_plan(batch_tokens: int = BUDGET) -> StaticShapePlan:
+    return batch_plan("static", SOURCE, TARGET, batch_tokens, seed=3)
+
+
+def test_all_batches_of_two_epochs_have_few_shapes():
+    batches = static_plan()
+    steps = [batches.records(step) for step in range(2 * len(batches))]
+    shapes = [batches.shape(records) for records in steps]
+    assert len(set(shapes)) <= 12
+    assert {shape[1] % 8 for shape in shapes} | {s[2] % 8 for s in shapes} == {0}
+    for records, (rows, source, target) in zip(steps, shapes, strict=True):
+        assert rows * max(source, target) <= BUDGET
+        assert len(records) <= rows
+        assert SOURCE[records].max() <= source
+        assert TARGET[records].max() <= target
+    assert set(map(tuple, batches.shapes.tolist())) == set(shapes)
+    tokens = sum(rows * (source + target) for rows, source, target in shapes) / 2
+    share = 1 - (SOURCE.sum() + TARGET.sum()) / tokens
+    assert batches.padding_share == pytest.approx(share)
+
+
+@pytest.mark.parametrize("max_buckets", [1, 2, 3, 9])
+def test_no_other_division_into_buckets_has_less_padding(max_buckets):
+    """Against all divisions, by a loop."""
+    rng = np.random.default_rng(max_buckets)
+    for _ in range(20):
+        count = int(rng.integers(1, 8))
+        budget = 90
+        sizes = rng.integers(1, 40, count)
+        longest = np.stack(
+            [np.sort(rng.choice(np.arange(1, 60), count)), rng.integers(1, 60, count)],
+            axis=1,
+        )
+
+        def tokens(merged, sizes=sizes, longest=longest):
+            total = 0
+            for bucket in range(max(merged) + 1):
+                members = [
+                    i
+                    for i, merged_bucket in enumerate(merged)
+                    if merged_bucket == bucket
+                ]
+                source, target = longest[members].max(axis=0)
+                pairs = int(sizes[members].sum())
+                batches = math.ceil(pairs / (90 // max(source, target)))
+                rows = math.ceil(pairs / batches)
+                total += batches * rows * (source + target)
+            return total
+
+        divisions = (
+            np.cumsum([0, *cuts])
+            for cuts in itertools.product((0, 1), repeat=count - 1)
+            if sum(cuts) < max_buckets
+        )
+        merged = least_padding(sizes, longest, budget, max_buckets)
+        assert max(merged) < max_buckets
+        assert tokens(merged) == min(map(tokens, divisions))
+
+
+def test_batches_are_padded_to_the_shapes(data_dir):
+    index = RecordIndex.open(data_dir, "translate_text", "train")
+    lengths = index.source_length, index.target_length
+    batches = batch_plan("static", *lengths, 1024, seed=0)
+    steps = range(len(batches))
+    pairs = set()
+    for replicas, local_rows in ((1, None), (4, None), (4, range(2, 4))):
+        dataset = training_batches(
+            index, batches, steps, replicas, local_replicas=local_rows
+        )
+        shapes = [(source.shape, target.shape) for source, target in dataset]
+        assert len(set(shapes)) <= 12
+        pairs.add(len(shapes) / len(local_rows or range(replicas)))
+    assert pairs == {len(batches)}
+    for step, (source, target) in zip(
+        steps, training_batches(index, batches, steps), strict=True
+    ):
+        rows, *longest = batches.shape(batches.records(step))
+        assert (rows, *longest) == (len(source), source.shape[1], target.shape[1])

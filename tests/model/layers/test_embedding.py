@@ -1,0 +1,35 @@
+"""Embeddings, and the logits of the same matrix."""
+
+import keras
+import numpy as np
+import pytest
+from helpers.small_layers import normal
+
+from t2t_keras.model.layers import Embedding
+
+
+def built(layer, width=None):
+    layer.build((None, None, width))
+    return layer
+
+
+@pytest.mark.parametrize("vocab", [7, 37, 64])
+def test_logits_are_products_with_the_matrix_unscaled(vocab):
+    """The matrix may be filled up for the product; nobody sees it."""
+    layer = built(Embedding(vocab, 16))
+    x = normal(2, 3, 16)
+    expected = x @ layer.table.numpy().T
+    np.testing.assert_allclose(layer.logits(x).numpy(), expected, atol=1e-5)
+
+
+def test_embedding_begins_as_a_normal_of_deviation_one_over_sqrt_d():
+    keras.utils.set_random_seed(0)
+    layer = built(Embedding(2000, 64))
+    table = layer.table.numpy()
+    n = table.size
+    assert abs(table.mean()) < 4 * 64**-0.5 / np.sqrt(n)
+    np.testing.assert_allclose(table.std(), 64**-0.5, rtol=4 / np.sqrt(2 * n))
+    # Normal and not uniform or truncated: its fourth moment, and its far values.
+    kurtosis = (table**4).mean() / table.var() ** 2
+    np.testing.assert_allclose(kurtosis, 3, atol=4 * np.sqrt(24 / n))
+    assert np.abs(table).max() > 3.5 * 64**-0.5

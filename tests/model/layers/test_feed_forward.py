@@ -1,0 +1,33 @@
+"""The feed-forward network."""
+
+import numpy as np
+
+from t2t_keras.model.layers import FeedForward
+
+SEED = np.array([11, 22], np.int32)
+
+
+def built(layer, width=None):
+    layer.build((None, None, width))
+    return layer
+
+
+def test_feed_forward_drops_inner_activations():
+    layer = built(FeedForward(4, 1000, dropout=0.25), 4)
+    layer.inner.kernel.assign(np.zeros((4, 1000)))
+    layer.inner.bias.assign(np.ones(1000))
+    layer.outer.kernel.assign(np.full((1000, 4), 0.75))
+    output = layer(np.zeros((1, 1, 4), np.float32), seed=SEED).numpy()[0, 0]
+    np.testing.assert_allclose(output, output.round(), atol=1e-3)
+    assert (output == output[0]).all()
+    assert 690 < output[0] < 810
+
+
+def test_kernels_begin_as_glorot_uniform():
+    layer = built(FeedForward(100, 300), 100)
+    limit = np.sqrt(6 / 400)
+    for part in (layer.inner, layer.outer):
+        kernel = part.kernel.numpy()
+        assert 0.98 * limit < np.abs(kernel).max() <= limit
+        np.testing.assert_allclose(kernel.std(), limit / np.sqrt(3), rtol=0.03)
+        assert (part.bias.numpy() == 0).all()

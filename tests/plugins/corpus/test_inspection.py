@@ -1,0 +1,196 @@
+"""`t2t inspect`: seeded faults are found where they are, and clean files are clean."""
+
+import itertools
+import json
+import random
+import re
+
+import numpy as np
+import pytest
+from helpers.command_line import run, run_json, write
+from helpers.reference import reference
+from helpers.small_data import small_data, write_pairs
+
+from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.plugins.corpus.inspection import draw, inspect
+from t2t_keras.plugins.corpus.measurements import measure
+from t2t_keras.plugins.corpus.norm import Norm
+from t2t_keras.plugins.corpus.shifts import find_shifts
+
+FILES = ["multi30k/train.{}", "news_commentary/train.{}.gz"]
+
+
+@pytest.fixture(scope="module", params=FILES, ids=["multi30k", "news"])
+def corpus(request):
+    """The first 8,000 pairs of a real corpus."""
+    files = (reference(request.param.format(side)) for side in ("en", "de"))
+    pairs = itertools.islice(ParallelFiles(*files)(), 8_000)
+    return [(source.strip(), target.strip()) for source, target in pairs]
+
+
+def found_in(pairs, fault):
+    """The numbers of all pairs that have a fault."""
+    norm = Norm(draw(pairs))
+    parts = [measure(pairs[i : i + 2000], norm) for i in range(0, len(pairs), 2000)]
+    line_numbers = [p.faults[fault] + 2000 * i for i, p in enumerate(parts)]
+    return set(np.concatenate(line_numbers).tolist())
+
+
+def check(pairs, seeded, clean, fault):
+    """At least 95% are found; at most 1% of the clean pairs are false alarms."""
+    flagged = found_in(pairs, fault)
+    assert len(flagged & seeded) >= 0.95 * len(seeded)
+    assert len(found_in(clean, fault)) <= 0.01 * len(clean)
+    assert len(flagged - seeded) <= 0.01 * len(pairs)
+
+
+def test_swapped_sides(corpus):
+    indices = random.Random(1).sample(range(len(corpus)), len(corpus) // 10)
+    pairs = list(corpus)
+    for i in indices:
+        pairs[i] = pairs[i][::-1]
+    check(pairs, {i for i in indices if all(corpus[i])}, corpus, "swapped")
+
+
+def test_wrong_encodings(corpus):
+    pairs = list(corpus)
+    seeded = set()
+    for i, (source, target) in enumerate(corpus):
+        if i % 25 == 0 and not target.isascii():
+            encoding = ("cp1252", "latin-1")[i % 2]
+            damaged = target.encode().decode(encoding, "ignore")
+            pairs[i], seeded = (source, damaged), seeded | {i}
+    check(pairs, seeded, corpus, "encoding")
+
+
+def test_untranslated_targets(corpus):
+    """Another sentence of the source language is in the place of the target."""
+    pairs = list(corpus)
+    seeded = set(range(0, len(corpus), 97))
+    for i in seeded:
+        pairs[i] = corpus[i][0], corpus[i - 1][0]
+    long = {i for i in seeded if min(map(len, pairs[i])) > 30}
+    check(pairs, long, corpus, "source_language")
+
+
+def shifts(pairs):
+    norm = Norm(draw(pairs))
+    measured = measure(pairs, norm)
+    return find_shifts(measured.lengths, measured.anchors, norm)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_file_that_slipped(corpus, seed):
+    """By a line too many or too few, up to the end or up to a counterpart."""
+    rng = random.Random(seed)
+    sources, targets = map(list, zip(*corpus, strict=True))
+    start = rng.randrange(200, len(corpus) - 600)
+    stop = len(corpus) - 1 if seed % 2 else start + rng.randrange(200, 500)
+    lines = 1 if seed < 2 else -1
+    out, into = (stop, start) if lines == 1 else (start, stop)
+    targets.pop(out)
+    targets.insert(into, "Eine Zeile , die hier nicht steht .")
+    (shift,) = shifts(list(zip(sources, targets, strict=True)))
+    assert shift.lines == lines
+    assert abs(shift.start - start) < 15 and abs(shift.stop - 1 - stop) < 15
+    if not seed:
+        assert shifts(corpus) == []
+        random.Random(0).shuffle(targets)  # disorder is not a shift
+        assert shifts(list(zip(sources, targets, strict=True))) == []
+
+
+def numbered(count, word="dog"):
+    nouns = [f"{word} {i}" for i in range(count)]
+    return [(f"it sees the {noun}", f"es sieht den {noun}") for noun in nouns]
+
+
+def test_duplicates_overlap_and_the_rest():
+    """Exactly the seeded ones; the worst comes first."""
+    train = numbered(500)
+    train[7], train[9] = ("", "x"), ("same  words", "same words")
+    train[20] = ("A &amp; B", "A &#38; B")
+    train[30] = (train[3][0] + " ", train[3][1])
+    train[40] = ("bad \x07 bell", "gut")
+    train[50] = ("it sees the dog 50", "es sieht den dog " * 9)
+    result = inspect(
+        {"train": lambda: train, "test": lambda: [train[60], *numbered(4, "cat")]}
+    )
+    findings = {(f["split"], f["kind"]): f["lines"] for f in result["findings"]}
+    lines = {"empty": 8, "identical": 10, "entities": 21, "duplicate": 31}
+    lines |= {"encoding": 41, "length": 51, "overlap": 61}
+    assert findings == {("train", finding): [line] for finding, line in lines.items()}
+    weights = [f["weight"] for f in result["findings"]]
+    assert weights == sorted(weights, reverse=True)
+    assert result["findings"][0]["message"] == "the source is also in test"
+
+
+def test_statistics():
+    pairs = [("ab cd", "где"), ("a", "б в г"), ("x" * 45, "日本")] * 10
+    result = inspect({"train": lambda: iter(pairs)})["splits"]["train"]
+    assert result["pairs"] == 30
+    source = result["source"]
+    target = result["target"]
+    assert (source["words"], source["characters"]) == (40, 510)
+    assert (target["words"], target["characters"]) == (50, 100)
+    assert list(source["histogram"].values())[:5] == [20, 0, 0, 0, 10]
+    assert target["histogram"]["0 to 5"] == 30
+    assert source["scripts"] == {"latin": 1.0}
+    assert target["scripts"] == {"cyrillic": 0.75, "cjk": 0.25}
+    assert set(source["languages"]) and sum(source["languages"].values()) <= 1.01
+
+
+def test_the_command_and_its_page(tmp_path, capfd):
+    source, target = zip(*numbered(60), strict=True)
+    source = ["<b>same</b>", *source[1:]]
+    target = ["<b>same</b>", *target[1:]]
+    files = write(tmp_path / "a", *source), write(tmp_path / "b", *target)
+    argv = ["inspect", "--train_source", files[0], "--train_target", files[1]]
+    argv += ["--dev_source", files[0], "--dev_target", files[1]]
+    page = tmp_path / "page.html"
+    result = run_json(capfd, *argv, "--page", page)
+    assert result == json.loads(json.dumps(result))
+    kinds = [f["kind"] for f in result["findings"] if f["split"] == "train"]
+    assert kinds == ["overlap", "identical"]
+    content = page.read_text()
+    assert "train: the source is also in dev: 60 pairs" in content
+    assert content.count("<h2>") == 3 and "http" not in content
+    assert run(*argv) == 0
+    text = capfd.readouterr().out
+    assert re.search(r"^train +60 ", text, re.MULTILINE)
+    assert (
+        "train: source and target are the same: 1 pair (1.67%), line 1; drop such "
+        "pairs with --clean identical\n" in text
+    )
+
+
+FILES_OF = ("--train_source", "absent", "--train_target", "absent")
+MISTAKES = [
+    (FILES_OF, "train cannot be read to the end: .*No such file"),
+    ((*FILES_OF, "--data_dir", "."), "has no effect with --data_dir"),
+    ((*FILES_OF, "--page", "no/x.html"), "--page: there is no directory"),
+    (("--problem", "translate_text"), "has no examples; give --data_dir"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), MISTAKES)
+def test_mistakes(flags, message, capfd):
+    assert run("inspect", *flags) == 2
+    assert re.search(message, capfd.readouterr().err.splitlines()[-1])
+
+
+def test_a_data_directory(tmp_path, capfd):
+    """Its texts come from the ids, and its vocabulary is described."""
+    small_data(tmp_path / "data")
+    files = write_pairs(tmp_path)
+    result = run_json(capfd, "inspect", "--data_dir", tmp_path / "data")
+    argv = ("--train_source", files.source_path, "--train_target", files.target_path)
+    texts = run_json(capfd, "inspect", *argv)
+    from_ids, from_texts = (r["splits"]["train"]["source"] for r in (result, texts))
+    vocabulary = from_ids.pop("vocabulary")
+    for name in ("words", "characters", "histogram"):
+        assert from_ids[name] == from_texts[name]
+    assert 0 < vocabulary["used"] <= 1 <= vocabulary["per_word"]
+    assert vocabulary["unknown"] == 0.0
+    page = tmp_path / "page.html"
+    assert run("inspect", "--data_dir", tmp_path / "data", "--page", page) == 0
+    assert "tokens for each word" in page.read_text()

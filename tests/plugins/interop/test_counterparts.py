@@ -1,0 +1,301 @@
+"""Names of other toolkits, typed here, get what replaces them."""
+
+import argparse
+import dataclasses
+import functools
+import importlib
+import re
+
+import pytest
+from helpers.errors import refused
+
+from t2t_keras import registry
+from t2t_keras.cli import program
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.hparam import FIELD_ALIASES, HParams
+from t2t_keras.options import parse_options, split_pairs
+from t2t_keras.plugins.interop.counterparts.documents import PAGES, generated
+from t2t_keras.plugins.interop.counterparts.lookup import TABLES, explain, in_message
+from t2t_keras.plugins.interop.extended_hparams import T2T_NAMES, ExtendedHParams
+from t2t_keras.plugins.interop.t2t_remarks import remarks
+from t2t_keras.training.options import TrainOptions
+
+OPTIONS = {
+    "hparams": ExtendedHParams,
+    "decode_hparams": DecodingOptions,
+    "train_options": TrainOptions,
+}
+PROBLEMS = ("translate_ende_wmt", "parsing_wsj")  # they have flags
+
+
+COMMANDS = program.commands()
+
+
+@functools.cache
+def flags(command):
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    COMMANDS[command].add_flags(parser)
+    parser.add_argument("--json")
+    if COMMANDS[command].has_problem_flags:
+        for problem in PROBLEMS:
+            registry.problem(problem).add_flags(parser)
+    return frozenset(parser._option_string_actions)
+
+
+def names(location):
+    """The names that are ours at a place."""
+    if location == "t2t":
+        return frozenset(COMMANDS)
+    if location in OPTIONS:
+        fields = {field.name for field in dataclasses.fields(OPTIONS[location])}
+        return frozenset(
+            fields | ({*FIELD_ALIASES} if location == "hparams" else set())
+        )
+    return flags(location)
+
+
+def entries():
+    for table in TABLES:
+        for entry, sentence in table.entries():
+            name, _, value = entry.partition("=")
+            yield table, name, value, sentence
+
+
+def typed(name, location):
+    """The name as it is typed at a place."""
+    if location in OPTIONS or location == "t2t" or name.startswith("-"):
+        return name
+    return f"--{name}"
+
+
+def error(argv, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        program.main(argv)
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def refusal(location, name, value, capsys):
+    """What the real parser says of a name."""
+    if location == "t2t":
+        return error([name], capsys)
+    if location == "hparams":
+        return refused("", HParams().parse, f"{name}={value or 1}")
+    if location == "decode_hparams":
+        flag = ["translate", "--decode_hparams", f"{name}={value or 1}"]
+        return error(flag, capsys)
+    if location == "train_options":
+        return error(["train", "--train_options", f"{name}={value or 1}"], capsys)
+    return error([location, typed(name, location), *filter(None, [value])], capsys)
+
+
+@pytest.fixture
+def few_commands(monkeypatch):
+    """Makes the parser of one command at a time, which takes a tenth of the time."""
+    option = importlib.import_module("t2t_keras.entry_points")
+    entry_points = functools.cache(option.entry_points)
+    monkeypatch.setattr(option, "entry_points", entry_points)
+
+    def choose(location):
+        few = {"decode_hparams": "translate", "train_options": "train"}.get(
+            location, location
+        )
+        commands = {few: COMMANDS[few]} if few in COMMANDS else COMMANDS
+        monkeypatch.setattr(program, "commands", lambda: commands)
+
+    return choose
+
+
+@pytest.mark.parametrize("toolkit", sorted({table.toolkit for table in TABLES}))
+def test_every_row_is_what_the_parser_says(toolkit, capsys, few_commands):
+    """Names that are also ours keep our meaning; their rows say "the same"."""
+    seen = 0
+    for table, name, value, sentence in entries():
+        if table.toolkit != toolkit:
+            continue
+        location = table.contexts[0]
+        shown = typed(name, location)
+        if shown in names(location):
+            is_program = table.noun == "program"
+            assert is_program or "the same" in sentence or name in sentence
+            continue
+        few_commands(location)
+        message = refusal(location, name, value, capsys)
+        assert "did you mean" not in message
+        assert f"{shown} is a " in message
+        assert f"a {table.noun} of {table.command}" in message
+        assert in_message(sentence, location) in message, (table.command, name)
+        seen += 1
+    assert seen > 100
+
+
+@pytest.mark.parametrize(
+    "table", TABLES, ids=lambda table: f"{table.command} {table.noun}"
+)
+def test_a_counterpart_exists_where_the_sentence_says(table):
+    for entry, sentence in table.entries():
+        for span in re.findall("`([^`]+)`", sentence):
+            check(span, table, entry)
+
+
+def check(span, table, entry):
+    location = f"{table.command} {entry}: {span}"
+    words = span.split()
+    if re.fullmatch(r"\$?[A-Z_]{6,}(=\S+)?", span):  # a variable of the environment
+        return
+    commands = [name for name in table.contexts if name in COMMANDS]
+    if words[0] == "t2t":
+        words = words[1:]
+        if words[0] != "--help":
+            assert words[0] in COMMANDS, location
+        commands = words[:1]
+        words = words[1:]
+    if commands == ["--help"]:
+        return
+    for index, word in enumerate(words):
+        if word.startswith("--"):
+            assert any(
+                word in flags(command) for command in commands or ["translate"]
+            ), location
+            if word == "--hparams_set" and index + 1 < len(words):
+                registry.hparams(words[index + 1])
+            if word == "--problem" and words[index + 1 :] not in ([], ["NAME"]):
+                registry.problem(words[index + 1])
+        elif (key := words[index - 1].lstrip("-")) in OPTIONS and index:
+            keys = split_pairs(word)
+            assert names(key) >= keys.keys(), location
+            check_values(key, keys)
+    if len(words) == 1 and re.match(r"[a-z]\w+(=|$)", words[0]):
+        key = words[0].partition("=")[0]
+        counterparts = {"alignment", "translate", "sacrebleu_intl", "sacrebleu_13a_lc"}
+        assert key in counterparts or any(key in names(group) for group in OPTIONS), (
+            location
+        )
+
+
+def check_values(group, keys):
+    """The values are possible, with numbers in the place of letters."""
+    values = {k: v for k, v in keys.items() if v not in ("F*G", "NAME", "FILE")}
+    examples = {"X": "0.1", "N": "16", "M": "2"}
+    text = ",".join(f"{name}={examples.get(v, v)}" for name, v in values.items())
+    if group == "hparams":
+        is_extended = values.keys() - HParams.descriptions().keys()
+        (ExtendedHParams() if is_extended else HParams()).parse(text)
+    else:
+        OPTIONS[group](**parse_options(OPTIONS[group], text))
+
+
+def test_all_of_tensor2tensors_names_are_there():
+    """211 pairs of a flag and a program, 159 hyper-parameters, 47 keys of decoding."""
+    flags_of = [
+        (table.command, name)
+        for table, name, value, _ in entries()
+        if table.toolkit == "tensor2tensor" and table.noun == "flag" and not value
+    ]
+    assert len(flags_of) == len(set(flags_of)) >= 211
+    documented = {
+        name
+        for table, name, value, _ in entries()
+        if table.toolkit == "tensor2tensor" and table.contexts == ("hparams",)
+    }
+    assert len(documented) >= 159
+
+
+def test_names_that_both_have_are_taken():
+    for name, ours in T2T_NAMES.items():
+        (row,) = {
+            s for t, n, _, s in entries() if n == name and t.contexts == ("hparams",)
+        }
+        assert f"`{ours}`" in row
+        if ours in HParams.descriptions():
+            value = getattr(HParams(), ours)
+            assert HParams().parse(f"{name}={value}") == HParams()
+
+
+MESSAGES = [
+    ("train", "--model", "transformer", "leave it out: the hparam set has the model"),
+    (
+        "train",
+        "--nogenerate_data",
+        "",
+        "a flag of t2t-trainer; here, leave it out, and",
+    ),
+    ("train", "-problems", "", ""),
+    (
+        "train",
+        "--hp_hidden_size",
+        "3",
+        "--hparams: hidden_size is a hyper-parameter of",
+    ),
+    ("train", "--hp_num_hidden", "3", "here, use --hparams num_hidden=VALUE"),
+    ("train", "--arch", "transformer_wmt_en_de_big", "`--hparams_set big --hparams"),
+    ("train", "--arch", "other", "use --hparams_set; `t2t list` prints the sets"),
+    ("train", "-m", "", "-m is a flag of marian; here, use --output_dir"),
+    (
+        "train",
+        "--max_tokens",
+        "1",
+        "--max_tokens is a flag of fairseq-train; here, use",
+    ),
+    ("train", "--decode_to_file", "", "here, use `t2t translate --output FILE`"),
+    ("translate", "--decode_to_file", "", "here, use `--output FILE`"),
+    ("train", "--lenpen", "1", "here, for `t2t translate`, use --alpha"),
+    ("decode_hparams", "lenpen", "1", "length_penalty=power divides by"),
+    ("hparams", "lr", "1", "is a flag of fairseq-train; here, use learning_rate=X"),
+    ("launch", "--masters", "", "here, use --processes"),
+    ("t2t", "fairseq-generate", "", "a program of fairseq; here, use"),
+    ("t2t", "trian", "", ""),
+    ("train", "--probelm", "", ""),
+]
+
+
+@pytest.mark.parametrize(("location", "name", "value", "expected"), MESSAGES)
+def test_messages(location, name, value, expected):
+    message = explain(location, name, value)
+    assert expected in message if expected else not message
+
+
+def test_flags_of_a_command_that_is_launched_are_its_own(capsys):
+    line = error(["launch", "--masters=a", "--processes", "2"], capsys)
+    assert "--masters is a flag of t2t-make-tf-configs" in line
+    assert program.main(["launch", "--processes", "2", "list", "--masters", "a"]) == 2
+    assert "only `train` runs in several processes" in capsys.readouterr().err
+
+
+REMARKS = [
+    ("transformer_base", "learning_rate", "transformer_base ignores learning_rate"),
+    (
+        "transformer_big",
+        "learning_rate",
+        "are the factor of the schedule, 2 in this set",
+    ),
+    ("transformer_base_v1", "learning_rate", "multiplies learning_rate by 10; "),
+    ("transformer_base_v2", "learning_rate_constant", "its schedule is 'legacy'"),
+    ("transformer_tiny", "dropout", "Transformer ignores dropout; here, dropout is"),
+    ("transformer_base", "weight_decay", "adds squared weights to the loss"),
+    ("transformer_base", "hidden_size", None),
+    ("transformer_base", "learning_rate_constant", None),
+    ("base", "learning_rate", None),
+    ("ExtendedHParams", "dropout", None),
+]
+
+
+@pytest.mark.parametrize(("hparams_set", "name", "expected"), REMARKS)
+def test_changes_that_mean_something_else_in_tensor2tensor(hparams_set, name, expected):
+    messages = remarks(hparams_set, [name, "num_heads", name])
+    assert len(messages) == (expected is not None)
+    assert all(expected in sentence for sentence in messages)
+
+
+def test_describe_explains_the_change_of_a_set(capsys):
+    argv = ["describe", "--hparams_set", "transformer_base", "--hparams", "dropout=0.2"]
+    assert program.main(argv) == 0
+    assert "Transformer ignores dropout" in capsys.readouterr().err.splitlines()[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_have_the_tables(page):
+    """`python -m t2t_keras.plugins.interop.counterparts.documents` writes them."""
+    text = page.read_text(encoding="utf-8")
+    assert generated(text) == text

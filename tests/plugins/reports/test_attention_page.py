@@ -1,0 +1,196 @@
+"""Attention weights that are handed out: against NumPy, and as they are drawn."""
+
+import base64
+import dataclasses
+import json
+import re
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from helpers import numpy_transformer
+from helpers.errors import refused
+from helpers.numpy_transformer import NumpyTransformer, randomise, softmax
+
+from t2t_keras.cli import main
+from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.hparam import HParams
+from t2t_keras.model.layers import SelfAttention
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.plugins.reports.attention import sentence_attention
+from t2t_keras.plugins.reports.attention_page import Picture, attention_page
+from t2t_keras.run import directory
+from t2t_keras.text_processor import TextProcessor
+
+LAYERS = 2
+HEADS = 3
+VOCAB = 17
+SOURCES = [[3, 4, 5, 6, 7, 1], [8, 9, 1]]
+TARGETS = [[5, 6, 1], [7, 8, 9, 10, 1]]
+
+
+def model(**options):
+    sizes = {"num_layers": LAYERS, "d_model": 12, "d_ff": 8, "num_heads": HEADS}
+    return randomise(Transformer(HParams(**sizes | options), VOCAB))
+
+
+def pad(rows):
+    width = max(map(len, rows))
+    return np.array([[*row, *[0] * (width - len(row))] for row in rows], np.int32)
+
+
+def numpy_weights(network, source, target, monkeypatch):
+    """The weights in the order in which the NumPy model computes them."""
+    all_weights = []
+
+    def attention(query, key, value, allowed):
+        logits = query @ key.T / np.sqrt(query.shape[-1])
+        weights = softmax(np.where(allowed, logits, -1e9))
+        all_weights.append(weights)
+        return weights @ value
+
+    monkeypatch.setattr(numpy_transformer, "attention", attention)
+    NumpyTransformer(network)(source, target)
+    heads = [
+        np.stack(all_weights[i : i + HEADS]) for i in range(0, len(all_weights), HEADS)
+    ]
+    encoder = heads[:LAYERS]
+    decoder = heads[LAYERS:]
+    return encoder, decoder[::2], decoder[1::2]
+
+
+@pytest.mark.parametrize("options", [{}, {"norm": "pre", "d_k": 3}], ids=str)
+def test_weights_are_those_of_the_equations(options, monkeypatch):
+    network = model(**options)
+    maps = network.attention_maps(pad(SOURCES), pad(TARGETS))
+    for row, pair in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        expected = numpy_weights(network, *pair, monkeypatch)
+        for actual, expected_layers in zip(maps, expected, strict=True):
+            assert len(actual) == len(expected_layers) == LAYERS
+            for actual_layer, expected_layer in zip(
+                actual, expected_layers, strict=True
+            ):
+                rows, columns = expected_layer.shape[1:]
+                cut = np.asarray(actual_layer)[row, :, :rows, :columns]
+                np.testing.assert_allclose(cut, expected_layer, atol=1e-5)
+
+
+class WithoutWindow(Transformer):
+    """A model whose decoder has an attention layer without `attention_window`."""
+
+    def make_self_attention(self, causal):
+        if not causal:
+            return super().make_self_attention(causal)
+        options = self.attention_options("self_attention")
+        return SelfAttention(causal=causal, **options)
+
+
+def test_weights_of_windows_are_matrices():
+    """Even if other layers of the model have no windows."""
+    plain = model()
+    expected = plain.attention_maps(pad(SOURCES), pad(TARGETS))
+    wide = dataclasses.replace(plain.hparams, attention_window=20)
+    network = WithoutWindow(wide, VOCAB)
+    network.set_weights(plain.get_weights())
+    maps = network.attention_maps(pad(SOURCES), pad(TARGETS))
+    for actual_layers, expected_layers in zip(maps, expected, strict=True):
+        for actual, expected_layer in zip(actual_layers, expected_layers, strict=True):
+            np.testing.assert_allclose(actual, expected_layer, atol=1e-5)
+
+
+# The page
+
+
+def png_pixels(data):
+    """Reads an 8-bit grey PNG whose rows are not filtered."""
+    width, height = struct.unpack(">II", data[16:24])
+    start = data.index(b"IDAT") + 4
+    (length,) = struct.unpack(">I", data[start - 8 : start - 4])
+    rows = np.frombuffer(zlib.decompress(data[start : start + length]), np.uint8)
+    return rows.reshape(height, width + 1)[:, 1:]
+
+
+def pictures_of(page):
+    encoded = re.findall(r"data:image/png;base64,([\w+/=]+)", page)
+    return [png_pixels(base64.b64decode(image)) for image in encoded]
+
+
+def test_page_shows_the_weights():
+    rng = np.random.default_rng(0)
+    weights = rng.random((2, 3, 4, 5))
+    picture = Picture("a < b", ["w", "<x>", "y", "z"], list("abcde"), weights)
+    page = attention_page("T & U", [picture, picture])
+    pixels = np.array(pictures_of(page)).reshape(2, 2, 3, 4, 5)
+    for drawn in pixels:
+        np.testing.assert_allclose(1 - drawn / 255, weights, atol=1 / 255)
+    assert page.count("<details open>") == 2 and page.count("<details>") == 2
+    assert "T &amp; U" in page and "a &lt; b" in page
+    assert page.count("&lt;x&gt;") == 2
+    assert "<x>" not in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+# Text
+
+
+PAIR = ["the old house stands near the river .", "a dog runs ."]
+
+
+def test_a_pair_of_texts(translator):
+    tokenizer = translator.source_tokenizer
+    attention = sentence_attention(translator, *PAIR)
+    assert attention.source == [tokenizer.pieces[i] for i in tokenizer.encode(PAIR[0])]
+    assert attention.target == [tokenizer.pieces[i] for i in tokenizer.encode(PAIR[1])]
+    source = len(attention.source)
+    target = len(attention.target)
+    assert attention.encoder.shape == (1, 2, source, source)
+    assert attention.decoder.shape == (1, 2, target, target)
+    assert attention.cross.shape == (1, 2, target, source)
+    ids = [np.array([tokenizer.encode(line)]) for line in PAIR]
+    (cross,) = translator.model.attention_maps(*ids).cross
+    np.testing.assert_allclose(attention.cross[0], cross[0], atol=1e-6)
+
+    attention_to_output = sentence_attention(translator, PAIR[0])
+    best = translator.n_best(PAIR[:1], 1)[0][0]
+    assert attention_to_output.target == [tokenizer.pieces[i] for i in best.ids]
+    refused("source is blank", sentence_attention, translator, " ")
+
+
+def test_the_target_has_the_form_that_users_write(translator):
+    class Reversed(TextProcessor):
+        def preprocess_target(self, source, output):
+            return output[::-1]
+
+    problem = translator.problem.replace(text_processor=Reversed())
+    reverse = ModelTranslator(
+        problem, translator.model, *[translator.source_tokenizer] * 2
+    )
+    target = sentence_attention(reverse, PAIR[0], PAIR[1][::-1]).target
+    assert target == sentence_attention(translator, *PAIR).target
+
+
+def test_the_command_writes_a_page(translator, tmp_path, monkeypatch, capfd):
+    class Run:
+        def __init__(self, path):
+            assert path == str(tmp_path)
+
+        def translator(self, checkpoint):
+            assert checkpoint == "average"
+            return translator
+
+    monkeypatch.setattr(directory, "RunDirectory", Run)
+    (tmp_path / "config.json").touch()
+    page = tmp_path / "page.html"
+    words = ["--output_dir", str(tmp_path), "--checkpoint", "average"]
+    words += ["--source", PAIR[0], "--target", PAIR[1], "--write", str(page)]
+    assert main(["attention", *words, "--json"]) == 0
+    result = json.loads(capfd.readouterr().out.splitlines()[-1])
+    attention = sentence_attention(translator, *PAIR)
+    assert (result["layers"], result["heads"]) == (1, 2)
+    assert (result["source"], result["target"]) == (attention.source, attention.target)
+    pixels = pictures_of(page.read_text(encoding="utf-8"))
+    expected = [*attention.encoder[0], *attention.decoder[0], *attention.cross[0]]
+    for drawn, weights in zip(pixels, expected, strict=True):
+        np.testing.assert_allclose(1 - drawn / 255, weights, atol=1 / 255)
+    assert "(start)" in page.read_text(encoding="utf-8")

@@ -1,0 +1,331 @@
+"""`t2t compare`: its tests are sacreBLEU's, for any metric; its page; its refusals.
+
+The independent truth is sacreBLEU's own command line, on two real systems.
+"""
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.command_line import run, run_json, run_refused, write
+from helpers.errors import refused
+from helpers.reference import reference
+
+from t2t_keras import registry
+from t2t_keras.evaluation.bleu import Bleu
+from t2t_keras.plugins.reports import scorers
+from t2t_keras.plugins.reports.scorers import Scorer
+from t2t_keras.plugins.reports.significance import (
+    System,
+    compare,
+    randomization,
+    seed,
+)
+from t2t_keras.problems.parsing.evalb import evaluate_trees
+from t2t_keras.problems.parsing.task import BracketF1
+
+REFERENCES = [f"the dog number {i} sleeps in the house" for i in range(12)]
+WORSE = [
+    text.replace("the", "a") if i % 3 else text for i, text in enumerate(REFERENCES)
+]
+BETTER = [
+    text.replace("in", "on") if i % 4 else text for i, text in enumerate(REFERENCES)
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """No scorer is registered, and the seed is sacreBLEU's own."""
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    registry.list_problems()
+    monkeypatch.setattr(scorers, "_scorers", registry.Registry("scorers"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    modules = set(sys.modules)
+    yield
+    for name in set(sys.modules) - modules:
+        if name.startswith("my_scorers"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def files(tmp_path) -> list[Path]:
+    """Two systems' outputs and the references."""
+    texts = {"a.de": WORSE, "b.de": BETTER, "helpers.reference.de": REFERENCES}
+    return [write(tmp_path / name, *lines) for name, lines in texts.items()]
+
+
+# The tests are sacreBLEU's.
+
+
+def sacrebleu_prints(flag: str, *paths: Path) -> list[dict]:
+    """Returns what sacreBLEU's command line prints for a reference and systems.
+
+    json cannot write NumPy's float32, with which sacreBLEU 2.6 ends in an error.
+    """
+    program = (
+        "import functools, json; json.dumps = functools.partial(json.dumps, "
+        "default=float); from sacrebleu.sacrebleu import main; main()"
+    )
+    reference, *ours = map(str, paths)
+    flags = ("-m", "bleu", "chrf", f"--paired-{flag}", "--format", "json")
+    command = [sys.executable, "-c", program, reference, "-i", *ours, *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_numbers_of_real_systems_are_those_that_sacrebleu_prints(capfd, tmp_path):
+    paths = []
+    for name in (
+        "newstest2013/newstest2013.de",
+        "bleu/newstest2013.system_a.de",
+        "bleu/newstest2013.system_b.de",
+    ):
+        lines = reference(name).read_bytes().decode().split("\n")[:300]
+        paths.append(write(tmp_path / Path(name).name, *lines))
+    result = run_json(capfd, "compare", *paths[1:], "--references", paths[0])
+    assert result["sentences"] == 300 and result["seed"] == 12345
+    assert result["metrics"]["bleu"]["signature"].startswith(
+        "nrefs:1|bs:1000|ar:10000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|"
+    )
+    keys = {"bs": "p_bootstrap", "ar": "p_randomization"}
+    for flag, key in keys.items():
+        printed = sacrebleu_prints(flag, *paths)
+        for name, sacrebleu_name in (("bleu", "BLEU"), ("chrf", "chrF2")):
+            systems = result["metrics"][name]["systems"]
+            for ours, row in zip(systems, printed, strict=True):
+                expected = row[sacrebleu_name]
+                assert ours["score"] == expected["score"]
+                assert ours.get(key) == expected["p_value"]
+                if flag == "bs":
+                    assert ours["mean"] == expected["mean"]
+                    assert ours["ci"] == expected["ci"]
+
+
+GOLD = [
+    "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)))",
+    "(S (NP (PRP it)) (VP (VBZ sees) (NP (DT a) (NN cat))))",
+    "(S (NP (NN time)) (VP (VBZ flies) (PP (IN like) (NP (DT an) (NN arrow)))))",
+    "(S (NP (NNS dogs)) (VP (VBP bark)))",
+    "(S (VP (VB go) (ADVP (RB home))))",
+    "(NP (NP (DT the) (NN end)) (PP (IN of) (NP (NN time))))",
+]
+FLAT = [
+    "(S (DT the) (NN dog) (VBZ sleeps))",
+    GOLD[1],
+    "(S (NP (NN time)) (VP (VBZ flies) (IN like) (NP (DT an) (NN arrow))))",
+    "(S (NP (NNS dogs) (VBP bark)))",
+    GOLD[4],
+    "(NP (DT the) (NN end) (PP (IN of) (NP (NN time))))",
+]
+BROKEN = [GOLD[0], GOLD[1], "(S (NP (NN other)))", GOLD[3], "(S", GOLD[5]]
+
+
+@pytest.mark.parametrize("name", ["f1", "f1_errors_as_zero"])
+@pytest.mark.parametrize("part", [slice(6), slice(3), slice(2, 5)])
+def test_f1_of_trees_is_computed_from_sums(name, part, monkeypatch):
+    """Any part of the corpus has EVALB's F1, which significance tests rely on."""
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    (metric,) = (
+        corpus_metric
+        for corpus_metric in BracketF1().corpus_metrics()
+        if corpus_metric.name == name
+    )
+    gold = GOLD[part]
+    sources = [""] * len(GOLD[part])
+    systems = [System("flat", FLAT[part]), System("broken", BROKEN[part])]
+    result = compare(systems, sources, gold, [metric], 80, 60).metrics[name]
+    for row, system in zip(result["systems"], systems, strict=True):
+        expected = evaluate_trees(gold, system.outputs).summary()[name]
+        assert row["score"] == pytest.approx(expected)
+    assert 0.02 < result["systems"][1]["p_bootstrap"] <= 1
+    assert "|evalb:COLLINS|" in result["signature"] and "seed:7|" in result["signature"]
+
+
+def test_a_scorer_is_tested_by_its_mean(monkeypatch):
+    scores = {"a": np.arange(10) % 4 / 4, "b": np.arange(10) % 3 / 3}
+    scorer = Scorer(
+        name="length", score_sentences=lambda s, outputs, r: scores[outputs[0]]
+    )
+    systems = [System(name, [name] * 10) for name in scores]
+    comparison = compare(systems, [""] * 10, [""] * 10, [scorer], 200, 100)
+    second = comparison.metrics["length"]["systems"][1]
+    assert second["score"] == pytest.approx(scores["b"].mean())
+    assert second["difference"] == pytest.approx((scores["b"] - scores["a"]).mean())
+    # The sentences come with the largest difference first.
+    sizes = [abs(row.difference) for row in comparison.differences]
+    assert sizes == sorted(sizes, reverse=True)
+    assert {row.sentence for row in comparison.differences} == set(
+        np.flatnonzero(scores["a"] != scores["b"])
+    )
+
+
+def exact_p(metric, baseline, system):
+    """The p-value of randomization from all 2^N ways to swap the sentences."""
+    differences = []
+    for is_swapped in itertools.product((False, True), repeat=len(baseline)):
+        is_row_swapped = np.array(is_swapped)[:, None]
+        samples = (
+            np.where(is_row_swapped, system, baseline),
+            np.where(is_row_swapped, baseline, system),
+        )
+        first_score, second_score = (metric.score(rows.sum(0)) for rows in samples)
+        differences.append(abs(first_score - second_score))
+    return np.mean(np.array(differences) >= differences[0] - 1e-9)
+
+
+@pytest.mark.parametrize("differing", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("name", ["bleu", "chrf", "mean"])
+def test_randomization_is_that_of_all_swaps(name, differing):
+    """Also with ties, of which there are many in few sentences."""
+    outputs = [*WORSE[:differing], *REFERENCES[differing:10]]
+    texts = [""] * 10, REFERENCES[:10]
+    metrics = {bleu.name: bleu for bleu in Bleu().corpus_metrics()}
+    mean = Scorer(name="mean", score_sentences=lambda s, o, r: [len(x) / 7 for x in o])
+    metric = (metrics | {"mean": mean})[name]
+    systems = REFERENCES[:10], outputs
+    rows = [metric.statistics(texts[0], system, texts[1]) for system in systems]
+    p_value = randomization(metric, *rows, 10_000)
+    assert p_value == pytest.approx(exact_p(metric, *rows), abs=0.02)
+
+
+def test_a_difference_of_zero_has_p_1(capfd, tmp_path):
+    """Also if the counts of n-grams differ, as with a BLEU of 0."""
+    lines = {
+        "a": ("Shut it", "Store", "Exit", "Open file"),
+        "b": ("a", "b", "c d", "e f g h i"),
+        "theirs": ("Open the file", "Save", "Quit", "Close it"),
+    }
+    a, b, references = (write(tmp_path / name, *texts) for name, texts in lines.items())
+    argv = ("compare", a, b, a, "--references", references, "--metric", "bleu")
+    _, *compared = run_json(capfd, *argv)["metrics"]["bleu"]["systems"]
+    for row in compared:
+        assert (row["p_bootstrap"], row["p_randomization"]) == (1, 1)
+        assert row["difference"] == row["score"] == 0
+
+
+# External metrics.
+
+FAKE = '''
+from t2t_keras.plugins.reports.scorers import Scorer, register_scorer
+
+@register_scorer
+def fake_ter():
+    """Words that the reference lacks."""
+
+    def scores(sources, outputs, references):
+        assert list(sources) == ["Satz"] * 12
+        return [
+            len(set(o.split()) - set(r.split()))
+            for o, r in zip(outputs, references, strict=True)
+        ]
+
+    return Scorer(score_sentences=scores, higher_is_better=False, model="fake-1")
+'''
+
+
+@pytest.fixture
+def sources(tmp_path) -> Path:
+    return write(tmp_path / "source.en", *["Satz"] * 12)
+
+
+def test_a_scorer_of_usr_dir(files, sources, capfd, tmp_path):
+    a, b, references = files
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "my_scorers_here.py").write_text(FAKE)
+    argv = ("compare", a, b, "--references", references, "--usr_dir", folder)
+    argv += ("--metric", "fake_ter", "--sources", sources)
+    scores = run_json(capfd, *argv)["metrics"]["fake_ter"]
+    assert "|model:fake-1|" in scores["signature"]
+    means = []
+    for outputs in (WORSE, BETTER):
+        pairs = zip(outputs, REFERENCES, strict=True)
+        means.append(np.mean([len(set(o.split()) - set(r.split())) for o, r in pairs]))
+    assert [row["score"] for row in scores["systems"]] == pytest.approx(means)
+    assert run(*argv) == 0
+    assert "(lower is better)" in capfd.readouterr().out
+
+
+# Refusals.
+
+
+def test_refusals(files, capfd, tmp_path):
+    a, b, references = files
+    files_given = (a, b, "--references", references)
+    short = write(tmp_path / "short.de", *REFERENCES[:11])
+    one_line = write(tmp_path / "one.de", "Ein Hund")
+    apart = (
+        "differ in their number of lines, {} and 12; line n of one must belong to "
+        "line n of the other"
+    )
+    for argv, message in (
+        ((a, short, *files_given[2:]), f"{short} and {references} {apart.format(11)}"),
+        (
+            (*files_given, "--metric", "chfr"),
+            "--metric: there is no 'chfr'; did you mean 'chrf'? (there are: bleu, "
+            "chrf)",
+        ),
+        ((a, b), "give --references FILE, the correct outputs: all systems are files"),
+        (
+            (one_line, one_line, "--references", one_line),
+            "a paired test needs at least two sentences, not 1; "
+            "`t2t evaluate` computes scores without a test",
+        ),
+        (
+            (*files_given, "--split", "dev"),
+            "--split needs a run, and all systems are files",
+        ),
+        (
+            (a, tmp_path),
+            f"{tmp_path} is not a run directory: it has no config.json (the "
+            "--output_dir of `t2t train` is one)",
+        ),
+    ):
+        assert (
+            run_refused(capfd, "compare", *argv) == f"t2t compare: error: {message}\n"
+        )
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", ""])
+def test_an_impossible_seed_is_refused(text, monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", text)
+    refused(f"SACREBLEU_SEED: '{text}' is not a seed", seed)
+
+
+# Runs.
+
+FAST = ("--decode_hparams", "beam_size=1,extra_length=1", "--eval_sentences", 6)
+FAST = (*FAST, "--split", "dev")
+
+
+@pytest.mark.slow
+def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path):
+    flags = ("--output_dir", trained_run, *FAST, "--output")
+    for name, which in (("a", ("--checkpoint", "1")), ("b", ())):
+        run_json(capfd, "evaluate", *flags, tmp_path / name, *which)
+    texts = [tmp_path / f"{name}.hypothesis" for name in "ab"]
+    argv = ("--references", tmp_path / "a.reference", "--metric", "chrf")
+    source = tmp_path / "a.source"
+    expected = run_json(capfd, "compare", *texts, source, texts[1], *argv)
+    # A checkpoint, a run with its best weights, a file, and an export.
+    pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
+    served = ("--export_dir", tmp_path / "served", "--format", "ctranslate2")
+    assert run("export", "--output_dir", trained_run, *served) == 0
+    systems = [trained_run / "model.ckpt-1", trained_run, source, tmp_path / "served"]
+    argv = ("--metric", "chrf", "--page", tmp_path / "page.html")
+    result = run_json(capfd, "compare", *systems, *FAST, *argv)
+    assert result["problem"] == "translate_text" and result["sentences"] == 6
+    for rows in zip(
+        *(report["metrics"]["chrf"]["systems"] for report in (result, expected)),
+        strict=True,
+    ):
+        run_row, file_row = (row | {"system": ""} for row in rows)
+        assert run_row == file_row
+    assert result["metrics"]["chrf"]["systems"][2]["difference"]
+    sentence = run_refused(capfd, "compare", source, tmp_path / "served")
+    assert "is an export, which has no data; compare it with a run" in sentence
+    assert "<dt>source</dt>" in (tmp_path / "page.html").read_text(encoding="utf-8")

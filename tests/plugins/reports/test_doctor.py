@@ -1,0 +1,121 @@
+"""`t2t doctor` tells what is there, and works where libraries do not."""
+
+import contextlib
+import importlib.metadata
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.command_line import run, run_json
+
+from t2t_keras.cli import main
+from t2t_keras.plugins.reports import doctor
+from t2t_keras.run.directory import RunDirectory
+
+CRASH = "import os\nos.abort()\n"
+NO_CUDA = "raise ImportError('libcudart.so.12: cannot open\\nshared object file')\n"
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """Replaces a library for other processes."""
+
+    def replace(name: str, code: str) -> Path:
+        (tmp_path / f"{name}.py").write_text(code)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        return tmp_path
+
+    return replace
+
+
+def test_report_of_this_installation(capfd, monkeypatch, tmp_path):
+    """Without the other process, which imports TensorFlow again."""
+
+    def run_here(*command, **variables):
+        if "-c" not in command:
+            return None  # there is no nvidia-smi
+        monkeypatch.setattr(sys, "argv", ["-c", *command[4:]])
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            exec(command[3], {})
+        return subprocess.CompletedProcess(command, 0, output.getvalue(), "")
+
+    monkeypatch.setattr(doctor, "_run", run_here)
+    monkeypatch.chdir(tmp_path)
+    report = run_json(capfd, "doctor")
+    assert report["faults"] == []
+    for name in ("t2t_keras", "tensorflow", "keras", "tensorflow-text", "sacrebleu"):
+        assert report["versions"][name] == importlib.metadata.version(name)
+    assert report["devices"]["gpus"] == []  # see conftest
+    assert not list(tmp_path.iterdir())
+    text = doctor._show(report)
+    assert "No problems found." in text and "| gpus | none |" in text
+    assert f"| keras | {importlib.metadata.version('keras')} |" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        (NO_CUDA, "ImportError: libcudart.so.12: cannot open"),
+        (CRASH, "the process was killed by SIGABRT"),
+    ],
+)
+def test_tensorflow_does_not_work(library, capfd, code, fault):
+    library("tensorflow", code)
+    report = run_json(capfd, "doctor")
+    (tensorflow_fault,) = (f for f in report["faults"] if f.startswith("tensorflow "))
+    assert tensorflow_fault.startswith(f"tensorflow does not work: {fault}")
+    assert report["versions"]["tensorflow"] == importlib.metadata.version("tensorflow")
+    assert run("doctor") == 0
+    assert f"- {tensorflow_fault}\n" in capfd.readouterr().out
+
+
+def test_another_tensorflow_text_and_another_backend(library, capfd, monkeypatch):
+    path = library("tensorflow", NO_CUDA)
+    for name, version in (("tensorflow_text", "2.20.1"), ("sacrebleu", "1.5.1")):
+        (path / f"{name}-{version}.dist-info").mkdir()
+        about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        (path / f"{name}-{version}.dist-info" / "METADATA").write_text(about)
+    monkeypatch.syspath_prepend(path)
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    faults = run_json(capfd, "doctor")["faults"]
+    core = importlib.metadata.version("tensorflow")
+    assert any(
+        f.startswith(f"tensorflow-text 2.20.1 does not work with tensorflow {core}: ")
+        for f in faults
+    )
+    assert any(f.startswith("sacrebleu 1.5.1 is installed, but") for f in faults)
+    assert any(f.startswith("KERAS_BACKEND is 'jax'") for f in faults)
+    assert all("\n" not in fault for fault in faults)
+
+
+def test_a_gpu_that_tensorflow_cannot_use_is_a_fault(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "NVIDIA", (str(tmp_path),))
+    assert doctor.is_gpu_unused(False, {})
+    assert not doctor.is_gpu_unused(True, {})
+    assert not doctor.is_gpu_unused(False, {"CUDA_VISIBLE_DEVICES": "-1"})
+
+
+# The command `card`: facts of a run in Markdown.
+
+
+def test_card_of_a_run(trained_run, tmp_path, capfd):
+    run = shutil.copytree(trained_run, tmp_path / "run")
+    facts = {"bleu": 12.5, "signature": "nrefs:1"}
+    RunDirectory(run).record(
+        "evaluation", checkpoint="x", split="dev", sentences=7, metrics=facts
+    )
+    assert main(["card", "--output_dir", str(run)]) == 0
+    head, _, body = capfd.readouterr().out.removeprefix("---\n").partition("\n---\n")
+    assert json.loads(head)["library_name"] == "t2t_keras"
+    count = RunDirectory(run).build_model().count_params()
+    assert f"| parameters | {count:,} |" in body
+    assert "step 4 |" in body and "| train examples | " in body
+    assert "dev, x, 7 sentences: bleu 12.5, `nrefs:1`" in body
+    assert "steps 0 to 4" in body
+    file = tmp_path / "card.md"
+    assert main(["card", "--output_dir", str(run), "--write", str(file)]) == 0
+    assert file.read_text().rstrip("\n").endswith(body.rstrip("\n"))

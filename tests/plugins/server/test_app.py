@@ -1,0 +1,455 @@
+"""The server: its JSON, limits and errors, batching, connections, and the page."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import math
+import runpy
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra [serve] is not installed")
+import httpx
+from helpers.browser import CHROMIUM, browser
+from helpers.decoding_models import LINES
+from helpers.errors import refused
+from helpers.stub_server import (
+    OPTIONS,
+    Stub,
+    ask,
+    error_of,
+    predict,
+    queued,
+    serving,
+    wait_for,
+)
+
+from t2t_keras.errors import UserError
+from t2t_keras.plugins.server.app import make_app
+from t2t_keras.plugins.server.batcher import Batcher, Overloaded
+from t2t_keras.plugins.server.http import Server
+from t2t_keras.plugins.server.limits import Limits
+from t2t_keras.plugins.server.served_model import ServedModel
+
+TEXTS = [line for line in LINES if line.strip()]
+LONG = "long " * 200
+
+
+@pytest.fixture(scope="module")
+def client(translator):
+    """A server of a run."""
+    limits = {"max_characters": 500, "timeout_seconds": 300}
+    with serving(ServedModel(translator), "run", **limits) as (client, _, _):
+        yield client
+
+
+# Requests and answers.
+
+
+def test_columns(client, translator):
+    def outputs(signature, inputs):
+        answer = predict(client, "run", {"signature_name": signature, "inputs": inputs})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["outputs"]
+
+    options = {"n_best": 3, "beam_size": 5, "alpha": 1.0, "min_length": 2}
+    columns = outputs("translate", {"texts": TEXTS} | options)
+    assert columns.keys() == {"texts", "scores", "is_truncated"}
+    best = translator.n_best(TEXTS, **options)
+    assert columns["texts"] == [[x.text for x in row] for row in best]
+    for values, row in zip(columns["scores"], best, strict=True):
+        assert values == pytest.approx([x.score for x in row], abs=1e-4)
+    blank = outputs("translate", {"texts": ["\u200b", "\0"]})
+    assert (blank["texts"], blank["scores"]) == ([[""], [""]], [[0.0], [0.0]])
+    assert outputs("serving_default", TEXTS[:1])["texts"]  # the only input, by itself
+    assert outputs("serving_default", []) == {}
+
+
+def test_rows_have_their_own_options(client, translator):
+    glossaries = [[["house", "Haus"], ["", ""]], [["book", "x y"]]]
+    columns = {"texts": [TEXTS[0], TEXTS[2]], "glossary": glossaries}
+    columns |= {"forbidden": [["the", "", "old house"], [""]], "beam_size": [3, 4]}
+    rows = [{name: values[i] for name, values in columns.items()} for i in (0, 1)]
+    body = {"signature_name": "translate", "instances": rows}
+    predictions = predict(client, "run", body).json()["predictions"]
+    body = {"signature_name": "translate", "inputs": columns | {"beam_size": 4}}
+    texts = predict(client, "run", body).json()["outputs"]["texts"]
+    for text, beam_size, output in (
+        *zip(
+            columns["texts"], (3, 4), [row["texts"] for row in predictions], strict=True
+        ),
+        *zip(columns["texts"], (4, 4), texts, strict=True),
+    ):
+        its = {"glossary": {"house": "Haus"}, "forbidden": ["the", "old house"]}
+        if text == TEXTS[2]:
+            its = {"glossary": {"book": "x y"}}
+        assert output == translator.translate([text], beam_size=beam_size, **its)
+
+
+def test_what_curl_sends_and_base_64(client, translator):
+    text = "a dog runs ."
+    encoded = {"b64": base64.b64encode(text.encode()).decode()}
+    for instances in ([text], [{"texts": text}], [encoded], [{"texts": encoded}]):
+        answer = client.post(
+            "/v1/models/run:predict",
+            content=json.dumps({"instances": instances}),
+            headers={"Content-Type": "application/x-www-form-urlencoded"},
+        )
+        (prediction,) = answer.json()["predictions"]
+        assert prediction["texts"] == translator.translate([text])
+
+
+def test_the_example_of_a_rest_client(client, translator):
+    """It asks TensorFlow Serving, and is answered here as well."""
+    file = Path(__file__).parents[3] / "examples" / "serve_rest.py"
+    example = runpy.run_path(str(file))
+    request = example["request"]("http://server/v1/models/run", TEXTS[:2], **OPTIONS)
+    answer = client.post(request.selector, content=request.data)
+    expected = translator.n_best(TEXTS[:2], 2)
+    for translation, best in zip(
+        example["outputs"](answer.content), expected, strict=True
+    ):
+        assert [x for x, _ in translation] == [x.text for x in best]
+
+
+def translate(**inputs):
+    return {"signature_name": "translate", "inputs": {"texts": ["a"]} | inputs}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "the body is not JSON"),
+        (b"[" * 100_000, "the body is not JSON"),
+        (b"\xff", "the body is not JSON"),
+        ({"instances": []}, "not empty"),
+        ({"instances": ["a" * 501]}, "more than 500 characters"),
+        (translate(beam_size=2, n_best=3), "more than beam_size 2"),
+        (translate(beam_size=99), "beam_size 99 is more than 32"),
+        (
+            translate(forbidden=[["a" * 1001]]),
+            "phrases have more than 1,000 characters",
+        ),
+    ],
+)
+def test_bad_requests(client, body, message):
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    answer = client.post("/v1/models/run:predict", content=content)
+    assert answer.status_code == 400, answer.text
+    assert message in error_of(answer)
+
+
+def test_requests_that_are_too_large_or_ask_for_no_model(client):
+    for body, message in (
+        ({"instances": ["a"] * 1025}, "1,025 sentences; at most 1,024"),
+        (translate(texts=["a" * 500] * 64, beam_size=32), "times beam"),
+        (translate(texts=["a"] * 64, forbidden=[["a" * 999]]), "times beam"),
+    ):
+        answer = predict(client, "run", body)
+        assert answer.status_code == 413
+        assert message in error_of(answer)
+    for name in ("none", "%ED%A0%80"):
+        answer = predict(client, name, {"instances": ["a"]})
+        assert answer.status_code == 404
+        assert "Servable not found" in error_of(answer)
+
+
+def test_other_endpoints():
+    with serving(Stub()) as (client, _, _):
+        models = {"models": ["stub"], "split_sentences": ["stub"]}
+        assert client.get("/v1/models").json() == models
+        assert error_of(client.get("/none")) == "Not Found"
+        for path in ("/", "/page.css", "/page.js"):
+            answer = client.get(path)
+            assert answer.status_code == 200
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        ask(client, "a")
+        text = client.get("/metrics").text
+    for line in (
+        't2t_requests_total{endpoint="predict",status="200"} 1.0',
+        't2t_requests_total{endpoint="none",status="404"} 1.0',
+        't2t_request_seconds_count{endpoint="predict"} 1.0',
+        't2t_batch_sentences_count{model="stub",version="1"} 1.0',
+        't2t_queue_sentences{model="stub",version="1"} 0.0',
+    ):
+        assert line in text.splitlines()
+
+
+# Batching, limits and failures.
+
+
+@contextlib.contextmanager
+def busy(**limits):
+    """A server of a stub that waits; yields the stub, a client and what asks."""
+    stub = Stub()
+    with serving(stub, **limits) as (client, _, _), ThreadPoolExecutor(40) as pool:
+        stub.may_run.clear()
+        pool.submit(ask, client, "first")
+        wait_for(lambda: stub.begun == ["first"])
+        yield stub, client, lambda *args, **kw: pool.submit(ask, client, *args, **kw)
+
+
+def run_batches(limits, cheap_work=math.inf):
+    """Runs values in a batcher; returns the batches, in the order of running."""
+    batches = []
+    may_run = threading.Event()
+
+    def work(key, values, is_wanted):
+        may_run.wait(60)
+        batches.append((key, values))
+        return [value * 10 for value in values]
+
+    async def talk():
+        batcher = Batcher(work, limits, cheap_work=cheap_work)
+        begun = asyncio.create_task(batcher.submit("z", [0], [1]))
+        await asyncio.to_thread(wait_for, lambda: batcher._queue.running)
+        tasks = [
+            asyncio.create_task(batcher.submit(keys, values, [options] * len(values)))
+            for keys, values, options in (
+                *(("", [], 1), ("aa", [1, 2], 1), ("b", [3], 1), ("aa", [4, 5], 2)),
+                *(("aa", [6, 7], 500_000), ("a", [8], 3)),
+            )
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="full"):
+            await batcher.submit("a", [9], [1])
+        may_run.set()
+        assert await begun == [0]
+        answers = await asyncio.gather(*tasks)
+        await asyncio.to_thread(batcher.close)
+        with pytest.raises(Overloaded, match="shutting down"):
+            await batcher.submit("a", [1], [1])
+        assert answers == [[], [10, 20], [30], [40, 50], [60, 70], [80]]
+
+    asyncio.run(talk())
+    return [batch for batch in batches if batch[0] != "z"]
+
+
+def test_the_order_and_the_size_of_batches():
+    limits = Limits(max_batch_sentences=3, batch_milliseconds=20, max_queue=8)
+    # Of equal keys, the cheapest first; 6 and 7 are more expensive than 8.
+    assert run_batches(limits) == [
+        *[("a", [1, 2, 4]), ("b", [3]), ("a", [8, 5, 6]), ("a", [7])]
+    ]
+    # A batch of expensive rows has a limit of work, and a thread.
+    batches = run_batches(limits, cheap_work=10)
+    apart = [("a", [6]), ("a", [7])]
+    assert [batch for batch in batches if batch in apart] == apart
+    assert [batch for batch in batches if batch not in apart] == [
+        *[("a", [1, 2, 4]), ("b", [3]), ("a", [8, 5])]
+    ]
+
+
+def test_idle_threads_share_the_values():
+    barrier = threading.Barrier(2)
+
+    def size(key, values, is_wanted):
+        barrier.wait(60)
+        return [len(values)] * len(values)
+
+    batcher = Batcher(size, Limits(), threads=2)
+    assert asyncio.run(batcher.submit("aaaa", range(4), [1] * 4)) == [2] * 4
+    batcher.close()
+
+
+def test_a_thread_waits_for_the_clients_of_its_last_batch(monkeypatch):
+    monkeypatch.setattr("t2t_keras.plugins.server.batcher._IDLE_SECONDS", 50)
+    sizes = []
+
+    def size(key, values, is_wanted):
+        sizes.append(len(values))
+        return values
+
+    async def talk():
+        batcher = Batcher(size, Limits(batch_milliseconds=50_000))
+        for count in (1, 1, 4):  # they are known, so it does not wait for others
+            await batcher.submit("a" * count, range(count), [1] * count)
+        tasks = []
+        for count in (1, 1, 2):
+            call = batcher.submit("a" * count, range(count), [1] * count)
+            tasks.append(asyncio.create_task(call))
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*tasks)
+        batcher.close(wait=False)
+
+    asyncio.run(asyncio.wait_for(talk(), 25))
+    assert sizes == [1, 1, 4, 4]
+
+
+def test_one_bad_text_fails_alone():
+    with busy() as (stub, client, submit):
+        answers = [submit(text) for text in ("good", "poison", "crash", "fine")]
+        wait_for(lambda: queued(client) == 4)
+        stub.may_run.set()
+        good, poison, crash, fine = (answer.result() for answer in answers)
+    assert good.status_code == fine.status_code == 200
+    assert (poison.status_code, error_of(poison)) == (400, "this one is bad")
+    assert crash.status_code == 500
+    assert error_of(crash) == "the server failed; its log tells why"
+
+
+def test_the_queue_is_bounded():
+    with busy(max_queue=3) as (stub, client, submit):
+        waiting = [submit(f"{i}") for i in range(3)]
+        wait_for(lambda: queued(client) == 3)
+        answer = ask(client, "too many")
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert error_of(answer) == "the queue is full; try again later"
+        stub.may_run.set()
+        assert {x.result().status_code for x in waiting} == {200}
+
+
+def test_what_nobody_waits_for_is_not_run():
+    stub = Stub()
+    body = json.dumps({"instances": ["gone"]})
+    head = "POST /v1/models/stub:predict HTTP/1.1\r\nHost: x\r\nContent-Length: "
+    server = serving(stub, timeout_seconds=2)
+    executor = ThreadPoolExecutor(8)
+    with server as (client, port, _), executor as pool:
+        stub.may_run.clear()
+        long = pool.submit(ask, client, *[LONG] * 64)
+        wait_for(lambda: stub.begun)
+        first_request = pool.submit(ask, client, "first")
+        wait_for(lambda: "first" in stub.begun)
+        begun = len(stub.begun)
+        for sent in (body, body[:-1]):  # the second leaves in the middle of its body
+            with socket.create_connection(("127.0.0.1", port)) as leaving:
+                leaving.sendall(f"{head}{len(body)}\r\n\r\n{sent}".encode())
+                time.sleep(0.05)
+        line = 't2t_requests_total{endpoint="predict",status="499"} 2.0'
+        wait_for(lambda: line in client.get("/metrics").text)
+        late = pool.submit(ask, client, "late")
+        for answer in (long, first_request, late):
+            assert answer.result().status_code == 504
+            assert error_of(answer.result()) == "no answer within 2 seconds"
+        stub.may_run.set()
+        assert ask(client, "now").status_code == 200
+        assert ask(client, LONG).status_code == 200
+    assert stub.begun[begun:] == ["now", LONG]  # and not the rest of the long request
+
+
+def test_bodies_are_limited():
+    path = "/v1/models/stub:predict"
+    with serving(Stub(), max_body_bytes=1000, timeout_seconds=1) as (client, port, _):
+        body = json.dumps({"instances": ["a" * 981]})
+        assert len(body) == 1000
+        assert client.post(path, content=body).status_code == 200
+        for content in (body + " ", iter([body.encode(), b" "])):  # the latter: chunked
+            answer = client.post(path, content=content)
+            assert answer.status_code == 413
+            assert error_of(answer) == "the body has more than 1,000 bytes"
+        with socket.create_connection(("127.0.0.1", port)) as slow:
+            slow.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n".encode())
+            slow.sendall(b"Content-Length: 9\r\n\r\n{")
+            assert slow.recv(12) == b"HTTP/1.1 408"
+
+
+# Connections.
+
+
+def test_other_hosts_and_sites_are_refused():
+    allowed_hosts = {
+        "127.0.0.1",
+        "localhost:8501",
+        "LOCALHOST",
+        "t2t.localhost",
+        "[::1]:8501",
+    }
+    allowed_hosts |= {"10.1.2.3:80", "translate.example.org:443"}
+    unknown = {"evil.example:8501", "127.0.0.1.evil.example", "[127.0.0.1"}
+    unknown |= {"evillocalhost", "10.evil", "1.2.3.4a"}
+    with serving(Stub(), hosts=["translate.example.org"]) as (client, port, _):
+        own_host = f"127.0.0.1:{port}"
+
+        def status(host, origin=None):
+            headers = {"Host": host, "Content-Type": "text/plain"}
+            headers |= {"Origin": origin} if origin else {}
+            body = b'{"instances": ["a"]}'
+            path = "/v1/models/stub:predict"
+            return client.post(path, content=body, headers=headers).status_code
+
+        assert {status(host) for host in allowed_hosts} == {200}
+        assert {status(host) for host in unknown} == {421}
+        for origin in (f"http://{own_host}", "https://translate.example.org"):
+            assert status(own_host, origin) == 200
+        for origin in ("http://evil.example", "null", f"http://localhost:{port}", "["):
+            assert status(own_host, origin) == 403
+    with serving(Stub()) as (client, _, _):
+        assert client.get("/health", headers={"Host": "any"}).status_code == 200
+
+
+def test_while_a_model_loads():
+    may_load = threading.Event()
+
+    def load():
+        may_load.wait()
+        return Stub()
+
+    address = socket.create_server(("127.0.0.1", 0))
+    server = Server(make_app({"stub": load}, Limits()))
+    url = f"http://127.0.0.1:{address.getsockname()[1]}"
+    with ThreadPoolExecutor(1) as pool, httpx.Client(base_url=url) as client:
+        done = pool.submit(server.run, [address])
+        assert client.get("/health").json() == {"status": "loading"}
+        answer = ask(client, "a")
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert "loading" in error_of(answer)
+        may_load.set()
+        wait_for(lambda: client.get("/health").status_code == 200)
+        assert ask(client, "a").status_code == 200
+        server.should_exit = True
+        done.result()
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server():
+    def load():
+        raise UserError("it is damaged")
+
+    address = socket.create_server(("127.0.0.1", 0))
+    refused("it is damaged", Server(make_app({"stub": load}, Limits())).run, [address])
+
+
+def test_shutdown_answers_what_waits():
+    stub = Stub()
+    with serving(stub) as (client, _, server), ThreadPoolExecutor(8) as pool:
+        stub.may_run.clear()
+        waiting = [pool.submit(ask, client, f"{i}") for i in range(5)]
+        wait_for(lambda: len(stub.begun) + queued(client) == 5)
+        with httpx.Client(base_url=client.base_url) as open_client:
+            assert open_client.get("/health").status_code == 200
+            server.service.stop()
+            answer = open_client.get("/health")
+            assert (answer.status_code, answer.json()) == (503, {"status": "stopping"})
+            answer = ask(open_client, "late")
+            assert answer.status_code == 503
+            assert error_of(answer) == "the server is shutting down"
+            server.handle_exit(signal.SIGTERM, None)
+            stub.may_run.set()
+            assert {x.result().status_code for x in waiting} == {200}
+
+
+# The page.
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+def test_page(translator):
+    text = "<img src=x onerror=alert(1)> a dog"
+    model = ServedModel(translator)
+    with serving(model) as (_, port, _), browser() as page:
+        for width in (1000, 390):
+            page.open(f"http://127.0.0.1:{port}", width)
+            page.wait("document.querySelector('#model').options.length === 1")
+            page.submit(f"{text}\nthe old dog .")
+            page.wait("document.querySelectorAll('article').length === 2")
+            shown = page.run("document.querySelector('.best span').textContent")
+            assert shown == translator.translate([text])[0]
+            assert page.run("document.querySelector('h2').textContent") == text
+            assert page.run("document.images.length") == 0
+            assert page.run("document.documentElement.scrollWidth") <= width

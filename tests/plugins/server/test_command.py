@@ -1,0 +1,142 @@
+"""`t2t serve`: its flags, signals and warnings."""
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra [serve] is not installed")
+import httpx
+from helpers.command_line import run
+from helpers.decoding_models import LINES
+from helpers.errors import refused
+from helpers.stub_server import (
+    predict,
+    wait_for,
+)
+
+from t2t_keras.plugins.server import command
+from t2t_keras.plugins.server.command import bound
+from t2t_keras.plugins.server.logs import OnceAMinute, few_warnings
+
+TEXTS = [line for line in LINES if line.strip()]
+
+
+def test_a_port_is_taken_before_models_are_loaded():
+    with bound("127.0.0.1", 0) as bound_socket:
+        port = bound_socket.getsockname()[1]
+        refused(f"cannot listen at 127.0.0.1, port {port}", bound, "127.0.0.1", port)
+    refused(r"cannot listen at 0\.\.0, port 1: ", bound, "0..0", 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--model", "."), "is neither a run"),
+        (("--model", "a/1", "--model", "a/1"), "two models are named 'a'"),
+        (("--model", "x/y=a/1"), "the name 'x/y'"),
+        (("--model", "a/1", "--decode_hparams", "raw=true"), "raw needs a run"),
+        (("--model", "a/1", "--checkpoint", "5"), "--checkpoint needs a run"),
+        (("--model", "a/1", "--port", "70000"), "above 65535"),
+        (("--model", "a/1", "--limits", "max_cue=3"), "did you mean 'max_queue'"),
+        (("--model", "a/1", "--limits", "max_queue=0"), "max_queue must be at least 1"),
+    ],
+)
+def test_flags(tmp_path, capfd, monkeypatch, flags, message):
+    monkeypatch.chdir(tmp_path)
+    Path("a/1").mkdir(parents=True)
+    Path("a/1/saved_model.pb").touch()
+    assert run("serve", *flags) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_the_extra_is_needed(tmp_path, capfd, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert run("serve", "--model", tmp_path) == 2
+    assert 'pip install "t2t_keras[serve]"' in capfd.readouterr().err
+
+
+class Hanging:
+    """A server that gets signals while it runs."""
+
+    def __init__(self):
+        self.exits = []
+
+    def handle_exit(self, signal_number, frame):
+        self.exits.append(signal_number)
+
+
+def test_sighup_is_treated_as_sigterm_unless_it_is_ignored():
+    for previous, exits in (signal.SIG_DFL, 2), (signal.SIG_IGN, 0):
+        server = Hanging()
+        initial = signal.signal(signal.SIGHUP, previous)
+        try:
+            with command._handlers(server):
+                signal.raise_signal(signal.SIGHUP)
+                signal.raise_signal(signal.SIGHUP)
+                signal.raise_signal(signal.SIGTERM)  # as uvicorn does at its end
+            assert signal.getsignal(signal.SIGHUP) == previous
+        finally:
+            signal.signal(signal.SIGHUP, initial)
+        assert server.exits == [signal.SIGTERM] * exits
+
+
+def test_warnings_have_one_line_a_minute():
+    seconds = [1.0]
+    lines = []
+    keep = OnceAMinute(lambda: seconds[0])
+
+    def warn(message, *values):
+        record = logging.LogRecord("t2t", logging.WARNING, "", 0, message, values, None)
+        if keep.filter(record):
+            lines.append(record.getMessage())
+
+    for time_of_day in (1.0, 30.0, 60.9, 61.0, 62.0, 200.0):
+        seconds[0] = time_of_day
+        for count in (1, 2):
+            warn("input %d of 100%%", count)
+    warn("other")
+    assert lines == [
+        "input 1 of 100%",
+        "input 1 of 100%; 5 more such lines were left out",
+        "input 1 of 100%; 3 more such lines were left out",
+        "other",
+    ]
+
+
+def test_the_command_filters_warnings(capfd):
+    logger = logging.getLogger("t2t_keras.decoding.long_inputs")
+    with few_warnings():
+        for index in range(300):
+            logger.warning("input %d is long", index)
+    assert capfd.readouterr().err == "input 0 is long\n"
+    assert logging.getLogger("t2t_keras").propagate
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_program_with_0(export_dir, signal_number):
+    code = "import sys; from t2t_keras.cli import main; sys.exit(main())"
+    flags = ["serve", "--model", f"m={export_dir}", "--port", "0", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", code, *flags], **pipes, text=True)
+    line = process.stderr.readline()
+    assert line.startswith("t2t serve: http")
+    with httpx.Client(base_url=line.split()[-1], timeout=60) as client:
+        wait_for(lambda: client.get("/health").status_code == 200)
+        with ThreadPoolExecutor(4) as pool:
+            waiting = pool.submit(predict, client, "m", {"instances": TEXTS * 10})
+            time.sleep(0.3)
+            process.send_signal(signal_number)
+            assert waiting.result().status_code == 200
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert json.loads(out.splitlines()[-1])["requests"] >= 2
+    assert errors == ""  # TensorFlow says nothing

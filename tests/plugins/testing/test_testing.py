@@ -1,0 +1,83 @@
+"""The guarantees of every registered model."""
+
+from pathlib import Path
+
+import pytest
+from helpers.model_checks import small_model
+from helpers.numpy_transformer import randomise
+
+from t2t_keras import HParams
+from t2t_keras.model import build_model
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.testing import _check_independence, _check_steps, check_model
+from t2t_keras.usr_dir import load_usr_dir
+
+SIZES = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 4, "d_k": 4, "d_v": 4}
+MODELS = ("transformer", "modern_transformer", "average_attention")
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def check(name: str, train: bool) -> None:
+    if name != "transformer":
+        load_usr_dir(EXAMPLES / name)
+    hparams = HParams(norm="pre").override(model=name, **SIZES)
+    check_model(randomise(build_model(hparams, 31)), train)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model_keeps_the_guarantees(name):
+    check(name, train=False)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"norm": "post"}, {"norm": "pre", "d_k": 3, "d_v": 5}),
+        # The last of the learned positions is repeated.
+        *({"position": "learned", "norm": norm} for norm in ("post", "pre")),
+        *({"attention_window": window} for window in (1, 4, 50)),
+        *({"attention_window": 4, "norm": "pre"}, {"attention": "unscaled"}),
+        *({"attention": "additive", "norm": norm} for norm in ("post", "pre")),
+        *({"model": "extended_transformer", "position": p} for p in ("halves", "t2t")),
+        {"model": "extended_transformer", "attention_bias": True, "output_bias": True},
+        {"model": "extended_transformer", "attention_window": 2, "d_k": 3, "d_v": 5},
+        {"model": "next_word_transformer", "num_brackets": 9},
+    ],
+    ids=str,
+)
+def test_variants_keep_the_guarantees_of_decoding(options):
+    model = small_model(**{"max_positions": 4} | options)
+    _check_independence(model)
+    _check_steps(model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_model_keeps_the_guarantees_in_training(name):
+    check(name, train=True)
+
+
+class Leaking(Transformer):
+    """Sees later tokens in training."""
+
+    def make_self_attention(self, causal):
+        return super().make_self_attention(causal=False)
+
+
+class Forgetful(Transformer):
+    """Does not reorder the cache with the beams."""
+
+    def reorder_cache(self, cache, parents):
+        return cache
+
+
+@pytest.mark.parametrize(
+    "cls, message",
+    [
+        (Leaking, "depend on no later token"),
+        (Forgetful, "teacher forcing at each step"),
+    ],
+)
+def test_a_guarantee_that_does_not_hold_is_named(cls, message):
+    with pytest.raises(AssertionError, match=message):
+        check_model(randomise(cls(HParams(**SIZES), 31)))

@@ -1,0 +1,101 @@
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from t2t_keras.decoding.constraint import AllOf
+from t2t_keras.decoding.constraints.forced_prefix import ForcedPrefix
+from t2t_keras.decoding.constraints.minimum_length import MinimumLength
+from t2t_keras.hparam import HParams
+from t2t_keras.plugins.reports.model_cost import flops_per_token
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+COMPARED = HParams()  # with a vocabulary of 8,000
+
+
+@pytest.fixture(autouse=True)
+def _as_a_script_has_it(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+
+
+@pytest.mark.parametrize("window", [0, 4])
+def test_operations_of_training_are_those_that_describe_prints(window):
+    from matmul_flops import total_flops, training_matmuls
+
+    hparams = COMPARED.override(attention_window=window, d_k=32)
+    counted = total_flops(training_matmuls(hparams, 8000, 64, 32, 32))
+    assert counted == 64 * 32 * flops_per_token(hparams, 8000, 32)["training"]
+
+
+def test_operations_of_decoding_are_the_closed_form():
+    from matmul_flops import decoding_matmuls, step_weights, total_flops
+
+    batch, s, beam, steps, d, v = 64, 32, 4, 39, 512, 8000
+    counted = total_flops(decoding_matmuls(COMPARED, v, batch, s, beam, steps))
+    weights = 6 * 14 * d * d + d * v
+    assert step_weights(COMPARED, v) == weights
+    source = 6 * batch * s * (12 * d * d + 2 * d * s + 2 * d * d)
+    past = steps * (steps + 1) // 2
+    rows = batch * beam
+    step = rows * (steps * (weights + 6 * 2 * d * s) + 6 * 2 * d * past)
+    assert counted == 2 * (source + step)
+
+
+# What a GPU would run: kernels, host memory, bytes; see `benchmarks/graph_audit.py`.
+
+
+VOCAB = 1009
+AUDITED = HParams(num_layers=1, d_model=32, d_ff=48, num_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "replicas", "bytes_per_logit"),
+    [
+        pytest.param("float32", 1, 24, marks=pytest.mark.slow),
+        # The logits come in 16 bits, and P' goes into the products in 16 bits.
+        ("bfloat16", 1, 28),
+        pytest.param("float16", 2, 28, marks=pytest.mark.slow),
+    ],
+)
+def test_training_runs_on_the_device(dtype, replicas, bytes_per_logit):
+    from graph_audit import training_audit
+
+    hparams = AUDITED.override(compute_dtype=dtype, clip_norm=1.0, ema_decay=0.9)
+    audit = training_audit(hparams, VOCAB, replicas=replicas)
+    assert audit.missing_kernels == []
+    assert audit.host_vocabulary_tensors == []
+    assert audit.bytes_per_logit == bytes_per_logit * replicas
+
+
+def prefix(max_length: tf.Tensor) -> AllOf:
+    """The constraints of a prefix and of a least length."""
+    min_length = MinimumLength(tf.constant(2), VOCAB)
+    return AllOf([min_length, ForcedPrefix([[9], [9], [9]], VOCAB)])
+
+
+def test_decoding_runs_on_the_device():
+    from graph_audit import search_audit
+
+    audit = search_audit(AUDITED, VOCAB, prefix)
+    assert audit.missing_kernels == []
+    assert audit.host_vocabulary_tensors == []
+
+
+def test_what_is_looked_for_would_be_found():
+    from graph_audit import audit
+
+    @tf.function(autograph=False)
+    def bad(ids, texts):
+        mask = tf.range(VOCAB) == ids[:, None]  # int32: in the host's memory
+        joined = tf.strings.join([texts, texts])  # no GPU has strings
+        values = tf.where(mask, 1.0, 2.0) + 3.0
+        return values, joined
+
+    ids, texts = tf.TensorSpec([4], tf.int32), tf.TensorSpec([4], tf.string)
+    report = audit(bad.get_concrete_function(ids, texts).graph, VOCAB, 4)
+    assert report.missing_kernels == ["StringJoin(string)"]
+    assert any(name.startswith("Equal") for name in report.host_vocabulary_tensors)
+    # Equal writes a byte; SelectV2 reads it and writes 4; AddV2 reads and writes 4.
+    assert report.bytes_per_logit == (1 + 5 + 8) * VOCAB / 1024
+    assert report.float_ops == 2

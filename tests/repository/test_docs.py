@@ -1,0 +1,60 @@
+"""What the documents point at exists: files, and the names said to be in them."""
+
+import re
+
+import pytest
+from helpers.documents import DOCUMENTS, ROOT, anchors, name_of, prose
+
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?[^)]*\)")
+# [file.py](path) followed by `names` in it: `function`, `Class.method`, `field`.
+NAMED = re.compile(r"\]\(([^)\s]+\.py)\)((?:,? `[\w.]+`)+)")
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_links_lead_to_files_and_headings(document):
+    for target, anchor in LINK.findall(prose(document)):
+        if target.startswith(("http:", "https:")):
+            continue
+        path = document.parent / target if target else document
+        assert path.exists(), f"{document.name}: {target}"
+        if anchor and path.suffix == ".md":
+            assert anchor in anchors(path), f"{document.name}: {target}#{anchor}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_names_are_in_the_files_that_they_follow(document):
+    for target, names in NAMED.findall(prose(document)):
+        text = (document.parent / target).read_text(encoding="utf-8")
+        missing = names_in(names) - names_in(text)
+        assert not missing, f"{document.name}: {target} has no {missing}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_tests_that_are_named_exist(document):
+    defined = {
+        name
+        for path in (ROOT / "tests").rglob("*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    files = {path.stem for path in (ROOT / "tests").rglob("*.py")}
+    text = prose(document)
+    named = set(re.findall(r"`(test_\w+)`", text)) - files
+    assert named <= defined, f"{document.name}: {sorted(named - defined)}"
+
+
+def test_contributing_names_every_package():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    packages = {path.parent.name for path in ROOT.glob("t2t_keras/*/__init__.py")}
+    assert packages <= set(re.findall(r"\(t2t_keras/(\w+)\)", text))
+
+
+@pytest.mark.parametrize("package", sorted((ROOT / "t2t_keras").glob("*/__init__.py")))
+def test_a_package_names_its_files(package):
+    """The docstring of each folder mentions every file in it."""
+    text = package.read_text(encoding="utf-8")
+    files = {path.stem for path in package.parent.glob("*.py")} - {"__init__"}
+    assert {name for name in files if f"`{name}`" not in text} == set()

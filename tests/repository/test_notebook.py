@@ -1,0 +1,61 @@
+"""The notebook runs in a fresh directory, and is committed without outputs."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parents[2] / "examples" / "quickstart.ipynb"
+
+
+@pytest.fixture
+def notebook():
+    return nbformat.read(NOTEBOOK, as_version=4)
+
+
+def execute(notebook, folder: Path) -> dict[str, str]:
+    """Runs all cells in a new kernel; returns what each one printed, by its id."""
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=1200, resources=resources).execute()
+    return {
+        cell.id: "".join(
+            output.text for output in cell.get("outputs", ()) if "text" in output
+        )
+        for cell in notebook.cells
+    }
+
+
+def test_committed_without_outputs_and_with_ids_that_are_names(notebook):
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        assert re.fullmatch(r"[a-z-]+", cell.id)
+        if cell.cell_type == "code":
+            assert (cell.outputs, cell.execution_count) == ([], None)
+
+
+def test_all_that_is_imported_exists(notebook):
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(node.module)
+            assert all(hasattr(module, name.name) for name in node.names)
+
+
+@pytest.mark.slow
+def test_whole_notebook(notebook, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    printed = execute(notebook, tmp_path)
+    bleu = float(re.search(r"sacrebleu_13a +([\d.]+)", printed["bleu"])[1])
+    assert bleu > 95
+    assert "5 of 5 the same" in printed["export"]
+    best = printed["n-best"].splitlines()[0]
+    assert best.endswith(printed["load"].strip())
+    assert float(printed["own-model"].split()[-1]) < 2  # nats a token of dev
+    first_loss, second_loss = re.findall(r"loss: ([\d.]+)", printed["fit"])
+    assert float(second_loss) < float(first_loss) - 0.5
+    pictures = next(cell for cell in notebook.cells if cell.id == "attention").outputs
+    assert sum("image/png" in output.get("data", {}) for output in pictures) == 3

@@ -1,0 +1,259 @@
+"""N replicas are one replica: gradients, weights, dropout."""
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.errors import refused
+from helpers.one_step import HPARAMS, Setup, assert_close, summed_loss, unequal_batch
+from helpers.small_run import assert_same, trainer, weights
+
+from t2t_keras import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.model.layers.dropout import Dropout, random_bits
+
+
+@pytest.fixture(scope="module")
+def big_batch():
+    """The gradients of 13 pairs at once."""
+    return Setup(1).gradients(*unequal_batch(1))
+
+
+@pytest.mark.parametrize("replicas", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_gradients_do_not_depend_on_the_number_of_replicas(big_batch, replicas):
+    actual = Setup(replicas).gradients(*unequal_batch(1))
+    assert_close(actual, big_batch, relative=1e-5)
+
+
+def test_several_steps_in_a_call_are_single_steps():
+    """Up to rounding."""
+    final_weights = []
+    sums = []
+    rates = [0.01 * (step + 1) for step in range(5)]
+    for is_loop in (True, False):
+        setup = Setup(2, HPARAMS.override(dropout=0.1))
+        batches = iter(setup.batches(*(unequal_batch(step) for step in range(5))))
+        if is_loop:
+            update = setup.step.update_from
+            results = [update(batches, 0, rates[:3]), update(batches, 3, rates[3:])]
+        else:
+            update = setup.step.update
+            results = [update(next(batches), i, rate) for i, rate in enumerate(rates)]
+        sums.append([float(sum(values)) for values in zip(*results, strict=True)])
+        final_weights.append(
+            {k: v.read_value().numpy() for k, v in setup.weights.items()}
+        )
+    assert_close(*final_weights, relative=1e-5)
+    np.testing.assert_allclose(*sums, rtol=1e-6)
+
+
+def test_replicas_draw_different_dropout():
+    """Two replicas with the same rows have different losses, and steps differ, too."""
+    setup = Setup(2, HPARAMS.override(dropout=0.5))
+    source, target = (np.tile(ids[:4], (2, 1)) for ids in unequal_batch(2))
+
+    @tf.function
+    def losses(batch, step):
+        def on_replica(s, t):
+            seed = setup.step._dropout_seed(step)
+            return summed_loss(setup.model, s, t, seed)
+
+        return setup.strategy.run(on_replica, args=batch)
+
+    def at(step):
+        value = losses(setup.batch(source, target), tf.constant(step, tf.int64))
+        return [float(v) for v in setup.strategy.experimental_local_results(value)]
+
+    first_sums, second_sums = at(0)
+    assert abs(first_sums - second_sums) > 1e-3 * first_sums
+    assert at(0) == [first_sums, second_sums]
+    assert at(1) != [first_sums, second_sums]
+
+
+def test_updates_are_clipped_or_if_they_are_not_finite_skipped_and_counted():
+    setup = Setup(2, HPARAMS.override(clip_norm=0.01))
+    batch = setup.batch(*unequal_batch(1))
+    gamma = next(v for name, v in setup.weights.items() if name.endswith("gamma"))
+    good = gamma.read_value()
+    counters = setup.step.skipped, setup.step.skipped_in_a_row
+    scenes = [(1, 0, 0), (np.nan, 1, 1), (np.inf, 2, 2), (1, 2, 0), (np.nan, 3, 1)]
+    for step, (factor, *counts) in enumerate(scenes):
+        gamma.assign(good * factor)
+        initial = [v.read_value().numpy() for v in setup.weights.values()]
+        result = setup.step.update(batch, step, 1.0)
+        updated = [v.read_value().numpy() for v in setup.weights.values()]
+        same = map(np.array_equal, initial, updated, itertools.repeat(True))
+        assert all(same) == bool(result.skipped) == (factor != 1)
+        assert np.isfinite([float(value) for value in result]).all()
+        assert [int(counter.read_value()) for counter in counters] == counts
+        if factor == 1:  # of the mean gradient
+            moved = [
+                ((a - b) ** 2).sum() for a, b in zip(initial, updated, strict=True)
+            ]
+            assert float(result.gradient_norm) > 0.01
+            np.testing.assert_allclose(np.sqrt(sum(moved)), 0.01, rtol=1e-3)
+
+
+def test_a_trial_computes_everything_and_changes_nothing():
+    hparams = HPARAMS.override(compute_dtype="float16", ema_decay=0.9)
+    setup = Setup(2, hparams, has_adam=True)
+    batch = setup.batch(*unequal_batch(1))
+    step = setup.step
+    step.skipped.assign(3)  # in a run that goes on
+
+    def everything():
+        variables = {**setup.weights, **step.variables, **step.counters}
+        return {name: v.read_value().numpy() for name, v in variables.items()}
+
+    initial = everything()
+    assert float(step.update(batch, 0, 1.0, dry_run=True).gradient_norm) > 0
+    assert_same(everything(), initial)
+    step.update(batch, 4, 1.0)
+    changed = sum((value != initial[k]).any() for k, value in everything().items())
+    assert changed > len(setup.weights)
+
+
+def test_a_skipped_first_update_is_counted_neither_by_adam_nor_by_the_average():
+    results = []
+    for skipped in (0, 1):
+        setup = Setup(1, HPARAMS.override(ema_decay=0.9), has_adam=True)
+        batch = setup.batch(*unequal_batch(1))
+        step = setup.step
+        if skipped:
+            gamma = next(v for k, v in setup.weights.items() if k.endswith("gamma"))
+            good = gamma.read_value()
+            gamma.assign(good * float("nan"))
+            step.update(batch, 0, 0.1)
+            gamma.assign(good)
+        step.update(batch, skipped, 0.1)
+        variables = {**setup.weights, **step.variables}
+        results.append({k: v.read_value().numpy() for k, v in variables.items()})
+        averages = setup.optimizer.averages
+        averages = {k: v.read_value().numpy() for k, v in averages.items()}
+        assert_close(results[-1], averages, relative=1e-6)
+    assert_same(*results)
+
+
+# Micro-batches divide a batch as replicas do: the same gradient, less memory.
+
+
+@pytest.mark.parametrize(
+    ("replicas", "micro_batches"), [pytest.param(1, 8, marks=pytest.mark.slow), (2, 4)]
+)
+def test_gradients_are_those_of_the_big_batch(big_batch, replicas, micro_batches):
+    """8 parts of 13 pairs are 16 rows: the last part is padding only."""
+    source, target = unequal_batch(1)
+    setup = Setup(replicas, micro_batches=micro_batches)
+    assert_close(setup.gradients(source, target), big_batch, relative=1e-5)
+    result = setup.step.update(setup.batch(source, target), 0, 0.0, dry_run=True)
+    assert float(result.source_tokens) == (source != 0).sum()
+    assert float(result.target_tokens) == (target != 0).sum()
+    assert float(result.positions) == 2 * 16 * 12
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_other_replicas_but_the_same_parts(data_dir, tmp_path):
+    options = {"parts": 2, "dropout": 0.3}
+    for name, replicas in (("a", 2), ("b", 1)):
+        path = tmp_path / name
+        trainer(data_dir, path, train_steps=2, replicas=2, **options).train()
+        trainer(data_dir, path, train_steps=4, replicas=replicas, **options).train()
+    assert_close(weights(tmp_path / "b"), weights(tmp_path / "a"), relative=1e-5)
+
+
+def test_replicas_that_cannot_share_the_parts_are_refused(data_dir, tmp_path):
+    with pytest.raises(UserError, match="into 2 parts, which 3 replicas cannot share"):
+        trainer(data_dir, tmp_path, replicas=3, parts=2)
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_a_micro_batch():
+    script = Path(__file__).parents[2] / "benchmarks/training_memory.py"
+    command = [sys.executable, script, "--config", "tiny", "--json"]
+    command += ["--tokens", "4096", "16384", "--accumulate"]
+    undivided, parts = (
+        json.loads(subprocess.check_output([*command, count]))["kb_per_token"]
+        for count in ("1", "8")
+    )
+    assert parts < undivided / 3
+
+
+# Training compiled by XLA: the same masks, losses and gradients as without it.
+
+
+COMPILED = HPARAMS.override(
+    **{"dropout": 0.1, "attention_dropout": 0.2, "ffn_dropout": 0.1},
+    **{"bucketing": "static", "jit_compile": True},
+)
+
+
+def numpy_bits(seed, rows, columns):
+    """`random_bits` on Python's integers, which do not overflow."""
+
+    def mixed(x):
+        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+            x = ((x ^ (x >> shift)) * factor) % 2**32
+        return x ^ (x >> 16)
+
+    key = mixed((seed[0] + 0x9E3779B9) % 2**32)
+    column_key = mixed((seed[1] + key + 0x9E3779B9) % 2**32)
+    by_row = [mixed((n + key) % 2**32) for n in range(rows)]
+    by_column = [mixed((n + column_key) % 2**32) for n in range(columns)]
+    return [[mixed((r + c) % 2**32) for c in by_column] for r in by_row]
+
+
+def test_random_bits_are_the_hash_with_and_without_xla():
+    seed = [123456789, 2**32 - 5]
+    expected = numpy_bits(seed, 7, 11)
+    for is_compiled in (False, True):
+        bits = tf.function(lambda s: random_bits(s, 7, 11), jit_compile=is_compiled)
+        actual = bits(tf.constant(seed, tf.uint32))
+        np.testing.assert_array_equal(actual, np.array(expected, np.uint32))
+
+
+def test_dropout_from_the_hash_drops_its_share_and_keeps_the_mean():
+    layer = Dropout(0.1, name="some_dropout")
+    layer.build(None)
+    seed = tf.constant([3, 4], tf.uint32)
+    dropped = layer(tf.ones([50, 20, 101]), seed=seed).numpy()
+    assert set(np.unique(dropped)) == {0.0, np.float32(1 / 0.9)}
+    deviation = np.sqrt(0.1 * 0.9 / dropped.size)
+    assert abs((dropped == 0).mean() - 0.1) < 5 * deviation
+    other_layer = Dropout(0.1, name="other_dropout")
+    other_layer.build(None)
+    dropped_by_both = (other_layer(tf.ones([50, 20, 101]), seed=seed).numpy() == 0) & (
+        dropped == 0
+    )
+    assert abs(dropped_by_both.mean() - 0.01) < 5 * np.sqrt(0.01 * 0.99 / dropped.size)
+
+
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_gradients_are_those_of_the_uncompiled_step(big_batch, replicas):
+    setup = Setup(replicas, COMPILED)
+    batch = unequal_batch(1)
+    compiled = setup.gradients(*batch)
+    setup.step._forward_backward = setup.step.forward_backward
+    plain = setup.gradients(*batch)
+    assert_close(compiled, plain, relative=1e-5)
+    with pytest.raises(AssertionError):  # the masks did matter
+        assert_close(compiled, big_batch, relative=1e-2)
+
+
+def test_xla_gets_neither_scatter_nor_sort():
+    """Both are slow: XLA scatters row by row, and a sort is of all logits."""
+    setup = Setup(1, COMPILED)
+    weights = [weight.read_value() for weight in setup.weights.values()]
+    (batch,), seed = setup.batches(unequal_batch(1)), tf.constant([1, 2], tf.uint32)
+    compiler_ir = setup.step._forward_backward.experimental_get_compiler_ir
+    program = compiler_ir(weights, batch, seed, tf.constant(1.0))(stage="hlo")
+    names = ("dot", "scatter", "sort")
+    assert [name for name in names if f" {name}(" in program] == ["dot"]
+
+
+def test_other_batches_than_static_ones_are_refused():
+    refused("jit_compile needs bucketing 'static', not", HParams, jit_compile=True)

@@ -1,0 +1,236 @@
+"""The trainer in this process, for a few steps."""
+
+import itertools
+import json
+import shutil
+import signal
+import time
+import types
+
+import numpy as np
+import pytest
+from helpers.errors import refused
+from helpers.json_edits import edit_json
+from helpers.small_data import small_data
+from helpers.small_run import assert_same, trainer, weights
+
+from t2t_keras.data.datagen import generate
+from t2t_keras.run import checkpoint_directory as checkpoint_module
+from t2t_keras.run.checkpoint import Checkpoint
+from t2t_keras.run.directory import RunDirectory
+
+
+def test_the_first_update_has_the_rate_of_step_one(data_dir, trained_run, tmp_path):
+    """Adam's first update is the rate against the sign of the gradient."""
+    initial = trainer(data_dir, tmp_path).model.softmax_embedding.table.numpy()
+    moved = np.abs(weights(trained_run, 1)["model/embedding/table"] - initial)
+    # Small gradients are below epsilon; with most it is exact.
+    np.testing.assert_allclose(np.median(moved), 16**-0.5 * 10**-1.5, rtol=1e-3)
+
+
+def test_several_steps_per_call_end_where_something_is_due(data_dir, tmp_path):
+    options = {"steps_per_call": 5, "log_every": 3, "save_every": 4, "eval_every": 6}
+    training = trainer(data_dir, tmp_path / "a", train_steps=9, options=options)
+    calls = []
+    update_from = training._step.update_from
+
+    def noted(batches, step, rates, dry_run=False):
+        calls.append((step, len(rates), dry_run))
+        return update_from(batches, step, rates, dry_run)
+
+    training._step.update_from = noted
+    assert np.isfinite(training.train()["loss"])
+    # The trial, then what ends at 3 (log), 4 (save), 6 (both), 8 and 9.
+    expected = [(0, 3), (3, 1), (4, 2), (6, 2), (8, 1)]
+    assert calls == [(0, 1, True), *((*call, False) for call in expected)]
+    assert training._step.function.experimental_get_tracing_count() == 0
+    assert training._step._loop.experimental_get_tracing_count() == 1
+    lines = [json.loads(line) for line in (tmp_path / "a" / "metrics.jsonl").open()]
+    assert [r["step"] for r in lines if r["kind"] == "train"] == [3, 6, 9]
+    assert all(r["steps_per_s"] > 0 for r in lines if r["kind"] == "train")
+    assert RunDirectory(tmp_path / "a").checkpoints.steps() == [4, 8, 9]
+    # Elsewhere the calls are divided in another way.
+    other_options = {**options, "log_every": 100, "save_every": 2}
+    trainer(data_dir, tmp_path / "b", train_steps=9, options=other_options).train()
+    assert_same(weights(tmp_path / "a", 9), weights(tmp_path / "b", 9))
+
+
+def test_other_direction_swaps_the_sides(data_dir, tmp_path):
+    forward = trainer(data_dir, tmp_path / "a", dropout=0.0)
+    backward = trainer(data_dir, tmp_path / "b", "translate_text_rev", dropout=0.0)
+    (source, target), (swapped_target, swapped_source) = (
+        next(t._batches(range(1))) for t in (forward, backward)
+    )
+    np.testing.assert_array_equal(source, swapped_source)
+    np.testing.assert_array_equal(target, swapped_target)
+    assert not np.array_equal(source, target)
+
+
+def test_what_is_reported(trained_run):
+    records = [json.loads(line) for line in (trained_run / "metrics.jsonl").open()]
+    at_end = [(4, event) for event in ("train", "dev", "dev_best", "dev_average")]
+    assert [(r["step"], r["kind"]) for r in records] == [(2, "train"), *at_end]
+    train, dev = records[1:3]
+    assert train["learning_rate"] == pytest.approx(16**-0.5 * 4 * 10**-1.5)
+    assert train["perplexity"] == pytest.approx(np.exp(train["nll"]))
+    assert dev["perplexity"] == pytest.approx(np.exp(dev["loss"]))
+    assert 0 <= train["minutes_left"] < 1
+    assert {path.suffix for path in trained_run.glob("events*")}  # for TensorBoard
+
+
+def test_without_dev_data_there_is_no_evaluation(tmp_path, monkeypatch):
+    slow_disk(monkeypatch)
+    problem = small_data(tmp_path / "both")
+    alone = problem.replace(sources={"train": problem.sources["train"]})
+    generate(alone, tmp_path / "alone", workers=1)
+    figures = trainer(tmp_path / "alone", tmp_path / "run").train()
+    assert figures["step"] == 4
+    assert not [name for name in figures if name.startswith("dev")]
+    checkpoints = RunDirectory(tmp_path / "run").checkpoints
+    assert checkpoints.find() == tmp_path / "run" / "average.ckpt-4"
+    final_weights = [weights(tmp_path / "run", step) for step in (2, 4)]
+    average = Checkpoint(checkpoints.find())
+    for name in average.shapes.keys() - {"step"}:
+        mean = (final_weights[0][name] + final_weights[1][name]) / 2
+        np.testing.assert_allclose(average.tensor(name), mean, atol=1e-6)
+
+
+def test_a_loss_that_is_never_finite_ends_training(data_dir, tmp_path):
+    training = trainer(data_dir, tmp_path)
+    table = training.model.embeddings[0].table
+    table.assign(np.full(table.shape, np.nan))
+    refused(r"step 4: the loss .* in the last 4 updates", training.train)
+
+
+def test_a_damaged_checkpoint_is_passed_over(data_dir, trained_run, tmp_path, capfd):
+    options = {"save_every": 1, "eval_every": 9, "average_last": 0}
+    undamaged = weights(shutil.copytree(trained_run, tmp_path / "run"))
+    data = tmp_path / "run" / "model.ckpt-4.data-00000-of-00001"
+    content = bytearray(data.read_bytes())
+    content[-9] ^= 1
+    data.write_bytes(content)
+    resumed = trainer(data_dir, tmp_path / "run", options=options)
+    resumed.train()
+    assert "model.ckpt-4 cannot be read" in (errors := capfd.readouterr().err)
+    assert "training resumes from step 3" in errors
+    assert_same(weights(tmp_path / "run"), undamaged)
+    for path in (tmp_path / "run").glob("model.ckpt-*.index"):
+        path.write_bytes(b"")
+    refused(r"model\.ckpt-1 cannot be read", resumed.train)
+
+
+def test_a_disk_too_small_for_the_checkpoints_is_refused(
+    data_dir, tmp_path, monkeypatch
+):
+    """Of four checkpoints two are kept, and one more is there while it is written."""
+    options = {"save_every": 1, "keep": 2}
+    training = trainer(data_dir, tmp_path, options=options)
+    num_params = training.model.count_params()
+    need = (
+        4 * num_params * (3 * 3 + 2)
+    )  # weights and two moments; the best, the average
+    for free, fits in ((need - 1, False), (need, True)):
+        usage = types.SimpleNamespace(free=free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, usage=usage: usage)
+        if fits:
+            assert training.train()["step"] == 4
+        else:
+            refused("checkpoints take .* with --train_options keep=N", training.train)
+
+
+def test_checkpoints_by_the_clock(data_dir, tmp_path, monkeypatch):
+    seconds = itertools.count(0, 60)  # a minute passes whenever the trainer looks
+    clock = types.SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr("t2t_keras.training.trainer.time", clock)
+    options = {"save_minutes": 2.5, "average_last": 0}
+    trainer(data_dir, tmp_path, train_steps=8, options=options).train()
+    # It looks when it starts, after each step, and when it has saved.
+    assert RunDirectory(tmp_path).checkpoints.steps() == [3, 6, 8]
+
+
+def slow_disk(monkeypatch):
+    """Makes writing a checkpoint take longer than the steps after it."""
+    write = checkpoint_module.write_checkpoint
+
+    def write_late(path, tensors):
+        time.sleep(0.3)
+        write(path, tensors)
+
+    monkeypatch.setattr(checkpoint_module, "write_checkpoint", write_late)
+
+
+def test_an_error_in_training_waits_for_the_checkpoint_that_is_written(
+    data_dir, tmp_path, monkeypatch
+):
+    slow_disk(monkeypatch)
+    training = trainer(data_dir, tmp_path)
+    before_step(training, lambda step: step < 3 or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        training.train()
+    assert RunDirectory(tmp_path).checkpoints.steps() == [2]
+
+
+def before_step(training, hook):
+    """Calls a hook with each step before it is run."""
+    update = training._step.update
+
+    def update_after(batch, step, learning_rate, dry_run=False):
+        if not dry_run:
+            hook(step)
+        return update(batch, step, learning_rate, dry_run)
+
+    training._step.update = update_after
+
+
+def test_a_run_stopped_by_a_signal_resumes_exactly(data_dir, trained_run, tmp_path):
+    options = {"save_every": 100, "eval_every": 1}
+    training = trainer(data_dir, tmp_path / "a", options=options)
+    before_step(training, lambda step: step != 2 or signal.raise_signal(signal.SIGINT))
+    figures = training.train()
+    assert (figures["step"], figures["stopped_by"]) == (3, "SIGINT")
+    assert figures["loss"] > 0
+    assert "dev_average" not in figures  # there is no time for it
+    assert RunDirectory(tmp_path / "a").checkpoints.steps() == [3]
+
+    finished = trainer(data_dir, tmp_path / "a", options=options).train()
+    assert finished["stopped_by"] == "train_steps"
+    assert_same(weights(tmp_path / "a"), weights(trained_run))
+
+    # Each step was evaluated once, also the one at which the signal came.
+    def evaluated(run):
+        records = map(json.loads, (run / "metrics.jsonl").open())
+        return [(r["step"], r["loss"]) for r in records if r["kind"] == "dev"]
+
+    resumed = evaluated(tmp_path / "a")
+    assert [step for step, _ in resumed] == [1, 2, 3, 4]
+    assert resumed[3:] == evaluated(trained_run)
+
+
+def test_early_stopping_keeps_the_best_and_stays_stopped(data_dir, tmp_path):
+    # With a rate of next to nothing, then far too much, the first is the best.
+    hparams = {"learning_rate": 5.0, "warmup_steps": 1, "train_steps": 50}
+    options = {"eval_every": 1, "patience": 2, "save_every": 100, "keep": 1}
+    figures = trainer(data_dir, tmp_path, options=options, **hparams).train()
+    assert figures["stopped_by"] == "patience"
+    best = figures["dev_best"]
+    assert figures["step"] == best["step"] + 2 < 50
+    assert figures["dev_loss"] > best["loss"]
+    run = RunDirectory(tmp_path)
+    assert Checkpoint(run.checkpoints.find("best")).step == best["step"]
+    assert run.checkpoints.steps() == [figures["step"]]
+
+    restarted = trainer(data_dir, tmp_path, options=options, **hparams).train()
+    assert (restarted["step"], restarted["stopped_by"]) == (figures["step"], "patience")
+    assert restarted["dev_best"] == best
+
+
+def test_other_data_is_refused_and_moved_data_is_not(data_dir, trained_run, tmp_path):
+    shutil.copytree(trained_run, tmp_path / "run")
+    moved = tmp_path / "moved"
+    other_data = tmp_path / "other"
+    for copy in (moved, other_data):
+        shutil.copytree(data_dir, copy)
+    edit_json(other_data / "translate_text.manifest.json", seed=9)
+    trainer(moved, tmp_path / "run")
+    message = r"data_dir was .*, is now .*other, other data"
+    refused(message, trainer, other_data, tmp_path / "run")

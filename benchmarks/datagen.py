@@ -119,7 +119,7 @@ _DATAGEN = """
 import sys
 from t2t_keras import registry
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.sources import ParallelFiles
+from t2t_keras.data.parallel_files import ParallelFiles
 
 if __name__ == "__main__":
     source, target, data_dir, workers = sys.argv[1:]
@@ -133,8 +133,9 @@ _START = """
 import json, resource, sys, time
 from pathlib import Path
 from t2t_keras import registry
-from t2t_keras.data.batch_plan import batch_plan
-from t2t_keras.data.pipeline import training_batches, training_index
+from t2t_keras.data.bucketing import batch_plan
+from t2t_keras.data.pipeline import training_batches
+from t2t_keras.data.training_data import training_index
 
 def memory():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -1,9 +1,15 @@
 """From a trained model to texts.
 
-`translator` maps texts to texts with an `engine`; `graph_engine` is that of a run.
-`search_graph` searches a batch with `beam_search` or `sampling`, in the loop of
-`decode_loop`; `scoring` scores given targets. `options` are the settings. `constraint`
-is the hook that restricts what may be generated, and `constraints` has the restrictions
-that options turn on. `long_inputs`, `alignment`, `distinct` and `ensemble` are features
-of their own.
+- Texts: `translator` maps texts to `outputs` with an `engine`; `text_arguments` checks
+  what it is given. `model_translator` makes the translator of a run.
+- Engines: `graph_engine` runs the model of a run, in `batches` of similar length that
+  `parallel_search` searches in threads.
+- The search: `search_graph` searches a batch with `beam_search`, which chooses among
+  `candidates`, or with `sampling`, both in the loop of `decode_loop`. `hypotheses` are
+  the results, `length_penalty` the formulas, and `top_k` is faster than TensorFlow's.
+  `scoring` scores given targets.
+- Settings: `options`, of which `phrase_options` parses phrases.
+- Restrictions: `constraint` is the hook, and `constraints` has one file for each of
+  the options.
+- Features: `long_inputs`, `alignment`, `distinct` and `ensemble`.
 """

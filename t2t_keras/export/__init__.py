@@ -1,6 +1,12 @@
 """Export of trained models.
 
-`formats` has the formats, `directory` and `integrity` the files of an export.
-`saved_model` writes a SavedModel, whose signatures `served_graph` defines, and `verify`
-compares an export with the run. `saved_model_engine` runs a SavedModel in Python.
+- Any format: `formats` lists the formats, `settings` are what an export records,
+  `directory` and `integrity` make its files appear as a whole and checked, `text_form`
+  finds the problem's texts again, `verify` compares an export with its run, and
+  `exported_translator` is its translator.
+- SavedModel: `saved_model` writes one. `served_graph` defines its signatures, with
+  `input_checks`, `row_options` and `long_texts_graph`; `stored_weight` and
+  `quantization` are about the size of its weights.
+- Reading a SavedModel: `saved_model_loader` chooses between `saved_model_engine`, which
+  runs the signatures of ids, and `text_saved_model`, which runs those of strings.
 """

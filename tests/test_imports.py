@@ -94,7 +94,7 @@ LIGHT = (
     "data/pharaoh.py",
     *("export/formats.py", "export/settings.py", "export/integrity.py"),
     *("export/directory.py", "export/quantization.py"),
-    *("export/exported_translator.py", "export/text_form.py"),
+    *("export/exported_translator.py", "export/text_processor_settings.py"),
     *("decoding/alignment.py", "decoding/batches.py", "decoding/distinct.py"),
     *("decoding/engine.py", "decoding/outputs.py", "decoding/length_penalty.py"),
     *("decoding/long_inputs.py", "decoding/options.py", "decoding/text_arguments.py"),

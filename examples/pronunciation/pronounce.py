@@ -1,4 +1,4 @@
-r"""Spanish spelling to sound: a problem with its own text form, constraint and metrics.
+r"""Spanish spelling to sound, with its own text processor, constraint and metrics.
 
 t2t datagen --usr_dir examples/pronunciation --problem pronounce_es --data_dir data
 t2t train   --usr_dir examples/pronunciation --problem pronounce_es --data_dir data \\

@@ -62,8 +62,8 @@ class CTranslate2Settings(ExportSettings):
     """The settings of an export for CTranslate2.
 
     Attributes:
-        tags: words before sources that are one token; None: the text form is that of
-            the registered problem.
+        tags: words before sources that are one token; None: the text processor is
+            that of the registered problem.
         positions: the number of tokens in the longest output.
         compute_type: CTranslate2's type of computation on the machine that wrote it.
     """
@@ -514,7 +514,7 @@ def write_settings(
         options: the default options.
         **extra: further settings.
     """
-    # None: the text form is taken from the registered problem.
+    # None: the text processor is taken from the registered problem.
     is_plain = type(problem.text_processor) is TextProcessor
     settings = {
         "version": importlib.metadata.version("t2t_keras"),

@@ -22,7 +22,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.export.exported_translator import ExportedTranslator
 from t2t_keras.export.integrity import require_intact
 from t2t_keras.export.settings import SETTINGS
-from t2t_keras.export.text_form import TextFormSettings
+from t2t_keras.export.text_processor_settings import TextProcessorSettings
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
 from t2t_keras.text_processor import TextProcessor
@@ -42,7 +42,7 @@ class LiteRTEngine:
     Args:
         model_path: the file of the model.
         problem_name: name of the problem.
-        text_processor: the text form.
+        text_processor: the text processor.
         source_tokenizer: the vocabulary of sources.
         target_tokenizer: the vocabulary of targets.
         options: the decoding options of the export.
@@ -139,15 +139,16 @@ def load_litert(path: Path) -> ExportedTranslator:
     """Loads an export.
 
     Raises:
-        UserError: an earlier version wrote it, or the problem's text form is unknown.
+        UserError: an earlier version wrote it, or the problem's text processor is
+            unknown.
     """
     require_intact(path)
-    settings = TextFormSettings.read(path)
+    settings = TextProcessorSettings.read(path)
     if settings is None:
         raise UserError(
             f"--export_dir: {path} has no {SETTINGS}; export the model again"
         )
-    text_processor = settings.text_processor()
+    text_processor = settings.make_text_processor()
     if text_processor is None:
         raise UserError(
             f"--export_dir: {path} is of problem '{settings.problem}', which is not "

@@ -24,7 +24,7 @@ from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import replaced, require_free, size_of
 from t2t_keras.export.formats import require_quantization
 from t2t_keras.export.settings import SETTINGS
-from t2t_keras.export.text_form import text_form_settings
+from t2t_keras.export.text_processor_settings import text_processor_settings
 from t2t_keras.export.verify import Verification, search_of
 from t2t_keras.model.layers import SelfAttentionCache
 
@@ -102,7 +102,7 @@ def export_litert(
             "quantization": quantization,
             "verified": len(verify.texts) if verify else 0,
             "identical": verify.identical if verify else 0,
-            **text_form_settings(translator.problem),
+            **text_processor_settings(translator.problem),
         }
         write_json(new / SETTINGS, settings)
         translator.save_tokenizers(new)

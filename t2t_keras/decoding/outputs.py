@@ -10,13 +10,13 @@ class Hypothesis(NamedTuple):
     """One output.
 
     Attributes:
-        text: the output as the problem's text form writes it, in one line.
+        text: the output as the problem's text processor writes it, in one line.
         score: the log-probability over the length penalty, plus the coverage penalty
             if there is one.
         log_prob: the log-probability; NaN if the engine does not return it.
         ids: the token ids; the last is EOS unless the output reached its limit. The
             ids of an input that was split are those of its parts, joined.
-        is_repaired: whether the text form had to repair the model's output.
+        is_repaired: whether the text processor had to repair the model's output.
         token_log_probs: the log-probability of each token, if asked for; in float32
             their sum is `log_prob`, except for rounding.
         alignment: the word alignment, if asked for; see `Translator.n_best`.

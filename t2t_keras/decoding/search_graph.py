@@ -82,7 +82,7 @@ class SearchGraph:
             tensors: tensors that replace the options of these names.
             ids: [B, S] int32, the sources, padded with PAD. A row of PAD has the empty
                 output.
-            texts: [B] strings, the same sources as the text form writes them.
+            texts: [B] strings, the same sources as the text processor writes them.
             phrases: the glossary and the forbidden phrases.
             prefixes: [B, P] ids with which the outputs must begin, padded with PAD.
             seeds: [B, 2] int32, the seeds of samples; only with `sampling`.

@@ -65,8 +65,8 @@ class Translator:
     of the outputs nor, except for rounding, the outputs themselves.
 
     A blank input (see `blank_text`) has the empty output, with score 0. An output
-    is one line: line breaks in it become spaces. The problem's text form determines
-    what inputs and outputs look like.
+    is one line: line breaks in it become spaces. The problem's text processor
+    determines what inputs and outputs look like.
 
     With the option `split_sentences`, an input of several sentences is split into them
     (see `text.sentence_ends`), and its output is that of its sentences, joined. An
@@ -189,7 +189,7 @@ class Translator:
 
         Args:
             ids: the ids of each input, EOS last.
-            texts: the same inputs as texts, as the text form has preprocessed them.
+            texts: the same inputs, preprocessed by the text processor.
             prefixes: the ids that each output must begin with.
             start_index: see `n_best`.
             advance: see `n_best`.
@@ -234,7 +234,7 @@ class Translator:
 
         Raises:
             UserError: sources or targets are not lists of strings, or not of equal
-                length, or the text form refuses a target.
+                length, or the text processor refuses a target.
         """
         resolved = self.choose(**options)
         pairs = self._encode_pairs(sources, targets, resolved)

@@ -1,9 +1,9 @@
 """Export of trained models.
 
 - Any format: `formats` lists the formats, `settings` are what an export records,
-  `directory` and `integrity` make its files appear as a whole and checked, `text_form`
-  finds the problem's texts again, `verify` compares an export with its run, and
-  `exported_translator` is its translator.
+  `directory` and `integrity` make its files appear as a whole and checked,
+  `text_processor_settings` finds the problem's text processor again, `verify` compares
+  an export with its run, and `exported_translator` is its translator.
 - SavedModel: `saved_model` writes one. `served_graph` defines its signatures, with
   `input_checks`, `row_options` and `long_texts_graph`; `stored_weight` and
   `quantization` are about the size of its weights.

@@ -36,7 +36,7 @@ class TextSplitter:
 
     Args:
         tokenizer: the source tokenizer.
-        text_processor: the text form.
+        text_processor: the text processor.
         options: the options of the export.
 
     Attributes:

@@ -32,7 +32,7 @@ from t2t_keras.export.saved_model_engine import SavedModelEngine
 from t2t_keras.export.saved_model_loader import EXTRA, load_saved_model
 from t2t_keras.export.served_graph import ServedGraph
 from t2t_keras.export.settings import SETTINGS
-from t2t_keras.export.text_form import text_form_settings
+from t2t_keras.export.text_processor_settings import text_processor_settings
 from t2t_keras.export.verify import Verification, search_of
 from t2t_keras.problem import Problem
 
@@ -98,7 +98,7 @@ def export_saved_model(
     `Translator.n_best`, but several may have the same text. Where there are fewer than
     the largest n, the other places have the empty text and score -inf. The graph
     repairs only the output of a text for which nothing could be generated: a problem
-    whose text form repairs outputs must be exported with its constraint.
+    whose text processor repairs outputs must be exported with its constraint.
 
     With `quantization`, matrices are stored in 16 or 8 bits, and the graph restores
     them in float32 at the beginning of every call (`StoredWeight`).
@@ -125,8 +125,8 @@ def export_saved_model(
     Raises:
         UserError: `export_dir` is not empty, and it is no export or `overwrite` is
             false; or options are impossible, or the problem's constraint is left out
-            although its text form repairs outputs; or `ids_only` does not go with them
-            or with the problem; or a SavedModel has no such quantization; or the
+            although its text processor repairs outputs; or `ids_only` does not go with
+            them or with the problem; or a SavedModel has no such quantization; or the
             verification fails.
     """
     refuse_unknown_dtype(quantization, DTYPES, "savedmodel")
@@ -156,7 +156,7 @@ def export_saved_model(
             "ids_only": ids_only,
             "verified": len(verify.texts) if verify else 0,
             "identical": verify.identical if verify else 0,
-            **text_form_settings(translator.problem),
+            **text_processor_settings(translator.problem),
         }
         write_json(new / SETTINGS, settings)
         (new / EXTRA).mkdir()

@@ -36,7 +36,7 @@ class SavedModelEngine:
     Args:
         served: what `load_saved_model` returned.
         problem_name: name of the problem.
-        text_processor: the text form.
+        text_processor: the text processor.
         source_tokenizer: the vocabulary of sources.
         target_tokenizer: the vocabulary of targets.
         options: the decoding options of the export.

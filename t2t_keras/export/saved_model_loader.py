@@ -15,7 +15,7 @@ from t2t_keras.export.exported_translator import ExportedTranslator
 from t2t_keras.export.integrity import require_intact
 from t2t_keras.export.saved_model_engine import SavedModelEngine
 from t2t_keras.export.settings import SETTINGS
-from t2t_keras.export.text_form import TextFormSettings
+from t2t_keras.export.text_processor_settings import TextProcessorSettings
 from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
@@ -29,7 +29,7 @@ _PROBE = "a \u2460\u0416\u4e2d\U0001f600 \u00df"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SavedModelSettings(TextFormSettings):
+class SavedModelSettings(TextProcessorSettings):
     """The settings of a SavedModel.
 
     Attributes:
@@ -69,7 +69,7 @@ def _engine(
     served: tf.Module, settings: SavedModelSettings, path: Path
 ) -> SavedModelEngine | None:
     """Returns the engine of a SavedModel; None if only the graph can encode texts."""
-    text_processor = settings.text_processor()
+    text_processor = settings.make_text_processor()
     if text_processor is None:
         return None
     source_tokenizer = load_tokenizer(next((path / EXTRA).glob("source.*")))

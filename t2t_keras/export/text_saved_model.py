@@ -1,7 +1,7 @@
 """A client for SavedModels whose texts only the graph can encode and write.
 
 Earlier versions exported no vocabularies, and a problem that is not registered has its
-text form in the graph alone. All other exports are engines (`SavedModelEngine`).
+text processor in the graph alone. All other exports are engines (`SavedModelEngine`).
 """
 
 import dataclasses

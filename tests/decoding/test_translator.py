@@ -127,7 +127,7 @@ PARTS = [
 ]
 
 
-def test_outputs_are_lines_that_the_text_form_has_changed(translator, tokenizer):
+def test_outputs_are_lines_that_the_text_processor_has_changed(translator, tokenizer):
     class Form(TextProcessor):
         def postprocess(self, source, target):
             return f"{source}: {target}", False

@@ -1,4 +1,4 @@
-"""A task outside the package, with its own text form, constraint and metric."""
+"""A task outside the package, with its own text processor, constraint and metric."""
 
 import json
 import re

@@ -58,7 +58,7 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest tests/test_imports.py
+	$(BIN)/python -m pytest tests/repository/test_imports.py
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .

@@ -178,8 +178,6 @@ def test_tests_are_named_after_what_they_test():
         folder = path.parent.relative_to(ROOT / "tests")
         if folder.parts[:1] in (("system",), ("repository",)):
             continue
-        if path.name == "test_imports.py":  # the rules of the whole package
-            continue
         is_core = folder.parts[:1] not in (("plugins",), ("problems",), ("hparams",))
         package = ROOT / ("t2t_keras" if is_core else "") / folder
         names = [package.name, *(file.stem for file in package.iterdir())]

@@ -18,7 +18,7 @@ import pytest
 
 from t2t_keras.cli import program
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 # The units of the core, in the order in which they may import each other.
 FOUNDATION = (

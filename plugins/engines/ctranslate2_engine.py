@@ -97,6 +97,8 @@ class CTranslate2Engine:
         UserError: the directory was not written by `t2t export`, or is damaged.
     """
 
+    divides_batches = False
+
     def __init__(self, export_dir: str | Path) -> None:
         path = Path(export_dir)
         require_intact(path)

@@ -124,9 +124,7 @@ def export_ctranslate2(
                 shutil.rmtree(new, ignore_errors=True)
                 _write(translator, new, max_positions, dtype)
                 write_settings(new, translator.problem, resolved)
-                engine = CTranslate2Engine(new)
-                search = search_of(engine, _greedy_options(engine.options))
-                verify.check(search, exact=dtype is None)
+                _verify(verify, new, exact=dtype is None)
         write_settings(
             new,
             translator.problem,
@@ -137,6 +135,13 @@ def export_ctranslate2(
             identical=verify.identical if verify else 0,
         )
     return size_of(Path(export_dir))
+
+
+def _verify(verification: Verification, export_dir: Path, exact: bool) -> None:
+    """Verifies an export with an engine that is freed before the next one is loaded."""
+    engine = CTranslate2Engine(export_dir)
+    search = search_of(engine, _greedy_options(engine.options))
+    verification.check(search, exact=exact)
 
 
 def _require_expressible(translator: ModelTranslator) -> None:

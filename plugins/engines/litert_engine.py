@@ -48,6 +48,8 @@ class LiteRTEngine:
         options: the decoding options of the export.
     """
 
+    divides_batches = False
+
     def __init__(
         self,
         model_path: Path,

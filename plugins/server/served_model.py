@@ -27,7 +27,7 @@ class ServedModel:
 
     Attributes:
         defaults: the default values of the options that requests may have.
-        is_run: whether the translator is a run's, not an export's.
+        divides_batches: whether the engine searches parts of a batch in threads.
         split_sentences: whether texts of several sentences are split into them.
     """
 
@@ -35,7 +35,8 @@ class ServedModel:
         self, translator: "Translator | TextSavedModel", **options: object
     ) -> None:
         self._translator = translator
-        self.is_run = not hasattr(translator, "settings")
+        engine = getattr(translator, "engine", None)
+        self.divides_batches = engine is not None and engine.divides_batches
         self._options: Options = options
         resolved = translator.choose(**options)
         names = DecodingOptions.names("is_served")

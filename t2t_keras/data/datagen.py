@@ -138,8 +138,9 @@ def run_stages(plan: DataPlan, shard: Shard, workers: int) -> bool:
             _refuse_other_runs(plan, shard)
             if not plan.is_complete():
                 prepare(plan, workers)
-        if not plan.is_complete():
+            # Read here, since another shard may publish and remove the directory.
             counts = read_counts(plan.directory / "corpora.json")
+        if not plan.is_complete():
             splits = split_shards(plan, counts, shard)
             encode_splits(plan.problem, splits, plan.vocabularies, workers)
         with lock(all_locks, refusal=None):

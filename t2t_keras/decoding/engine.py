@@ -71,6 +71,8 @@ class Engine(Protocol):
         source_tokenizer: the vocabulary of sources.
         target_tokenizer: the vocabulary of targets.
         options: the default options.
+        divides_batches: whether one call of `search` keeps all cores busy, because it
+            searches several batches in threads.
     """
 
     problem_name: str
@@ -78,6 +80,7 @@ class Engine(Protocol):
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
     options: DecodingOptions
+    divides_batches: bool
 
     def check(self, options: DecodingOptions) -> None:
         """Refuses options that the engine does not have.

@@ -48,6 +48,8 @@ class GraphEngine:
         search_graph: the search of a batch.
     """
 
+    divides_batches = True
+
     def __init__(
         self,
         problem: Problem,

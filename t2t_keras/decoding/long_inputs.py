@@ -224,8 +224,9 @@ def _join_rank(
     """Joins one hypothesis of each part."""
 
     def normalized(log_prob: float, length: int) -> float:
-        penalty = length_penalty(float(length), options.alpha, options.length_penalty)
-        return log_prob / penalty
+        # An impossible output has no tokens; its log-probability is -inf.
+        tokens = float(max(length, 1))
+        return log_prob / length_penalty(tokens, options.alpha, options.length_penalty)
 
     ids: tuple[int, ...] = ()
     token_log_probs: tuple[float, ...] = ()

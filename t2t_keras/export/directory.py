@@ -10,6 +10,7 @@ from pathlib import Path
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.locks import lock
 from t2t_keras.data.regular_files import refuse_links
+from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.export.integrity import SUMS
 
@@ -17,6 +18,13 @@ from t2t_keras.export.integrity import SUMS
 def is_saved_model(path: Path) -> bool:
     """Returns whether a directory holds a SavedModel."""
     return (path / "saved_model.pb").exists()
+
+
+def _is_export(path: Path) -> bool:
+    """Returns whether a directory holds an export of any format."""
+    if is_saved_model(path):
+        return True
+    return any(form.holds(path) for form in load_plugins("exports").values())
 
 
 def require_free(path: Path, overwrite: bool) -> None:
@@ -33,7 +41,7 @@ def require_free(path: Path, overwrite: bool) -> None:
         raise UserError(f"--export_dir: {path} has no name; name another directory")
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
-    if not (is_saved_model(path) or (path / SUMS).exists()):
+    if not _is_export(path):
         raise UserError(
             f"--export_dir: {path} exists and is not an export; name another directory"
         )

@@ -112,7 +112,7 @@ def export_saved_model(
         ids_only: whether the graph has no tokenizers.
         quantization: the dtype to which matrices are rounded; None: float32.
         overwrite: whether to replace an earlier export.
-        verify: the sentences with which `translate_ids` is verified before the export
+        verify: the sentences with which `search_ids` is verified before the export
             appears: exactly if the model computes in float32, otherwise by the share
             of identical outputs (`Verification.check`). With `quantization`, it is
             verified so with the translator whose weights are rounded, and then by that

@@ -45,6 +45,8 @@ class SavedModelEngine:
         request_options: the names of the options that requests may have.
     """
 
+    divides_batches = True
+
     def __init__(
         self,
         served: tf.Module,

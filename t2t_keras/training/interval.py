@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from t2t_keras.training.step import StepResult
 
+_MAX_PENDING = 1000  # results on the device, each of which is seven scalars
+
 
 @dataclasses.dataclass
 class Durations:
@@ -66,15 +68,21 @@ class Interval:
         """
         self._pending.append(result)
         self.steps += steps
+        if len(self._pending) >= _MAX_PENDING:
+            self._add_pending()
 
     @property
     def sums(self) -> StepResult:
         """The sums over all steps, as Python floats."""
+        self._add_pending()
+        return self._sums
+
+    def _add_pending(self) -> None:
+        """Adds the results that are still on the device to the sums."""
         for result in self._pending:
             pairs = zip(self._sums, map(float, result), strict=True)
             self._sums = StepResult(*(total + value for total, value in pairs))
         self._pending = []
-        return self._sums
 
     @property
     def seconds(self) -> float:

@@ -20,6 +20,7 @@ class Echo:
     problem_name = "echo"
     text_processor = TextProcessor()
     options = DecodingOptions(beam_size=2)
+    divides_batches = False
 
     def __init__(self, tokenizer):
         self.source_tokenizer = self.target_tokenizer = tokenizer

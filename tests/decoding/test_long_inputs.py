@@ -1,6 +1,7 @@
 """Long inputs: split into sentences or to fit, translated, and joined."""
 
 import logging
+import math
 
 import pytest
 import tensorflow as tf
@@ -11,8 +12,15 @@ from helpers.decoding_models import (
 from helpers.errors import refused
 
 from t2t_keras.decoding.alignment import AlignmentHead, word_starts
-from t2t_keras.decoding.long_inputs import InputSplitter
+from t2t_keras.decoding.engine import Source
+from t2t_keras.decoding.long_inputs import (
+    InputSplitter,
+    SplitInput,
+    join_hypotheses,
+)
 from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.outputs import Hypothesis
 from t2t_keras.text.sentences import join_outputs
 from t2t_keras.text_processor import TextProcessor
 
@@ -207,3 +215,12 @@ def test_split_inputs_are_sampled_and_begin_with_their_prefixes(translator):
     (free,) = translator.n_best([text], 2, **SHORT)
     assert all(output.text.startswith("the dog") for output in forced)
     assert forced[0].text != free[0].text
+
+
+@pytest.mark.parametrize("formula", ["gnmt", "power", "average", "none"])
+def test_parts_without_a_possible_output_are_joined_to_none(formula):
+    options = DecodingOptions(length_penalty=formula, alpha=0.6)
+    impossible = Hypothesis("", -math.inf, -math.inf)
+    split_input = SplitInput("a b", [Source([3, 1], "a"), Source([4, 1], "b")])
+    (joined,) = join_hypotheses(split_input, [[impossible], [impossible]], options)
+    assert joined.score == joined.log_prob == -math.inf and not joined.ids

@@ -24,7 +24,7 @@ from t2t_keras.plugins.server.versions import VersionFolder
 class Model:
     """A version that answers with its number."""
 
-    is_run = False
+    divides_batches = False
     defaults = {"beam_size": 4}  # noqa: RUF012
 
     def __init__(self, version):

@@ -20,7 +20,7 @@ class Stub:
     """A model that returns its inputs in upper case, when it may run."""
 
     def __init__(self):
-        self.is_run = True
+        self.divides_batches = True
         self.defaults = dict(OPTIONS)
         self.split_sentences = True
         self.begun: list[str] = []  # the texts of all batches, also of one that waits

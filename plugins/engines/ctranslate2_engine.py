@@ -25,7 +25,7 @@ from t2t_keras.decoding.engine import (
     TokenScores,
     refuse_changes,
 )
-from t2t_keras.decoding.length_penalty import length_penalty
+from t2t_keras.decoding.length_penalty import penalty_of_tokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.export.integrity import checksums, require_checksum, require_intact
@@ -496,8 +496,8 @@ def _hypothesis(
     ids: tuple[int, ...], log_prob: float, options: DecodingOptions
 ) -> TokenHypothesis:
     """Returns a hypothesis with its score."""
-    penalty = length_penalty(float(len(ids)), options.alpha, options.length_penalty)
-    return TokenHypothesis(ids, log_prob / penalty, log_prob)
+    score = log_prob / penalty_of_tokens(len(ids), options)
+    return TokenHypothesis(ids, score, log_prob)
 
 
 def _strings(strings: Sequence[str], ids: Sequence[int]) -> list[str]:

@@ -16,7 +16,7 @@ from t2t_keras.decoding.engine import (
     TokenScores,
     refuse_changes,
 )
-from t2t_keras.decoding.length_penalty import length_penalty
+from t2t_keras.decoding.length_penalty import penalty_of_tokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.export.exported_translator import ExportedTranslator
@@ -125,15 +125,13 @@ class LiteRTEngine:
             outputs = self._run(ids=np.array([ids], np.int32))
             rows = outputs["ids"].copy()  # [n, T]
             scores = outputs["scores"].tolist()  # [n]
-        options = self.options
         hypotheses: list[TokenHypothesis] = []
         for row, score in zip(rows, scores, strict=True):
             length = int(np.count_nonzero(row))
             if length or not hypotheses:
-                tokens = float(max(length, 1))
-                penalty = length_penalty(tokens, options.alpha, options.length_penalty)
+                log_prob = score * penalty_of_tokens(length, self.options)
                 target_ids = tuple(row[:length].tolist())
-                hypotheses.append(TokenHypothesis(target_ids, score, score * penalty))
+                hypotheses.append(TokenHypothesis(target_ids, score, log_prob))
         return hypotheses
 
 

@@ -6,7 +6,7 @@ a penalty makes outputs of different lengths comparable.
 
 from typing import TYPE_CHECKING, TypeVar
 
-from t2t_keras.decoding.options import LengthPenalty
+from t2t_keras.decoding.options import DecodingOptions, LengthPenalty
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -31,3 +31,13 @@ def length_penalty(
     if formula == "power":
         return length**alpha
     return length if formula == "average" else length**0.0
+
+
+def penalty_of_tokens(num_tokens: int, options: DecodingOptions) -> float:
+    """Returns the length penalty of a hypothesis with some number of tokens.
+
+    An impossible hypothesis has no tokens, and counts as one: its log-probability is
+    -inf.
+    """
+    tokens = float(max(num_tokens, 1))
+    return length_penalty(tokens, options.alpha, options.length_penalty)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from t2t_keras.blank_text import is_blank
 from t2t_keras.decoding.alignment import joined_alignment
 from t2t_keras.decoding.engine import Source
-from t2t_keras.decoding.length_penalty import length_penalty
+from t2t_keras.decoding.length_penalty import penalty_of_tokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.outputs import Hypothesis
 from t2t_keras.text.long_texts import join_outputs, split_long_text
@@ -222,22 +222,17 @@ def _join_rank(
     tags: Sequence[str],
 ) -> Hypothesis:
     """Joins one hypothesis of each part."""
-
-    def normalized(log_prob: float, length: int) -> float:
-        # An impossible output has no tokens; its log-probability is -inf.
-        tokens = float(max(length, 1))
-        return log_prob / length_penalty(tokens, options.alpha, options.length_penalty)
-
     ids: tuple[int, ...] = ()
     token_log_probs: tuple[float, ...] = ()
     for part in parts:
         ids += part.ids
         token_log_probs += part.token_log_probs
     log_prob = math.fsum(part.log_prob for part in parts)
-    score = normalized(log_prob, len(ids))
+    score = log_prob / penalty_of_tokens(len(ids), options)
     if options.coverage_penalty and log_prob > -math.inf:
         for part in parts:
-            score += part.score - normalized(part.log_prob, len(part.ids))
+            penalty = penalty_of_tokens(len(part.ids), options)
+            score += part.score - part.log_prob / penalty
     texts = [part.text for part in parts]
     text = join_outputs(texts)
     alignment = joined_alignment(

@@ -16,7 +16,7 @@ from t2t_keras.decoding.engine import (
     TokenScores,
     refuse_changes,
 )
-from t2t_keras.decoding.length_penalty import length_penalty
+from t2t_keras.decoding.length_penalty import penalty_of_tokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.parallel_search import search_in_batches
 from t2t_keras.errors import UserError
@@ -151,7 +151,7 @@ class SavedModelEngine:
             for target_ids, score, length in zip(*rows, strict=True):
                 if length or not row:
                     tokens = tuple(target_ids[:length].tolist())
-                    log_prob = _log_prob(float(score), int(length), options)
+                    log_prob = float(score) * penalty_of_tokens(int(length), options)
                     row.append(TokenHypothesis(tokens, float(score), log_prob))
             results.append(row)
         if options.coverage_penalty:
@@ -178,9 +178,3 @@ class SavedModelEngine:
                 if hypothesis.ids:
                     log_prob = next(scores).log_prob
                     hypotheses[k] = hypothesis._replace(log_prob=log_prob)
-
-
-def _log_prob(score: float, length: int, options: DecodingOptions) -> float:
-    """Returns the log-probability of a hypothesis, given its score."""
-    tokens = float(max(length, 1))
-    return score * length_penalty(tokens, options.alpha, options.length_penalty)

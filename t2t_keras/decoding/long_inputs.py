@@ -7,7 +7,7 @@ truncated if its outputs could not be joined.
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from t2t_keras.blank_text import is_blank
@@ -71,29 +71,30 @@ class InputSplitter:
 
     def split(
         self,
-        ids: Sequence[Sequence[int]],
+        ids: Sequence[Sequence[int]] | None,
         texts: Sequence[str],
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[SplitInput]:
         """Splits inputs.
 
         Args:
-            ids: the ids of each input, EOS last.
+            ids: the ids of each input, EOS last; None: the texts are encoded.
             texts: the same as texts.
             prefixes: the ids that each output must begin with; if an input is split,
                 they belong to its first part.
         """
-        sentences = self._sentences(texts)
+        sentences = [self._sentences(text) for text in texts]
+        sources = self._encode(sentences, ids)
         # Later parts are numbered as inputs that follow all others.
         next_index = len(texts)
         inputs: list[SplitInput] = []
         for i, text in enumerate(texts):
-            if is_blank(text):
+            if not sources[i]:
                 inputs.append(SplitInput(text))
                 continue
             parts: list[Source] = []
             is_truncated = False
-            for sentence in sentences.get(i, [Source(ids[i], text)]):
+            for sentence in sources[i]:
                 parts += self._fit(sentence, self._start_index + i)
                 is_long = len(sentence.ids) > self._options.max_source_length
                 is_truncated |= is_long and not self._splits_long_inputs
@@ -102,32 +103,39 @@ class InputSplitter:
             for k, part in enumerate(parts[1:], 1):
                 parts[k] = part._replace(call_index=next_index, part=k)
                 next_index += 1
-            count = len(sentences.get(i, [text]))
-            inputs.append(SplitInput(text, parts, is_truncated, count))
+            inputs.append(SplitInput(text, parts, is_truncated, len(sources[i])))
         return inputs
 
-    def _sentences(self, texts: Sequence[str]) -> dict[int, list[Source]]:
-        """Returns the sentences of those inputs that have several."""
-        if not self._options.split_sentences:
-            return {}
-        texts_of_sentences: dict[int, list[str]] = {}
-        for i, text in enumerate(texts):
-            if not is_blank(text):
-                sentences = split_sentences(text, self._tags)
-                if len(sentences) > 1:
-                    texts_of_sentences[i] = sentences
-        if not texts_of_sentences:
-            return {}
-        _log.info(splitting_note(len(texts_of_sentences), len(texts)))
+    def _sentences(self, text: str) -> list[str]:
+        """Returns the sentences of an input, if it is split; none if it is blank."""
+        if is_blank(text):
+            return []
+        if self._options.split_sentences:
+            sentences = split_sentences(text, self._tags)
+            if len(sentences) > 1:
+                return sentences
+        return [text]
+
+    def _encode(
+        self, sentences: Sequence[Sequence[str]], ids: Sequence[Sequence[int]] | None
+    ) -> list[list[Source]]:
+        """Returns the sentences of each input as sources."""
+        several = sum(len(row) > 1 for row in sentences)
+        if several:
+            _log.info(splitting_note(several, len(sentences)))
         # All are encoded in one call, which is faster.
-        flat = [text for row in texts_of_sentences.values() for text in row]
-        sources: Iterator[Source] = map(
-            Source, self._tokenizer.encode_batch(flat), flat
-        )
-        return {
-            i: [next(sources) for _ in sentences]
-            for i, sentences in texts_of_sentences.items()
-        }
+        to_encode: list[str] = []
+        for row in sentences:
+            if ids is None or len(row) > 1:
+                to_encode += row
+        encoded = iter(self._tokenizer.encode_batch(to_encode))
+        sources = []
+        for i, row in enumerate(sentences):
+            if ids is not None and len(row) == 1:
+                sources.append([Source(ids[i], row[0])])
+            else:
+                sources.append([Source(next(encoded), text) for text in row])
+        return sources
 
     def _fit(self, source: Source, index: int) -> list[Source]:
         """Splits or truncates a source of more than `max_source_length` tokens.

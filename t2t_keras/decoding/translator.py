@@ -156,22 +156,16 @@ class Translator:
         """
         if n is not None:
             options["n_best"] = n
-        raw = self.choose(**options).raw
+        resolved = self.choose(**options)
         texts = checked_texts(texts)
         prefix_ids = None
         if prefixes is not None:
             prefix_ids = self._encode_prefixes(prefixes, len(texts))
-        texts = [self.text_processor.preprocess(text, raw) for text in texts]
-        return self.n_best_of_ids(
-            self.source_tokenizer.encode_batch(texts),
-            texts,
-            prefix_ids,
-            start_index=start_index,
-            advance=advance,
-            token_scores=token_scores,
-            alignment=alignment,
-            **options,
-        )
+        preprocess = self.text_processor.preprocess
+        texts = [preprocess(text, resolved.raw) for text in texts]
+        request = self._request(resolved, token_scores, alignment, advance)
+        splitter = self._splitter(resolved, start_index)
+        return self._n_best(splitter.split(None, texts, prefix_ids), request)
 
     def n_best_of_ids(
         self,
@@ -198,30 +192,9 @@ class Translator:
             **options: see `DecodingOptions`.
         """
         resolved = self.choose(**options)
-        if alignment is not None:
-            alignment = self.alignment_head(alignment)
-        splitter = InputSplitter(
-            self.source_tokenizer, self.text_processor, resolved, start_index
-        )
-        inputs = splitter.split(ids, texts, prefixes)
-        # Blank inputs have nothing to search.
-        rows = [i for i, split_input in enumerate(inputs) if split_input.parts]
-        if advance is not None:
-            advance(len(inputs) - len(rows))
-        request = _Request(resolved, token_scores, alignment, advance)
-        outputs = self._search([inputs[i] for i in rows], request)
-        if resolved.n_best > 1 and not resolved.sampling:
-            replace_duplicates(
-                outputs,
-                resolved.beam_size,
-                lambda duplicates, beam_multiplier: self._search(
-                    [inputs[rows[k]] for k in duplicates], request, beam_multiplier
-                ),
-            )
-        results = [[Hypothesis("", 0.0, 0.0, ())] for _ in inputs]
-        for i, hypotheses in zip(rows, outputs, strict=True):
-            results[i] = hypotheses
-        return results
+        request = self._request(resolved, token_scores, alignment, advance)
+        splitter = self._splitter(resolved, start_index)
+        return self._n_best(splitter.split(ids, texts, prefixes), request)
 
     def score(
         self, sources: Iterable[str], targets: Iterable[str], **options: Any
@@ -326,6 +299,47 @@ class Translator:
             )
         self.engine.check(resolved)
         return resolved
+
+    def _request(
+        self,
+        options: DecodingOptions,
+        token_scores: bool,
+        alignment: AlignmentHead | None,
+        advance: Callable[[int], None] | None,
+    ) -> _Request:
+        """Returns what a call asks for, with the default layer of the head put in."""
+        if alignment is not None:
+            alignment = self.alignment_head(alignment)
+        return _Request(options, token_scores, alignment, advance)
+
+    def _splitter(self, options: DecodingOptions, start_index: int) -> InputSplitter:
+        """Returns what splits the inputs of a call."""
+        return InputSplitter(
+            self.source_tokenizer, self.text_processor, options, start_index
+        )
+
+    def _n_best(
+        self, inputs: Sequence[SplitInput], request: _Request
+    ) -> list[list[Hypothesis]]:
+        """Returns the n best outputs for each input; see `n_best`."""
+        options = request.options
+        # Blank inputs have nothing to search.
+        rows = [i for i, split_input in enumerate(inputs) if split_input.parts]
+        if request.advance is not None:
+            request.advance(len(inputs) - len(rows))
+        outputs = self._search([inputs[i] for i in rows], request)
+        if options.n_best > 1 and not options.sampling:
+            replace_duplicates(
+                outputs,
+                options.beam_size,
+                lambda duplicates, beam_multiplier: self._search(
+                    [inputs[rows[k]] for k in duplicates], request, beam_multiplier
+                ),
+            )
+        results = [[Hypothesis("", 0.0, 0.0, ())] for _ in inputs]
+        for i, hypotheses in zip(rows, outputs, strict=True):
+            results[i] = hypotheses
+        return results
 
     def _encode_prefixes(self, prefixes: Iterable[str], count: int) -> list[list[int]]:
         """Returns the ids with which the outputs for `count` texts must begin."""

@@ -140,7 +140,7 @@ class Problem:
     split_sentences: bool | None = None
 
     text_processor: TextProcessor = TextProcessor()  # noqa: RUF009  it is frozen
-    # `Tokenizer` and `BatchConstraint` are defined in rooms that import this one.
+    # `Tokenizer` and `BatchConstraint` are defined in packages that import this one.
     constraint: "Callable[[Problem, Any], Callable[..., Any]] | None" = None
     languages: tuple[str, str] | None = None
     metrics: Metrics | None = None

@@ -24,7 +24,8 @@ def _is_export(path: Path) -> bool:
     """Returns whether a directory holds an export of any format."""
     if is_saved_model(path):
         return True
-    return any(form.holds(path) for form in load_plugins("exports").values())
+    formats = load_plugins("exports").values()
+    return any(export_format.holds(path) for export_format in formats)
 
 
 def require_free(path: Path, overwrite: bool) -> None:

@@ -35,7 +35,7 @@ def average_run(output_dir: str | Path, count: Positive) -> Path:
     """
     directory = CheckpointDirectory(Path(output_dir))
     steps = directory.steps()
-    if count < 1 or len(steps) < count:
+    if len(steps) < count:
         raise UserError(
             f"--last {count}: {directory.directory} has {len(steps)} checkpoints"
         )

@@ -411,7 +411,7 @@ def test_replaces_an_export_and_nothing_else(translator, tmp_path):
     refused("is not an export; name another dir", export_saved_model, translator, path)
     assert (path / "letter.txt").read_text() == "dear"
     refused("has no name; name another directory", require_free, Path("."), True)
-    # Data of somebody who publishes checksums beside them.
+    # Checksums alone do not make a folder an export.
     (path / "SHA256SUMS").write_text("0" * 64 + "  letter.txt\n")
     refused("exists and is not an export", require_free, path, True)
     old = tmp_path / "new"

@@ -24,5 +24,5 @@ def whole_word_patterns(terms: tf.Tensor) -> tf.Tensor:
 def starts_and_ends_in_words(terms: tf.Tensor) -> tf.Tensor:
     """Returns whether terms [N] start and end with a letter or digit, [2, N]."""
     starts = tf.strings.regex_full_match(terms, r"(?s)[\p{L}\p{N}].*")
-    ends = tf.strings.regex_full_match(terms, r"(?s).*[\p{L}\p{N}]")
-    return tf.stack([starts, ends])
+    stops = tf.strings.regex_full_match(terms, r"(?s).*[\p{L}\p{N}]")
+    return tf.stack([starts, stops])

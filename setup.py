@@ -54,7 +54,7 @@ setup(
         **PLUGINS,
     },
     package_data={
-        "t2t_keras": ["py.typed"],
+        "t2t_keras": ["py.typed", "html_page.css"],
         "t2t_keras.plugins.server": ["page.css", "page.html", "page.js"],
     },
 )

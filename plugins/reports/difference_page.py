@@ -1,62 +1,46 @@
 """A self-contained HTML page of the largest differences between systems."""
 
-import difflib
 import html
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-_PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark }}
-body {{ font: 1rem/1.5 sans-serif; margin: 0 auto; padding: 1rem; max-width: 60rem }}
-body {{ overflow-wrap: anywhere }}
-h1 {{ font-size: 1.4rem }}
-h2 {{ font-size: 1.1rem; margin: 0 }}
-table {{ border-collapse: collapse }}
-caption {{ text-align: left; font-weight: bold; padding-top: 1rem }}
-th, td {{ padding: 0.2rem 1rem 0.2rem 0; text-align: right }}
-th {{ text-align: left }}
-@media (max-width: 40rem) {{
-  table, tbody, tr, td, th[scope="row"] {{ display: block }}
-  th[scope="col"], td:empty {{ display: none }}
-  caption {{ display: block }}
-  td {{ padding: 0 0 0 1rem; text-align: left }}
-  td::before {{ content: attr(data-name) ": " }}
-}}
-article {{ border: 1px solid gray; border-radius: 0.4rem }}
-article {{ padding: 0.8rem; margin: 1rem 0 }}
-article:focus {{ outline: 3px solid #47f }}
-dt {{ font-size: 0.85rem; margin-top: 0.5rem; opacity: 0.8 }}
-dd {{ margin: 0 }}
-del {{ background: #f882 ; color: #c22 }}
-ins {{ background: #8f82; color: #070; font-weight: bold }}
-@media (prefers-color-scheme: dark) {{ del {{ color: #f99 }} ins {{ color: #8e8 }} }}
-</style>
+from t2t_keras.html_page import html_page
+
+from .text_differences import mark_differences
+
+_STYLE = """
+th:not(:first-child) { text-align: end }
+article:focus { outline: 3px solid var(--accent) }
+@media (max-width: 40rem) {
+  table, tbody, tr, td, th[scope="row"] { display: block }
+  th[scope="col"], td:empty { display: none }
+  caption { display: block }
+  td { padding: 0 0 0 1rem; text-align: start; border: 0 }
+  td::before { content: attr(data-name) ": " }
+}
+"""
+
+_BODY = """\
 <h1>{title}</h1>
 {tables}
 <p>{summary}</p>
 <p>Marked words differ from the output of {baseline}:
 <del>words only in {baseline}</del>, <ins>words only in this output</ins>. Press Tab, or
-j and k, to move between sentences.</p>
+<kbd>j</kbd> and <kbd>k</kbd>, to move between sentences.</p>
 <main>
 {body}
 </main>
-<script>
-document.addEventListener("keydown", event => {{
-  const step = {{ j: 1, k: -1 }}[event.key];
+"""
+
+_SCRIPT = """\
+document.addEventListener("keydown", event => {
+  const step = { j: 1, k: -1 }[event.key];
   if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
   const articles = [...document.querySelectorAll("article")];
   const index = articles.indexOf(document.activeElement.closest("article"));
   const next = articles[index < 0 ? 0 : index + step];
-  if (next) {{ next.focus(); next.scrollIntoView({{ block: "nearest" }}); }}
-}});
-</script>
-</html>
+  if (next) { next.focus(); next.scrollIntoView({ block: "nearest" }); }
+});
 """
 
 
@@ -95,43 +79,15 @@ def difference_page(
         summary: the sentence above the list.
         sentences: the sentences, in the order of the page.
     """
-    return _PAGE.format(
-        title=html.escape(f"{', '.join(systems[1:])} against {systems[0]}"),
+    title = f"{', '.join(systems[1:])} against {systems[0]}"
+    body = _BODY.format(
+        title=html.escape(title),
         tables="\n".join(_table(name, rows) for name, rows in tables.items()),
         summary=html.escape(summary),
         baseline=html.escape(systems[0]),
         body="\n".join(_article(systems, sentence) for sentence in sentences),
     )
-
-
-def mark_differences(baseline: str, output: str) -> str:
-    """Returns an output as HTML, with its differences from the baseline marked.
-
-    Args:
-        baseline: the text to compare with; words only in it are marked by `<del>`.
-        output: the output; words only in it are marked by `<ins>`.
-    """
-    baseline_words = baseline.split()
-    output_words = output.split()
-    matcher = difflib.SequenceMatcher(
-        None, baseline_words, output_words, autojunk=False
-    )
-    parts = []
-    for operation, i, i_stop, j, j_stop in matcher.get_opcodes():
-        deleted = _join_words(baseline_words[i:i_stop])
-        inserted = _join_words(output_words[j:j_stop])
-        if operation == "equal":
-            parts.append(inserted)
-            continue
-        if deleted:
-            parts.append(f"<del>{deleted}</del>")
-        if inserted:
-            parts.append(f"<ins>{inserted}</ins>")
-    return " ".join(parts)
-
-
-def _join_words(words: Sequence[str]) -> str:
-    return html.escape(" ".join(words))
+    return html_page(title, body, _STYLE, _SCRIPT)
 
 
 def _table(metric: str, rows: Sequence[Mapping[str, str]]) -> str:
@@ -165,5 +121,6 @@ def _article(systems: Sequence[str], sentence: ComparedSentence) -> str:
     return (
         f'<article id="{element_id}" tabindex="0" aria-labelledby="{element_id}-head">'
         f'<h2 id="{element_id}-head">Line {sentence.line_number:,}: '
-        f"{sentence.difference:+.4g}</h2>\n<dl>\n{entries}\n</dl></article>"
+        f'{sentence.difference:+.4g}</h2>\n<dl class="texts">\n{entries}\n</dl>'
+        "</article>"
     )

@@ -1,5 +1,6 @@
 """Chromium without a window, driven through its debugging pipe, for tests of pages."""
 
+import base64
 import contextlib
 import json
 import os
@@ -8,8 +9,15 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+_KEY_CODES = {
+    **{"Tab": 9, "Enter": 13, "Escape": 27, "j": 74},
+    **{"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40},
+}
 
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
@@ -24,15 +32,18 @@ class Browser:
     def __init__(self, to: int, back: int) -> None:
         self._to, self._back, self._rest = to, back, b""
         self._session: dict[str, str] = {}
+        self.errors: list[str] = []  # of scripts, since `open`
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = {"sessionId": attached["sessionId"]}
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
 
-    def call(self, method: str, **params: object) -> dict[str, object]:
-        """Calls a method and returns its answer; skips events."""
+    def call(self, method: str, **params: object) -> dict[str, Any]:
+        """Calls a method and returns its answer; keeps the errors among the events."""
         message = {"id": 1, "method": method, "params": params} | self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
-        answer: dict[str, object] = {}
+        answer: dict[str, Any] = {}
         while "id" not in answer:
             while b"\0" not in self._rest:
                 chunk = os.read(self._back, 1 << 16)
@@ -40,15 +51,36 @@ class Browser:
                 self._rest += chunk
             line, _, self._rest = self._rest.partition(b"\0")
             answer = json.loads(line)
+            self._keep_error(answer)
         assert "error" not in answer, answer
         return answer["result"]
 
-    def open(self, url: str, width: int) -> None:
+    def _keep_error(self, message: dict[str, Any]) -> None:
+        """Keeps an exception that no script caught, or an error in the log."""
+        params = message.get("params", {})
+        if message.get("method") == "Runtime.exceptionThrown":
+            self.errors.append(json.dumps(params["exceptionDetails"]))
+        entry = params.get("entry", {})
+        if message.get("method") == "Log.entryAdded" and entry["level"] == "error":
+            self.errors.append(entry["text"])
+
+    def open(self, url: str, width: int, *, dark: bool = False) -> None:
         size = {"width": width, "height": 800, "deviceScaleFactor": 1}
         mobile = width < 600
+        mode = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setDeviceMetricsOverride", **size, mobile=mobile)
+        self.call("Emulation.setEmulatedMedia", features=[mode])
+        self.errors.clear()
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
+
+    def picture(self, path: Path) -> None:
+        """Writes a PNG of the whole page."""
+        options = {"format": "png", "captureBeyondViewport": True}
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {**size, "x": 0, "y": 0, "scale": 1}
+        data = self.call("Page.captureScreenshot", **options, clip=clip)["data"]
+        path.write_bytes(base64.b64decode(data))
 
     def run(self, script: str) -> object:
         response = self.call("Runtime.evaluate", expression=script, returnByValue=True)
@@ -64,9 +96,25 @@ class Browser:
     def submit(self, text: str) -> None:
         """Types a text, and presses Ctrl and Enter."""
         self.call("Input.insertText", text=text)
-        key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}
+        self.press("Enter", modifiers=2)
+
+    def press(self, name: str, modifiers: int = 0) -> None:
+        """Presses a key that writes no character."""
+        key = {"key": name, "code": name, "windowsVirtualKeyCode": _KEY_CODES[name]}
         for event in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=event, modifiers=2, **key)
+            self.call("Input.dispatchKeyEvent", type=event, modifiers=modifiers, **key)
+
+    def point(self, selector: str) -> None:
+        """Moves the mouse to the middle of an element, which is scrolled into view."""
+        x, y = self.run(
+            f"""(() => {{
+              const element = document.querySelector({json.dumps(selector)});
+              element.scrollIntoView({{ block: "center", inline: "center" }});
+              const box = element.getBoundingClientRect();
+              return [box.left + box.width / 2, box.top + box.height / 2];
+            }})()"""
+        )
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
 
 @contextlib.contextmanager

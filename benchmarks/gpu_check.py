@@ -123,7 +123,8 @@ def _train(args: argparse.Namespace) -> dict[str, object]:
     model, step = model_and_step(hparams, work.vocab_size, strategy)
     source = rows_per_replica(tf.tile(work.ids(0), [replicas, 1]), replicas)
     target = rows_per_replica(tf.tile(work.ids(1), [replicas, 1]), replicas)
-    dataset = tf.data.Dataset.from_tensor_slices((source, target))
+    sides = {"source": source, "target": target}
+    dataset = tf.data.Dataset.from_tensor_slices(sides)
     (batch,) = distribute(strategy, dataset)
 
     start = time.monotonic()

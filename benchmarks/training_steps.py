@@ -73,7 +73,8 @@ def train_step(work: Workload, replicas: int = 1, micro_batches: int = 1) -> Tim
     )
     source = rows_per_replica(tf.constant(work.ids(0)), replicas, micro_batches)
     target = rows_per_replica(tf.constant(work.ids(1)), replicas, micro_batches)
-    dataset = tf.data.Dataset.from_tensor_slices((source, target))
+    sides = {"source": source, "target": target}
+    dataset = tf.data.Dataset.from_tensor_slices(sides)
     (batch,) = distribute(strategy, dataset)
     step = 0
 

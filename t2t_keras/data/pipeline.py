@@ -9,11 +9,15 @@ import tensorflow as tf
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.guided_alignment import LINKS, alignment_weights
 from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.sides import SIDES
 
 FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
     "targets": tf.io.RaggedFeature(tf.int64),
 }
+# The ids "source" [rows, S] and "target" [rows, T], int32, padded with 0; and perhaps
+# the "alignment" [rows, T, S], float32, see `alignment_weights`.
+Batch = dict[str, tf.Tensor]
 # (example, step, row in the batch) -> example.
 Augment = Callable[[bytes, int, int], bytes]
 
@@ -48,8 +52,7 @@ def training_batches(
             example is changed.
 
     Returns:
-        A dataset of (source [rows, S], target [rows, T]), int32, or of (source, target,
-        alignment [rows, T, S]).
+        A dataset of `Batch`es, with the elements of `batch_signature`.
     """
     if local_replicas is None:
         local_replicas = range(num_replicas)
@@ -64,15 +67,12 @@ def training_batches(
         augment,
     )
 
-    def split(*batch: tf.Tensor) -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensor_slices(
-            tuple(
-                tf.reshape(
-                    part, [len(local_replicas), -1, *tf.unstack(tf.shape(part)[1:])]
-                )
-                for part in batch
-            )
-        )
+    def split(batch: Batch) -> tf.data.Dataset:
+        parts = {}
+        for name, rows in batch.items():
+            shape = [len(local_replicas), -1, *tf.unstack(tf.shape(rows)[1:])]
+            parts[name] = tf.reshape(rows, shape)
+        return tf.data.Dataset.from_tensor_slices(parts)
 
     return batches.flat_map(split).prefetch(4 * len(local_replicas))
 
@@ -81,7 +81,7 @@ def ordered_batches(index: RecordIndex, batch_tokens: int) -> tf.data.Dataset:
     """Returns all records once, in batches of similar length: for evaluation.
 
     Returns:
-        A dataset of (source [rows, S], target [rows, T]), int32.
+        A dataset of `Batch`es.
     """
     lengths = index.source_length, index.target_length
     plan = BatchPlan(*lengths, batch_tokens, seed=0, swapped=index.swapped)
@@ -104,6 +104,19 @@ def damage_named(index: RecordIndex) -> Iterator[None]:
         if index.damage:
             raise index.damage[0] from None
         raise
+
+
+def batch_signature(aligned: bool = False) -> dict[str, tf.TensorSpec]:
+    """Returns the type of a `Batch`, whose arrays may have any shape.
+
+    Args:
+        aligned: whether a batch also has an alignment.
+    """
+    ids = tf.TensorSpec([None, None], tf.int32)
+    signature = {"source": ids, "target": ids}
+    if aligned:
+        signature["alignment"] = tf.TensorSpec([None, None, None], tf.float32)
+    return signature
 
 
 def rows_each(rows: int, num_replicas: int, micro_batches: int = 1) -> int:
@@ -161,7 +174,7 @@ def _batches(
             payloads = [augment(payload, int(step), row) for row, payload in numbered]
         return np.array(payloads, dtype=object), shape
 
-    def parse(step: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def parse(step: tf.Tensor) -> Batch:
         payloads, shape = tf.numpy_function(
             read,
             [step],
@@ -170,16 +183,15 @@ def _batches(
         )
         example = tf.io.parse_example(tf.ensure_shape(payloads, [None]), features)
         rows, *lengths = tf.unstack(tf.ensure_shape(shape, [3]))
-        sides = [
-            tf.cast(example[name].to_tensor(shape=tf.stack([rows, length])), tf.int32)
-            for name, length in zip(index.features, lengths, strict=True)
-        ]
+        batch: Batch = {}
+        for side, name, length in zip(SIDES, index.features, lengths, strict=True):
+            ids = example[name].to_tensor(shape=tf.stack([rows, length]))
+            batch[side] = tf.cast(ids, tf.int32)
         if aligned:
-            source, target = sides
-            sides.append(
-                alignment_weights(example["links"], source, target, index.swapped)
+            batch["alignment"] = alignment_weights(
+                example["links"], batch["source"], batch["target"], index.swapped
             )
-        return tuple(sides)
+        return batch
 
     return untuned(tf.data.Dataset.range(steps.start, steps.stop).map(parse))
 

@@ -142,10 +142,10 @@ class Evaluator:
             damage_named(self._index),
             meter(f"loss on {self._name}", "sentences", count) as advance,
         ):
-            for source, target in batches:
-                for i, value in enumerate(self._sums(source, target)):
+            for batch in batches:
+                for i, value in enumerate(self._sums(batch["source"], batch["target"])):
                     totals[i] += float(value)
-                advance(len(source))
+                advance(len(batch["source"]))
         loss, correct, tokens = totals
         return {
             "loss": loss / tokens,

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from t2t_keras.data.pipeline import rows_per_replica
+from t2t_keras.data.pipeline import Batch, rows_per_replica
+from t2t_keras.data.sides import SIDES
 from t2t_keras.errors import UserError
-from t2t_keras.training.strategy import distribute_pairs, local_replicas
+from t2t_keras.training.strategy import distribute_batches, local_replicas
 
 # Messages of libraries, besides TensorFlow, when the device's memory is used up.
 _OUT_OF_MEMORY = re.compile(
@@ -23,7 +24,7 @@ _OUT_OF_MEMORY = re.compile(
 
 
 def try_largest_batch(
-    update: Callable[[Iterator[tuple[tf.Tensor, ...]]], object],
+    update: Callable[[Iterator[Batch]], object],
     strategy: tf.distribute.Strategy,
     shape: tuple[int, int, int],
     batch_tokens: int,
@@ -84,19 +85,21 @@ def synthetic_batches(
     aligned: bool = False,
 ) -> tf.distribute.DistributedDataset:
     """Returns one distributed batch of one id; arguments as in `try_largest_batch`."""
-    rows, *lengths = shape
+    rows, source, target = shape
     replicas = local_replicas(strategy)
-    sides = []
-    for length in lengths:
+    parts: Batch = {}
+    for side, length in zip(SIDES, (source, target), strict=True):
         ids = tf.fill([rows, length], 2)
         per_replica = rows_per_replica(
             ids, strategy.num_replicas_in_sync, micro_batches
         )
-        sides.append(per_replica[replicas.start : replicas.stop])
+        parts[side] = per_replica[replicas.start : replicas.stop]
     if aligned:
-        source, target = sides
-        sides.append(tf.zeros([*target.shape, source.shape[2]]))
-    return distribute_pairs(strategy, lambda: zip(*sides, strict=True), aligned)
+        parts["alignment"] = tf.zeros([*parts["target"].shape, source])
+    batches = []
+    for i in range(len(replicas)):
+        batches.append({name: rows[i] for name, rows in parts.items()})
+    return distribute_batches(strategy, lambda: batches, aligned)
 
 
 def is_out_of_memory(error: tf.errors.OpError) -> bool:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from t2t_keras.data.pipeline import Batch
 from t2t_keras.errors import UserError
 from t2t_keras.model.loss import count_tokens, training_losses
 from t2t_keras.model.transformer import Transformer
@@ -126,7 +127,7 @@ class TrainStep:
 
     def update(
         self,
-        batch: tuple[tf.Tensor, ...],
+        batch: Batch,
         step: int,
         learning_rate: float,
         dry_run: bool = False,
@@ -134,8 +135,8 @@ class TrainStep:
         """Runs one step on a distributed batch.
 
         Args:
-            batch: source int32 [B, S] and target int32 [B, T] of each replica, and
-                with `guided_alignment` the alignment, float32 [B, T, S].
+            batch: "source" int32 [B, S] and "target" int32 [B, T] of each replica, and
+                with `guided_alignment` the "alignment", float32 [B, T, S].
             step: counted from 0.
             learning_rate: of this step.
             dry_run: whether to compute everything and change nothing.
@@ -149,7 +150,7 @@ class TrainStep:
 
     def update_from(
         self,
-        batches: Iterator[tuple[tf.Tensor, ...]],
+        batches: Iterator[Batch],
         step: int,
         learning_rates: Sequence[float],
         dry_run: bool = False,
@@ -174,7 +175,7 @@ class TrainStep:
 
     def _run_loop(
         self,
-        batches: Iterator[tuple[tf.Tensor, ...]],
+        batches: Iterator[Batch],
         start_step: tf.Tensor,
         learning_rates: tf.Tensor,
         dry_run: tf.Tensor,
@@ -198,25 +199,25 @@ class TrainStep:
 
     def _run_on_replicas(
         self,
-        batch: tuple[tf.Tensor, ...],
+        batch: Batch,
         step: tf.Tensor,
         learning_rate: tf.Tensor,
         dry_run: tf.Tensor,
     ) -> StepResult:
         """The graph of `update`: the step, from top to bottom."""
 
-        def on_replica(*batch: tf.Tensor) -> StepResult:
+        def on_replica(batch: Batch) -> StepResult:
             sums = self.accumulate(batch, step)
             gradients, result = self.reduce(sums)
             self.apply(gradients, result, step, learning_rate, dry_run)
             return result
 
         # All replicas return the same sums.
-        results = self._strategy.run(on_replica, args=batch)
+        results = self._strategy.run(on_replica, args=(batch,))
         local = self._strategy.experimental_local_results
         return StepResult(*(local(value)[0] for value in results))
 
-    def accumulate(self, batch: tuple[tf.Tensor, ...], step: tf.Tensor) -> GradientSums:
+    def accumulate(self, batch: Batch, step: tf.Tensor) -> GradientSums:
         """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
 
         Args:
@@ -227,14 +228,14 @@ class TrainStep:
         scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
         if count == 1:
             return self.loss_and_grads(batch, self._dropout_seed(step), scale)
-        stacks = []
-        for side in batch:
-            shape = [count, -1, *tf.unstack(tf.shape(side)[1:])]
-            stacks.append(tf.reshape(side, shape))  # [k, B/k, S], [k, B/k, T]
+        stacks = {}
+        for name, rows in batch.items():
+            shape = [count, -1, *tf.unstack(tf.shape(rows)[1:])]
+            stacks[name] = tf.reshape(rows, shape)  # [k, B/k, S], [k, B/k, T]
 
         def add(i: tf.Tensor, sums: GradientSums) -> tuple[tf.Tensor, GradientSums]:
             seed = self._dropout_seed(step, i)
-            micro_batch = tuple(stack[i] for stack in stacks)  # [B/k, S], [B/k, T]
+            micro_batch = {name: stack[i] for name, stack in stacks.items()}
             addend = self.loss_and_grads(micro_batch, seed, scale)
             return i + 1, tf.nest.map_structure(tf.add, sums, addend)
 
@@ -250,7 +251,7 @@ class TrainStep:
         return sums
 
     def loss_and_grads(
-        self, batch: tuple[tf.Tensor, ...], seed: tf.Tensor, scale: tf.Tensor
+        self, batch: Batch, seed: tf.Tensor, scale: tf.Tensor
     ) -> GradientSums:
         """Runs the model forward and backward on one micro-batch.
 
@@ -276,7 +277,8 @@ class TrainStep:
         # A barrier: TensorFlow's graph optimizer would add up the terms of all replicas
         # in one sum, in another order than several processes do.
         gradients = [tf.ensure_shape(g, g.shape) for g in gradients]
-        source, target = batch[:2]  # [B, S], [B, T]
+        source = batch["source"]  # [B, S]
+        target = batch["target"]  # [B, T]
         positions = tf.cast(tf.size(source) + tf.size(target), tf.float32)
         return GradientSums(
             gradients, loss, count_tokens(source), count_tokens(target), positions, nll
@@ -285,7 +287,7 @@ class TrainStep:
     def forward_backward(
         self,
         weights: list[tf.Tensor],
-        batch: tuple[tf.Tensor, ...],
+        batch: Batch,
         seed: tf.Tensor,
         scale: tf.Tensor,
     ) -> tuple[
@@ -305,9 +307,13 @@ class TrainStep:
             tape.watch((weights, softmax))
             variables = zip(self._model.trainable_variables, weights, strict=True)
             with keras.StatelessScope(variables):
-                source, target, *alignment = batch  # [B, S], [B, T], [B, T, S]
                 losses = training_losses(
-                    self._model, source, target, seed, softmax, *alignment
+                    self._model,
+                    batch["source"],
+                    batch["target"],
+                    seed,
+                    softmax,
+                    batch.get("alignment"),
                 )
         gradients, d_softmax = tape.gradient(
             losses[0], (weights, softmax), output_gradients=scale

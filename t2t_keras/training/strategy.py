@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import tensorflow as tf
 
 from t2t_keras.arguments import checked
-from t2t_keras.data.pipeline import untuned
+from t2t_keras.data.pipeline import Batch, batch_signature, untuned
 from t2t_keras.errors import UserError
 from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.type_hints import NonNegative
@@ -96,8 +96,8 @@ def distribute(
 
 def batch_spec(
     strategy: tf.distribute.Strategy, aligned: bool = False
-) -> tuple[tf.TypeSpec, ...]:
-    """Returns the type of a distributed batch: source and target ids of any shape.
+) -> dict[str, tf.TypeSpec]:
+    """Returns the type of a distributed batch, whose arrays may have any shape.
 
     As the input signature of a step it keeps TensorFlow from retracing every shape.
 
@@ -105,26 +105,23 @@ def batch_spec(
         strategy: see `distribute`.
         aligned: whether a batch also has an alignment.
     """
-    return distribute_pairs(strategy, list, aligned).element_spec
+    return distribute_batches(strategy, list, aligned).element_spec
 
 
-def distribute_pairs(
+def distribute_batches(
     strategy: tf.distribute.Strategy,
-    pairs: Callable[[], Iterable[tuple[tf.Tensor, ...]]],
+    batches: Callable[[], Iterable[Batch]],
     aligned: bool = False,
 ) -> tf.distribute.DistributedDataset:
     """Returns distributed batches of the same type as those of training.
 
     Args:
         strategy: see `distribute`.
-        pairs: returns source and target ids, int32 [rows, S] and [rows, T], for each
-            replica of this process in turn; and alignments, float32 [rows, T, S].
-        aligned: whether it returns alignments.
+        batches: returns the batch of each replica of this process in turn.
+        aligned: whether a batch has an alignment.
     """
-    ids = tf.TensorSpec([None, None], tf.int32)
-    alignment = tf.TensorSpec([None, None, None], tf.float32)
-    signature = (ids, ids, alignment) if aligned else (ids, ids)
-    parts = tf.data.Dataset.from_generator(pairs, output_signature=signature)
+    signature = batch_signature(aligned)
+    parts = tf.data.Dataset.from_generator(batches, output_signature=signature)
     return distribute(strategy, untuned(parts))
 
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 from t2t_keras import registry
 from t2t_keras.arguments import checked
 from t2t_keras.data.console import say
-from t2t_keras.data.pipeline import damage_named
+from t2t_keras.data.pipeline import Batch, damage_named
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError, require_local
@@ -420,7 +420,7 @@ class Trainer:
         for hook in self._hooks:
             hook.on_train_begin()
 
-    def _batches(self, steps: range) -> Iterator[tuple[tf.Tensor, ...]]:
+    def _batches(self, steps: range) -> Iterator[Batch]:
         """Yields the distributed batch of every step."""
         parts = self._data.batches(
             steps,
@@ -430,9 +430,7 @@ class Trainer:
         )
         return iter(distribute(self._strategy, parts))
 
-    def _run_steps(
-        self, start_step: int, batches: Iterator[tuple[tf.Tensor, ...]]
-    ) -> int:
+    def _run_steps(self, start_step: int, batches: Iterator[Batch]) -> int:
         """Runs the steps of one call; returns the number of updates so far.
 
         A call ends where something else is due.
@@ -451,7 +449,7 @@ class Trainer:
 
     def _call_step(
         self,
-        batches: Iterator[tuple[tf.Tensor, ...]],
+        batches: Iterator[Batch],
         step: int,
         rates: Sequence[float],
         dry_run: bool = False,

@@ -112,7 +112,8 @@ def rows(data, plan, steps, augment, replicas=1, local_rows=None):
     for _ in steps:
         of_step = []
         for _ in range(len(local_rows) if local_rows else replicas):
-            for pair in zip(*next(parts), strict=True):
+            batch = next(parts)
+            for pair in zip(batch["source"], batch["target"], strict=True):
                 if any(pair[0]):
                     of_step.append(tuple(tuple(s[s > 0].tolist()) for s in pair))
         result.append(of_step)
@@ -146,8 +147,8 @@ def test_batches_are_functions_of_the_step(data, bucketing):
     ]
     joined = [a + b for a, b in zip(*halves, strict=True)]
     assert joined == expected[:6]
-    for source, target in training_batches(index, plan, steps[:20], augment=augment):
-        assert max(source.shape[1], target.shape[1]) * source.shape[0] <= 256
+    for batch in training_batches(index, plan, steps[:20], augment=augment):
+        assert max(ids.shape[1] for ids in batch.values()) * len(batch["source"]) <= 256
 
 
 def test_what_does_not_go_together(data, tmp_path):

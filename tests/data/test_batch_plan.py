@@ -197,12 +197,11 @@ def test_batches_are_padded_to_the_shapes(data_dir):
         dataset = training_batches(
             index, batches, steps, replicas, local_replicas=local_rows
         )
-        shapes = [(source.shape, target.shape) for source, target in dataset]
+        shapes = [(b["source"].shape, b["target"].shape) for b in dataset]
         assert len(set(shapes)) <= 12
         pairs.add(len(shapes) / len(local_rows or range(replicas)))
     assert pairs == {len(batches)}
-    for step, (source, target) in zip(
-        steps, training_batches(index, batches, steps), strict=True
-    ):
-        rows, *longest = batches.shape(batches.records(step))
-        assert (rows, *longest) == (len(source), source.shape[1], target.shape[1])
+    for step, batch in zip(steps, training_batches(index, batches, steps), strict=True):
+        rows, source, target = batches.shape(batches.records(step))
+        assert batch["source"].shape == (rows, source)
+        assert batch["target"].shape == (rows, target)

@@ -20,6 +20,7 @@ from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.sides import SIDES
 from t2t_keras.data.token_links import token_links
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.scoring import attention_weights
@@ -236,12 +237,16 @@ def test_batches_have_the_links(aligned_dir, swap):
     def batches(**options):
         parts = list(training_batches(index, plan, range(3), 2, **options))
         pairs = zip(parts[::2], parts[1::2], strict=True)
-        return [list(map(np.concatenate, zip(*pair, strict=True))) for pair in pairs]
+        return [
+            {name: np.concatenate([part[name] for part in pair]) for name in pair[0]}
+            for pair in pairs
+        ]
 
     for step, plain in enumerate(batches()):
-        *texts, links = batches(aligned=True)[step]
-        for side, plain_side in zip(texts, plain, strict=True):
-            np.testing.assert_array_equal(side, plain_side)
+        batch = batches(aligned=True)[step]
+        links = batch["alignment"]
+        for side in SIDES:
+            np.testing.assert_array_equal(batch[side], plain[side])
         expected = np.zeros_like(links)
         for row, payload in enumerate(index.read(plan.records(step))):
             feature = tf.train.Example.FromString(payload).features.feature

@@ -102,8 +102,8 @@ def test_training_reads_the_shares_that_were_asked_for(tmp_path):
     plan = BatchPlan(index.source_length, index.target_length, 512, seed=1)
     counts = collections.Counter()
     tagged = 0
-    for source, _ in training_batches(index, plan, range(len(plan))):
-        rows = [tuple(row) for row in source.numpy().tolist() if any(row)]
+    for batch in training_batches(index, plan, range(len(plan))):
+        rows = [tuple(row) for row in batch["source"].numpy().tolist() if any(row)]
         tagged += sum(row[0] == tag for row in rows)
         counts.update(rows)
     total = sum(counts.values())

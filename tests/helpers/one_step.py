@@ -61,11 +61,10 @@ class Setup:
 
     def batches(self, *batches: tuple[np.ndarray, ...]):
         """Distributes source, target and perhaps alignment, all of the same shape."""
-        sides = (
-            [self._per_replica(array) for array in side]
-            for side in zip(*batches, strict=True)
-        )
-        parts = tuple(tf.concat(side, axis=0) for side in sides)
+        names = ("source", "target", "alignment")
+        parts = {}
+        for name, arrays in zip(names, zip(*batches, strict=True), strict=False):
+            parts[name] = tf.concat([self._per_replica(a) for a in arrays], axis=0)
         return distribute(self.strategy, tf.data.Dataset.from_tensor_slices(parts))
 
     def _per_replica(self, array: np.ndarray) -> tf.Tensor:
@@ -83,8 +82,8 @@ class Setup:
         index = tf.constant(0, tf.int64)
         run = tf.function(
             lambda batch: self.strategy.run(
-                lambda *parts: self.step.reduce(self.step.accumulate(parts, index))[0],
-                args=batch,
+                lambda parts: self.step.reduce(self.step.accumulate(parts, index))[0],
+                args=(batch,),
             )
         )
         local = self.strategy.experimental_local_results

@@ -15,6 +15,7 @@ from helpers.training_process import assert_same_end, finish, kill_at, start
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.sides import SIDES
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.training.strategy import make_strategy
@@ -46,9 +47,9 @@ def test_processes_read_their_own_rows_of_the_same_batches(
         for _ in range(replicas)
     ]
     for element, expected in zip(joined, all_batches, strict=True):
-        assert len(expected[0]) % micro_batches == 0
-        for side, expected_side in zip(element, expected, strict=True):
-            np.testing.assert_array_equal(side, expected_side)
+        assert len(expected["source"]) % micro_batches == 0
+        for side in SIDES:
+            np.testing.assert_array_equal(element[side], expected[side])
     everything = np.concatenate([plan.records(step) for step in range(5)])
     assert sorted(was_read) == sorted(everything)
 

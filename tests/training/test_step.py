@@ -59,11 +59,11 @@ def test_replicas_draw_different_dropout():
 
     @tf.function
     def losses(batch, step):
-        def on_replica(s, t):
+        def on_replica(rows):
             seed = setup.step._dropout_seed(step)
-            return summed_loss(setup.model, s, t, seed)
+            return summed_loss(setup.model, rows["source"], rows["target"], seed)
 
-        return setup.strategy.run(on_replica, args=batch)
+        return setup.strategy.run(on_replica, args=(batch,))
 
     def at(step):
         value = losses(setup.batch(source, target), tf.constant(step, tf.int64))

@@ -58,12 +58,10 @@ def test_several_steps_per_call_end_where_something_is_due(data_dir, tmp_path):
 def test_other_direction_swaps_the_sides(data_dir, tmp_path):
     forward = trainer(data_dir, tmp_path / "a", dropout=0.0)
     backward = trainer(data_dir, tmp_path / "b", "translate_text_rev", dropout=0.0)
-    (source, target), (swapped_target, swapped_source) = (
-        next(t._batches(range(1))) for t in (forward, backward)
-    )
-    np.testing.assert_array_equal(source, swapped_source)
-    np.testing.assert_array_equal(target, swapped_target)
-    assert not np.array_equal(source, target)
+    batch, swapped = (next(t._batches(range(1))) for t in (forward, backward))
+    np.testing.assert_array_equal(batch["source"], swapped["target"])
+    np.testing.assert_array_equal(batch["target"], swapped["source"])
+    assert not np.array_equal(batch["source"], batch["target"])
 
 
 def test_what_is_reported(trained_run):

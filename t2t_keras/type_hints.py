@@ -158,6 +158,22 @@ def alternatives(hint: object) -> tuple[object, ...]:
     return (hint,)
 
 
+def _origin(hint: object) -> object:
+    """Returns the origin of a hint with arguments; None: it has none.
+
+    An alias of `typing` may lack them, as `typing.List`; `tuple[()]` has none on
+    purpose.
+    """
+    has_arguments = typing.get_args(hint) or hint == tuple[()]
+    is_function = typing.get_origin(hint) is collections.abc.Callable
+    return typing.get_origin(hint) if has_arguments or is_function else None
+
+
+def _is_of_fixed_length(origin: object, arguments: tuple[Any, ...]) -> bool:
+    """Returns whether a hint is a tuple that has a hint for each item."""
+    return origin is tuple and arguments[-1:] != (Ellipsis,)
+
+
 class TypeChecker:
     """Checks values against type hints. It accepts any value for an unknown hint.
 
@@ -184,7 +200,7 @@ class TypeChecker:
         Raises:
             TypeMismatchError: it has another type, or violates a rule of the hint.
         """
-        origin = typing.get_origin(hint)
+        origin = _origin(hint)
         arguments = typing.get_args(hint)
         if origin is Annotated:
             return self._convert_annotated(arguments, value, name)
@@ -207,6 +223,7 @@ class TypeChecker:
 
     def is_instance(self, hint: object, value: object) -> bool:
         """Returns whether a value is an instance of a class; True for other hints."""
+        hint = typing.get_origin(hint) or hint  # that of `typing.List` is list
         if hint is None or hint is types.NoneType:
             return value is None
         if hint is int:
@@ -264,16 +281,23 @@ class TypeChecker:
         cls = collections.abc.Sequence if origin is tuple else origin
         if isinstance(value, str | bytes) or not isinstance(value, cls):
             raise TypeMismatchError(name, self.describe(hint), value)
+        items = list(value)
         hints = arguments
-        if origin is not tuple or arguments[-1] is Ellipsis:
-            hints = (arguments[0],) * len(value)
-        if len(hints) != len(value):
+        if not _is_of_fixed_length(origin, arguments):
+            hints = (arguments[0],) * len(items)
+        if len(hints) != len(items):
             raise TypeMismatchError(name, self.describe(hint), value)
-        items = [
-            self.convert(item_hint, item, f"{name}[{index}]")
-            for index, (item_hint, item) in enumerate(zip(hints, value, strict=True))
-        ]
-        return tuple(items) if origin is tuple else value
+        converted = []
+        for index, (item_hint, item) in enumerate(zip(hints, items, strict=True)):
+            converted.append(self.convert(item_hint, item, f"{name}[{index}]"))
+        if origin is tuple:
+            return tuple(converted)
+        if all(map(operator.is_, items, converted)):
+            return value
+        for cls in (tuple, collections.abc.Set):
+            if isinstance(value, cls):
+                return type(value)(converted)
+        return converted
 
     def _convert_mapping(self, hint: Any, value: Any, name: str) -> Any:
         key_hint, item_hint = typing.get_args(hint)
@@ -299,7 +323,7 @@ class TypeChecker:
 
     def describe(self, hint: object) -> str:
         """Returns what a hint allows, in words."""
-        origin = typing.get_origin(hint)
+        origin = _origin(hint)
         arguments = typing.get_args(hint)
         if hint in self.names:
             return self.names[hint]
@@ -317,13 +341,14 @@ class TypeChecker:
             return self._describe_generic(origin, arguments)
         if hint in (Any, object):
             return "anything"
+        hint = typing.get_origin(hint) or hint
         return getattr(hint, "__name__", str(hint))
 
     def _describe_generic(self, origin: type, arguments: tuple[Any, ...]) -> str:
         described = list(map(self.describe, arguments))
         if issubclass(origin, Mapping):
             return f"a mapping of {' to '.join(described)}"
-        if origin is tuple and arguments[-1] is not Ellipsis:
+        if _is_of_fixed_length(origin, arguments):
             return f"({', '.join(described)})"
         if issubclass(origin, collections.abc.Sequence | collections.abc.Set):
             return f"a list, each item of which is {described[0]}"

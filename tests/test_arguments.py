@@ -2,6 +2,7 @@
 
 import decimal
 import fractions
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -55,6 +56,10 @@ ALLOWED: list[tuple[Any, Callable[[Any], bool]]] = [
     (Mapping[str, Any], lambda x: isinstance(x, dict) and all(k == "a" for k in x)),
     (Callable[[int], None], lambda x: x is int or x is type),
     (Iterable[str], lambda x: True),
+    (tuple[()], lambda x: isinstance(x, list | tuple) and not x),
+    (typing.List, lambda x: isinstance(x, list)),  # noqa: UP006
+    (typing.Dict, lambda x: isinstance(x, dict)),  # noqa: UP006
+    (typing.Tuple | None, lambda x: x is None or isinstance(x, tuple)),  # noqa: UP006
     (Any, lambda x: True),
 ]
 
@@ -86,6 +91,8 @@ def test_what_a_hint_allows(hint, is_allowed):
         (str | Path, "a" * 5000, "x: 'aaa.* is too long"),
         (Sequence[str], "abc", "x must be a list, each item of which is text, not 'a"),
         (Sequence[str], ["a", 5], r"x\[1\] must be text, not 5"),
+        (tuple[()], ["a"], r"x must be \(\), not \['a'\]"),
+        (typing.List, 5, "x must be list, not 5"),  # noqa: UP006
         (tuple[str, str], ("a",), r"x must be \(text, text\), not \('a',\)"),
         (Callable[[], None], lambda a: 1, "x must be a function without arguments"),
         (Callable[[int], None], 5, "x must be a function of one argument, not 5"),

@@ -98,6 +98,7 @@ class CTranslate2Engine:
     """
 
     divides_batches = False
+    has_fixed_beam = False
 
     def __init__(self, export_dir: str | Path) -> None:
         path = Path(export_dir)

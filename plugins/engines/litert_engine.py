@@ -49,6 +49,7 @@ class LiteRTEngine:
     """
 
     divides_batches = False
+    has_fixed_beam = True
 
     def __init__(
         self,
@@ -81,10 +82,7 @@ class LiteRTEngine:
         options: DecodingOptions,
         progress: Progress | None = None,
     ) -> list[list[TokenHypothesis]]:
-        """Returns the n best hypotheses of each source; see `Engine`.
-
-        It never returns more than the model's n, so duplicates are not replaced.
-        """
+        """Returns the n best hypotheses of each source; see `Engine`."""
         results = []
         for source in sources:
             if source.prefix:

@@ -10,8 +10,8 @@ from t2t_keras.model.cache import DecodingCache
 from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
 
+from .next_word_hparams import NextWordHParams
 from .rotary import RotaryAttention
-from .sets import NextWordHParams
 
 
 class NextWordTransformer(Transformer):

@@ -1,9 +1,8 @@
 """A word-level tokenizer: every word of a text becomes one token."""
 
 import io
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,22 +12,10 @@ from t2t_keras.text.tokenizer import UNK
 from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
 from t2t_keras.text.word_list import WordListTokenizer
 
+from .word_classes import SPECIAL, word_classes
+
 if TYPE_CHECKING:
     from .words_graph import WordGraph
-
-# The pieces of PAD, EOS and UNK.
-SPECIAL = ("<pad>", "</s>", "<unk>")
-
-# Replacements, applied in this order, that turn a word into its shape: `BMP-4` becomes
-# `A-0`, and `Tissues` becomes `Aa`. Non-ASCII characters count as lower-case letters.
-# Python's `re` and TensorFlow's RE2 interpret the patterns in the same way.
-SHAPE = (
-    (r"[0-9][0-9.,:/%+-]*", "0"),
-    (r"[^\x00-\x60\x7b-\x7f]+", "a"),
-    (r"[A-Z]+", "A"),
-)
-# The lengths of endings in letters, longest first.
-ENDINGS = (4, 3, 2, 1)
 
 # Classes are counted over words with at most this many occurrences.
 _RARE = 5
@@ -137,25 +124,6 @@ class WordTokenizer(WordListTokenizer):
 def _write(tokens: Iterable[str], path: Path) -> None:
     """Writes a vocabulary file."""
     write_vocabulary(path, "".join(f"{token}\n" for token in tokens).encode())
-
-
-def word_classes(word: str) -> Iterator[str]:
-    """Yields the classes of a word, most specific first: `<a-ated>`, ..., `<a>`."""
-    shape = word
-    for pattern, letter in SHAPE:
-        shape = re.sub(pattern, letter, shape)
-    for length in ENDINGS:
-        if re.fullmatch(ending_pattern(length), word):
-            yield f"<{shape}-{word[-length:]}>"
-    yield f"<{shape}>"
-
-
-def ending_pattern(length: int) -> str:
-    """Returns a pattern for words that end in `length` lower-case ASCII letters.
-
-    At least one character must precede the ending, which is group 1.
-    """
-    return rf".+([a-z]{{{length}}})"
 
 
 def _frequent(counts: Counter[str], min_count: int) -> list[str]:

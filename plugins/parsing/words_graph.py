@@ -7,7 +7,7 @@ import tensorflow as tf
 from t2t_keras.text.graph_ids import CPU, text_ids
 from t2t_keras.text.tokenizer import EOS, UNK
 
-from .words import ENDINGS, SHAPE, SPECIAL, ending_pattern
+from .word_classes import ENDINGS, SHAPE, SPECIAL, ending_pattern
 
 # The table returns this for an unknown word.
 _NONE = -1

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run
 from t2t_keras.data.atomic_files import write_lines
+from t2t_keras.data.log_files import read_log
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
@@ -32,7 +33,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     # The moving average is stored in the newest checkpoint.
     path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
     manifest = _manifest(run)
-    history = list(_read_json_lines(run.path / "history.jsonl"))
+    history = read_log(run.path / "history.jsonl")
     problem = run.problem
     sections = [
         f"---\n{json.dumps(_hub_header(problem, manifest), ensure_ascii=False)}\n---",
@@ -117,18 +118,6 @@ def _changed_hparams(run: "RunDirectory") -> str:
     return ", ".join(f"{name}={value}" for name, (_, value) in changes.items())
 
 
-def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the objects in a file of JSON lines, without damaged lines."""
-    text = path.read_text("utf-8", "replace") if path.exists() else ""
-    for line in text.split("\n"):
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            yield value
-
-
 def _training_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
     """Returns a sentence for each training in the history."""
     sentences = []
@@ -165,7 +154,7 @@ def _score_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
 def _dev_sentences(run: "RunDirectory") -> list[str]:
     """Returns a sentence for each evaluation during training."""
     sentences = []
-    for record in _read_json_lines(run.path / "metrics.jsonl"):
+    for record in read_log(run.path / "metrics.jsonl"):
         step = record.get("step")
         if isinstance(step, int) and record.get("kind", "train") != "train":
             sentences.append(f"step {step:,}: {_format_metrics(record)}")

@@ -11,8 +11,8 @@ import gc
 import itertools
 import json
 import mimetypes
+import re
 import time
-import urllib.parse
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -50,6 +50,9 @@ _Headers: TypeAlias = Mapping[str, str] | None
 # Where the versions of a model are; or the function that loads its only one.
 Source: TypeAlias = FixedModel | VersionFolder | Callable[[], ServedModel]
 
+# A name or address, and a port. Names with other characters, such as the "@" of a user,
+# are not those of hosts.
+_HOST = re.compile(r"([\w.-]*|\[[\da-f:.]+\])(?::\d*)?", re.ASCII | re.IGNORECASE)
 _CLIENT_LEFT = 499  # the status in nginx's logs; no client receives it
 # Maximum bytes and commas of a body that is parsed in the event loop.
 _SMALL_BODY = 16_384
@@ -497,23 +500,30 @@ class Service:
         async def gated(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
                 return await app(scope, receive, send)
-            scope.update(start=time.monotonic(), status=500)
+            scope["start"] = time.monotonic()
 
             async def watched(message: Message) -> None:
-                scope["status"] = message.get("status", scope["status"])
+                if "status" in message:
+                    scope["status"] = message["status"]
                 await send(message)
 
             try:
                 await (self._refusal(Request(scope)) or app)(scope, receive, watched)
+            except asyncio.CancelledError:
+                # The server stops, and the time for the last answers is over. uvicorn
+                # would send an error that is not JSON.
+                if "status" in scope:
+                    raise
+                await _error(503, "the server is stopping")(scope, receive, watched)
             finally:
                 endpoint = getattr(scope.get("endpoint"), "__name__", "none")
+                status = scope.get("status", 500)
                 self.answered += 1
-                self._metrics["requests"].labels(endpoint, scope["status"]).inc()
+                self._metrics["requests"].labels(endpoint, status).inc()
                 seconds = time.monotonic() - scope["start"]
                 self._metrics["request_seconds"].labels(endpoint).observe(seconds)
                 if served := scope.get("served"):
-                    labels = *served, scope["status"]
-                    self._metrics["model_requests"].labels(*labels).inc()
+                    self._metrics["model_requests"].labels(*served, status).inc()
 
         return gated
 
@@ -596,10 +606,8 @@ def _error(status: int, message: str, headers: _Headers = None) -> Response:
 
 def _name(host: str) -> str:
     """Returns the name or address in a `Host` header."""
-    try:
-        return urllib.parse.urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return "?"  # no host has this name
+    match = _HOST.fullmatch(host)
+    return match[1].strip("[]").lower() if match else "?"  # no host has this name
 
 
 async def _disconnected(request: Request) -> None:

@@ -99,9 +99,8 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
 def _check_translate(args: argparse.Namespace) -> None:
     if args.input is None and sys.stdin is None:
         raise UserError("standard input is closed; give --input FILE")
-    for flag in ("token_scores", "alignments"):
-        if args.export_dir and _needs_tensorflow(args) and getattr(args, flag):
-            raise UserError(f"--{flag} needs --output_dir; an export returns no tokens")
+    if args.alignments and args.export_dir and _needs_tensorflow(args):
+        raise UserError("--alignments needs --output_dir; a SavedModel returns none")
     check_decoder(args)
     if args.resume and args.alignments:
         raise UserError(

@@ -17,6 +17,6 @@
   the `record_index`, and `decoded_pairs` single records. `augmentation` and
   `guided_alignment` are optional.
 - Files in general: `atomic_files`, `regular_files`, `json_files` with the types of
-  `schema`, `checksums`, `locks`; `plain_path` is for TensorFlow. `console` and
-  `progress` write to standard error.
+  `schema`, `log_files`, `checksums`, `locks`; `plain_path` is for TensorFlow.
+  `console` and `progress` write to standard error.
 """

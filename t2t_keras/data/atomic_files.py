@@ -102,21 +102,3 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
     """Writes a file of lines, as `open_lines` does."""
     with open_lines(path) as file:
         file.writelines(f"{line}\n" for line in lines)
-
-
-def open_records(path: Path) -> TextIO:
-    """Opens a file of lines for appending.
-
-    If the last line is unfinished, since a process was killed or the disk was full, it
-    gets a line break.
-
-    Raises:
-        UserError: see `open_regular`.
-    """
-    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    size = os.fstat(descriptor).st_size
-    is_unfinished = size and os.pread(descriptor, 1, size - 1) != b"\n"
-    file = os.fdopen(descriptor, "a", encoding="utf-8")
-    if is_unfinished:
-        file.write("\n")
-    return file

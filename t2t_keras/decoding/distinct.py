@@ -12,6 +12,7 @@ def replace_duplicates(
     n_best_lists: list[list[Hypothesis]],
     beam_size: int,
     search: Callable[[list[int], int], list[list[Hypothesis]]],
+    max_beam_size: int = MAX_BEAM_SIZE,
 ) -> None:
     """Replaces duplicate outputs with the next-best ones from a wider beam.
 
@@ -23,13 +24,15 @@ def replace_duplicates(
         beam_size: the beam size with which they were found.
         search: maps the indices of inputs, and the factor by which beam size and number
             of outputs grow, to their outputs.
+        max_beam_size: the largest beam size of a search; duplicates that are left are
+            removed.
     """
     sizes = [len(outputs) for outputs in n_best_lists]
     n_best_lists[:] = map(_distinct, n_best_lists)
     for doubling in range(1, _MAX_DOUBLINGS + 1):
         beam_multiplier = 2**doubling
         rows = [i for i, size in enumerate(sizes) if len(n_best_lists[i]) < size]
-        if not rows or beam_size * beam_multiplier > MAX_BEAM_SIZE:
+        if not rows or beam_size * beam_multiplier > max_beam_size:
             return
         for i, outputs in zip(rows, search(rows, beam_multiplier), strict=True):
             best = n_best_lists[i][0]

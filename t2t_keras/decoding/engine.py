@@ -73,6 +73,8 @@ class Engine(Protocol):
         options: the default options.
         divides_batches: whether one call of `search` keeps all cores busy, because it
             searches several batches in threads.
+        has_fixed_beam: whether the beam size is built in, so that no wider search can
+            replace duplicate outputs.
     """
 
     problem_name: str
@@ -81,6 +83,7 @@ class Engine(Protocol):
     target_tokenizer: Tokenizer
     options: DecodingOptions
     divides_batches: bool
+    has_fixed_beam: bool
 
     def check(self, options: DecodingOptions) -> None:
         """Refuses options that the engine does not have.

@@ -49,6 +49,7 @@ class GraphEngine:
     """
 
     divides_batches = True
+    has_fixed_beam = False
 
     def __init__(
         self,

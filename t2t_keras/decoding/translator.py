@@ -19,7 +19,7 @@ from t2t_keras.decoding.long_inputs import (
     join_hypotheses,
     truncate,
 )
-from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.options import MAX_BEAM_SIZE, DecodingOptions
 from t2t_keras.decoding.outputs import Hypothesis, Score
 from t2t_keras.decoding.text_arguments import (
     checked_pairs,
@@ -335,6 +335,7 @@ class Translator:
                 lambda duplicates, beam_multiplier: self._search(
                     [inputs[rows[k]] for k in duplicates], request, beam_multiplier
                 ),
+                options.beam_size if self.engine.has_fixed_beam else MAX_BEAM_SIZE,
             )
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in inputs]
         for i, hypotheses in zip(rows, outputs, strict=True):

@@ -46,6 +46,7 @@ class SavedModelEngine:
     """
 
     divides_batches = True
+    has_fixed_beam = False
 
     def __init__(
         self,

@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import Self
 
 from t2t_keras.arguments import checked
-from t2t_keras.data.atomic_files import atomic, open_records
+from t2t_keras.data.atomic_files import atomic
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.console import say
 from t2t_keras.data.decoded_pairs import source_texts
 from t2t_keras.data.json_files import write_json
 from t2t_keras.data.locks import lock
+from t2t_keras.data.log_files import open_log
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
@@ -228,7 +229,7 @@ class RunDirectory:
         )
         path = self.path / "history.jsonl"
         try:
-            with open_records(path) as file:
+            with open_log(path) as file:
                 file.write(f"{text}\n")
         except UserError as error:
             say(f"warning: {error}; this {event} is not recorded there")

@@ -2,10 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from t2t_keras.data.atomic_files import open_records
-from t2t_keras.errors import UserError
+from t2t_keras.data.log_files import open_log, read_log
 from t2t_keras.training.hooks import Hook
 
 NAME = "metrics.jsonl"
@@ -37,7 +36,7 @@ class MetricsFile(Hook):
             self._file = None
 
     def _open(self) -> TextIO:
-        self._file = self._file or open_records(self._path)
+        self._file = self._file or open_log(self._path)
         return self._file
 
     def _write(self, step: int, label: str, metrics: dict[str, float]) -> None:
@@ -49,32 +48,22 @@ class MetricsFile(Hook):
 def read_evaluations(run_dir: Path, last_step: int) -> dict[int, dict[str, float]]:
     """Returns the metrics on dev by step, up to `last_step`.
 
-    A process that was killed may have written later lines, and part of a line; these
-    evaluations are repeated.
-
-    Raises:
-        UserError: a line is not a record of a training.
+    A process that was killed may have written later lines; these evaluations are
+    repeated.
     """
-    file = run_dir / NAME
     evaluations: dict[int, dict[str, float]] = {}
-    lines = file.read_bytes().split(b"\n") if file.exists() else ()
-    for line_number, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        except UnicodeDecodeError:
-            record = None
-        match record:
-            case {"step": int(step), "kind": "dev", "loss": float()}:
-                if step <= last_step:
-                    del record["step"], record["kind"]
-                    evaluations[step] = record
-            case {"step": int(), "kind": str(label)} if label != "dev":
-                pass
-            case _:
-                raise UserError(
-                    f"{file}, line {line_number} is not a record of a training; remove "
-                    "the line to do without it"
-                )
+    for record in read_log(run_dir / NAME, _is_record):
+        step = record.pop("step")
+        if record.pop("kind") == "dev" and step <= last_step:
+            evaluations[step] = record
     return evaluations
+
+
+def _is_record(line: dict[str, Any]) -> bool:
+    """Returns whether a line is a record of a training."""
+    match line:
+        case {"step": int(), "kind": "dev"}:
+            return isinstance(line.get("loss"), float)
+        case {"step": int(), "kind": str()}:
+            return True
+    return False

@@ -10,9 +10,10 @@ import pytest
 from helpers.errors import refused
 from helpers.small_corpus import PROBLEM, faults, interrupt
 
-from t2t_keras.data.atomic_files import atomic, open_records
+from t2t_keras.data.atomic_files import atomic
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.locks import lock
+from t2t_keras.data.log_files import open_log
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.export.directory import replaced
 from t2t_keras.run.directory import training_lock
@@ -120,14 +121,14 @@ def test_a_link_is_not_followed(name, tmp_path, victim):
     if name == "train.lock":
         refused(message, training_lock(tmp_path).__enter__)
     else:
-        refused(message, open_records, tmp_path / name)
+        refused(message, open_log, tmp_path / name)
 
 
 def test_what_is_no_file_is_refused(tmp_path):
     (tmp_path / "directory").mkdir()
     os.mkfifo(tmp_path / "pipe")  # to open it would wait for another process
     for name in ("directory", "pipe"):
-        refused("is not a regular file", open_records, tmp_path / name)
+        refused("is not a regular file", open_log, tmp_path / name)
         refused("is not a regular file", lock(tmp_path / name, None).__enter__)
 
 

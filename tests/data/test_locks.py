@@ -2,7 +2,6 @@
 
 from helpers.errors import refused
 
-from t2t_keras.data.atomic_files import open_records
 from t2t_keras.data.locks import lock, purpose_of_holder
 from t2t_keras.errors import UserError
 
@@ -27,11 +26,3 @@ def test_a_lock_does_not_truncate_what_others_wrote(tmp_path):
     assert path.read_text() == "my notes"
     assert purpose_of_holder(tmp_path / "absent") is None
     assert not (tmp_path / "absent").exists()
-
-
-def test_lines_are_added_to_whole_lines(tmp_path):
-    path = tmp_path / "lines"
-    for text in ("1\n", "2", "3\n"):  # the process that wrote 2 was killed
-        with open_records(path) as file:
-            file.write(text)
-    assert path.read_text() == "1\n2\n3\n"

@@ -40,6 +40,8 @@ class Example:
     pair: tuple[str, str] | None = None
     names: tuple[str, ...] = ()
     counts: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    pairs: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    by_name: dict[str, list[tuple[int, ...]]] = dataclasses.field(default_factory=dict)
     corpus: CorpusRecord | None = None
     anything: Any = None
 
@@ -52,6 +54,15 @@ def test_fields_have_their_types():
     example = from_fields(Example, GIVEN | lists, FILE)
     assert (example.pair, example.names) == (("a", "b"), ("c",))
     assert example.counts == {"d": [1]} and example.split == "train"
+
+
+def test_lists_within_lists_become_tuples():
+    pairs = [["a", "b"], ["c", "d"]]
+    lists = {"pairs": pairs, "by_name": {"e": [[1], [], [2, 3]]}}
+    example = from_fields(Example, GIVEN | lists, FILE)
+    assert example.pairs == [("a", "b"), ("c", "d")]
+    assert example.by_name == {"e": [(1,), (), (2, 3)]}
+    assert pairs == [["a", "b"], ["c", "d"]]  # the argument is not changed
 
 
 @pytest.mark.parametrize(

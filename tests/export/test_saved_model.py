@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.command_line import run_refused, write
+from helpers.command_line import run, run_refused, write
 from helpers.decoding_models import LINES, NOT_TEXTS, transformer
 from helpers.errors import refused
 from tensorflow.core.protobuf import saved_model_pb2
@@ -90,6 +90,24 @@ def signatures(export):
 def ids_signatures(ids_export):
     served = tf.saved_model.load(str(ids_export[0]))
     yield served.signatures
+
+
+def test_the_command_writes_scores_of_tokens(translator, export, tmp_path, capfd):
+    source = write(tmp_path / "in", *LINES[:2])
+    files = ("--export_dir", export[0], "--input", source)
+    flags = ("--n_best", 2, "--token_scores", "--output", tmp_path / "out")
+    assert run("translate", *files, *flags) == 0
+    options = PHRASES | {"protect": ["symbol"], "token_scores": True}
+    n_best = translator.n_best(LINES[:2], 2, **options)
+    lines = iter((tmp_path / "out").read_text().splitlines())
+    for hypothesis in itertools.chain(*n_best):
+        tokens = json.loads(next(lines).rpartition("\t")[2])
+        pieces = translator.target_tokenizer.pieces
+        assert [piece for piece, _ in tokens] == [pieces[i] for i in hypothesis.ids]
+        scores = pytest.approx(list(hypothesis.token_log_probs), abs=1e-4)
+        assert [score for _, score in tokens] == scores
+    message = run_refused(capfd, "translate", *files, "--alignments", tmp_path / "x")
+    assert "--alignments needs --output_dir" in message
 
 
 def padded_ids(translator, texts):

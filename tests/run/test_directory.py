@@ -128,8 +128,6 @@ def test_the_data_directory_is_no_run_directory(data_dir, tmp_path):
         ("hparams.json", b"", r"hparams\.json is not valid JSON"),
         ("hparams.json", b'{"dropout": []}', r"hparams\.json: hparams: dropout must"),
         ("hparams.json", None, r"there is no .*hparams\.json"),
-        ("metrics.jsonl", b"\xff\n", r"metrics\.jsonl, line 1 is not a record"),
-        ("metrics.jsonl", b'{"st\n5\n', r"metrics\.jsonl, line 2 is not a record"),
     ],
 )
 def test_damaged_files_are_named(name, content, message, data_dir, copy):

@@ -12,6 +12,7 @@ from helpers.decoding_models import LINES, transformer
 from helpers.errors import refused
 
 import t2t_keras
+from t2t_keras.decoding.engine import TokenHypothesis
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.export.verify import Verification
 from t2t_keras.plugins.engines.litert_model import export_litert
@@ -77,6 +78,19 @@ def test_the_engine_gives_the_outputs_of_the_translator(translator, export_dir):
     refused("cannot force them", exported.translate, ["a"], ["b"])
     refused("computes no scores", exported.score, ["a"], ["b"])
     refused("alignment: a LiteRT model has none", exported.align, ["a"], ["b"])
+
+
+def test_a_fixed_beam_is_searched_once(export_dir, monkeypatch):
+    exported = t2t_keras.load(export_dir)
+    searched = []
+
+    def search(sources, options, progress=None):
+        searched.append(len(sources))
+        return [[TokenHypothesis((5, 1), -0.5, -1.0)] * 2 for _ in sources]
+
+    monkeypatch.setattr(exported.engine, "search", search)
+    assert [len(outputs) for outputs in exported.n_best(TEXTS)] == [1] * len(TEXTS)
+    assert searched == [len(TEXTS)]
 
 
 def test_the_example_needs_the_interpreter_and_sentencepiece_alone(

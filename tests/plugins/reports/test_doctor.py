@@ -116,6 +116,9 @@ def test_card_of_a_run(trained_run, tmp_path, capfd):
     assert "step 4 |" in body and "| train examples | " in body
     assert "dev, x, 7 sentences: bleu 12.5, `nrefs:1`" in body
     assert "steps 0 to 4" in body
+    with (run / "history.jsonl").open("ab") as log:
+        log.write(b'{"kind": "evalu\xff\n')
     file = tmp_path / "card.md"
     assert main(["card", "--output_dir", str(run), "--write", str(file)]) == 0
     assert file.read_text().rstrip("\n").endswith(body.rstrip("\n"))
+    assert "history.jsonl: damaged lines are passed over" in capfd.readouterr().err

@@ -365,6 +365,7 @@ def test_other_hosts_and_sites_are_refused():
     allowed_hosts |= {"10.1.2.3:80", "translate.example.org:443"}
     unknown = {"evil.example:8501", "127.0.0.1.evil.example", "[127.0.0.1"}
     unknown |= {"evillocalhost", "10.evil", "1.2.3.4a"}
+    unknown |= {"evil.example@localhost", "localhost/evil", "localhost:80:80"}
     with serving(Stub(), hosts=["translate.example.org"]) as (client, port, _):
         own_host = f"127.0.0.1:{port}"
 
@@ -433,6 +434,19 @@ def test_shutdown_answers_what_waits():
             server.handle_exit(signal.SIGTERM, None)
             stub.may_run.set()
             assert {x.result().status_code for x in waiting} == {200}
+
+
+def test_what_is_not_answered_in_time_at_shutdown_gets_an_error():
+    stub = Stub()
+    with serving(stub) as (client, _, server), ThreadPoolExecutor(1) as pool:
+        server.config.timeout_graceful_shutdown = 0
+        stub.may_run.clear()
+        waiting = pool.submit(ask, client, "a")
+        wait_for(lambda: stub.begun)
+        server.handle_exit(signal.SIGTERM, None)
+        answer = waiting.result()
+        assert answer.status_code == 503
+        assert error_of(answer) == "the server is stopping"
 
 
 # The page.

@@ -1,0 +1,61 @@
+"""Logs: files of JSON objects, one in a line, that programs append to.
+
+They have no checksum. A line that is damaged, or that a killed process has not
+finished, is passed over with a warning.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from t2t_keras.data.console import say
+from t2t_keras.data.regular_files import open_regular
+
+
+def open_log(path: Path) -> TextIO:
+    """Opens a log for appending.
+
+    If the last line is unfinished, since a process was killed or the disk was full, it
+    gets a line break.
+
+    Raises:
+        UserError: see `open_regular`.
+    """
+    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    size = os.fstat(descriptor).st_size
+    is_unfinished = size and os.pread(descriptor, 1, size - 1) != b"\n"
+    file = os.fdopen(descriptor, "a", encoding="utf-8")
+    if is_unfinished:
+        file.write("\n")
+    return file
+
+
+def read_log(
+    path: Path, is_valid: Callable[[dict[str, Any]], bool] = bool
+) -> list[dict[str, Any]]:
+    """Returns the objects in a log, and warns of lines that are damaged.
+
+    Args:
+        path: the file; if it is absent, there are no objects.
+        is_valid: returns whether an object is one that a program has written.
+    """
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    objects = []
+    damaged: list[int] = []
+    for line_number, line in enumerate(lines, 1):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):  # it is not JSON or not UTF-8
+            value = None
+        if isinstance(value, dict) and is_valid(value):
+            objects.append(value)
+        else:
+            damaged.append(line_number)
+    if damaged:
+        say(
+            f"warning: {path}: damaged lines are passed over: {len(damaged)} of "
+            f"{len(lines)}, the first is line {damaged[0]}"
+        )
+    return objects

@@ -290,14 +290,12 @@ class TypeChecker:
         converted = []
         for index, (item_hint, item) in enumerate(zip(hints, items, strict=True)):
             converted.append(self.convert(item_hint, item, f"{name}[{index}]"))
-        if origin is tuple:
-            return tuple(converted)
-        if all(map(operator.is_, items, converted)):
+        is_same = all(map(operator.is_, items, converted))
+        if is_same and (origin is not tuple or isinstance(value, tuple)):
             return value
-        for cls in (tuple, collections.abc.Set):
-            if isinstance(value, cls):
-                return type(value)(converted)
-        return converted
+        if origin is tuple or isinstance(value, tuple):
+            return tuple(converted)
+        return set(converted) if isinstance(value, collections.abc.Set) else converted
 
     def _convert_mapping(self, hint: Any, value: Any, name: str) -> Any:
         key_hint, item_hint = typing.get_args(hint)

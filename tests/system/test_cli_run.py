@@ -74,7 +74,7 @@ def test_training_explains_a_change_of_a_set_of_tensor2tensor(trained, tmp_path,
     problem = ("--problem", "translate_text", "--data_dir", trained / "data")
     sizes = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=64"
     hparams = ("--hparams_set", "transformer_tiny", "--hparams", f"dropout=0.2,{sizes}")
-    steps = ("--train_steps", 1, "--eval_every", 0)
+    steps = ("--train_steps", 1, "--eval_sentences", 0)
     train = ("train", *problem, *hparams, "--output_dir", tmp_path, *steps)
     assert run(*train) == 0
     remark = "tensor2tensor's Transformer ignores dropout; here, dropout is its "

@@ -29,10 +29,10 @@ show t2t train --problem translate_ende_toy --hparams_set tiny \
   --data_dir $data --output_dir $run --eval_every 600 --eval_sentences 200
 
 stage "3. BLEU on the test set"
-show t2t evaluate --output_dir $run --split test --output $work/test
+show t2t evaluate $run --split test --output $work/test
 
 stage "4. Export as a SavedModel, from strings to strings"
-show t2t export --output_dir $run --export_dir $served
+show t2t export $run $served
 
 stage "5. The exported model, served by TensorFlow alone"
 echo "\$ python examples/serve.py $served < $work/test.source > $work/test.served"

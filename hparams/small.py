@@ -1,24 +1,7 @@
-"""Hparam sets for small data and small machines."""
+"""Hparam sets of trainings on small machines, with their results."""
 
 from t2t_keras.hparam import HParams
 from t2t_keras.registry import register_hparams
-
-
-@register_hparams
-def tiny() -> HParams:
-    """The toy problem in a few minutes on two CPU cores, above 95 BLEU.
-
-    make demo
-    """
-    return HParams(
-        num_layers=2,
-        d_model=128,
-        d_ff=512,
-        num_heads=4,
-        warmup_steps=400,
-        batch_tokens=2048,
-        train_steps=1200,
-    )
 
 
 @register_hparams
@@ -37,7 +20,7 @@ def multi30k() -> HParams:
             --hparams compute_dtype=bfloat16,norm=pre --train_steps 6000 \
             --data_dir data --output_dir runs/m30k --save_every 100 \
             --train_options keep=30 --eval_every 1000 --eval_sentences 200
-        t2t evaluate --output_dir runs/m30k --split test --beam_size 5 --alpha 1.4 \
+        t2t evaluate runs/m30k --split test --beam_size 5 --alpha 1.4 \
             --tokenize none
     """
     return HParams(
@@ -50,32 +33,6 @@ def multi30k() -> HParams:
         warmup_steps=2000,
         batch_tokens=8192,
         train_steps=8000,
-    )
-
-
-@register_hparams
-def small_data() -> HParams:
-    r"""Small data such as Multi30k in 20 minutes on two CPU cores: sacreBLEU 36.4.
-
-    The score is on test2016, raw text, with the average of the last ten checkpoints and
-    beam 4. The model is `multi30k`'s, with less dropout and a learning rate that decays
-    earlier, for a short training; a vocabulary of about 5,000 tokens is best.
-    Smaller batches may fail: with 2,048 tokens at this learning rate, the decoder did
-    not learn to attend to the source.
-
-        t2t datagen --problem translate_text --vocab_size 5000 --data_dir data \
-            --train_source train.en --train_target train.de ...
-        t2t train --problem translate_text --hparams_set small_data \
-            --data_dir data --output_dir runs/m30k --save_every 120 \
-            --train_options keep=12
-        t2t evaluate --output_dir runs/m30k --split test
-    """
-    return multi30k().override(
-        dropout=0.2,
-        learning_rate=1.75,  # 1.75 * 128 ** -0.5 * 1500 ** -0.5 = 0.004
-        warmup_steps=1500,
-        batch_tokens=4096,
-        train_steps=3600,
     )
 
 
@@ -93,7 +50,7 @@ def news_commentary() -> HParams:
         t2t train --problem translate_text --hparams_set news_commentary \
             --data_dir data --output_dir runs/nc --save_every 250 \
             --train_options keep=12,average_last=8
-        t2t evaluate --output_dir runs/nc --split dev
+        t2t evaluate runs/nc --split dev
     """
     return HParams(
         num_layers=4,
@@ -131,7 +88,7 @@ def parsing_small() -> HParams:
             --hparams dropout=0.2,learning_rate=0.75,bpe_dropout=0.1 \
             --init_from runs/craft --data_dir data --output_dir runs/craft2 \
             --train_steps 19304 --save_every 250 --train_options keep=14
-        t2t evaluate --output_dir runs/craft2 --split dev
+        t2t evaluate runs/craft2 --split dev
     """
     return HParams(
         num_layers=4,

@@ -3,7 +3,7 @@ r"""The rows of Table 3 between `base` and `big`: base with one change each.
     t2t datagen --problem translate_ende --data_dir data
     t2t train --problem translate_ende --data_dir data \
         --hparams_set base_a_heads_1 --output_dir runs/base_a_heads_1
-    t2t evaluate --output_dir runs/base_a_heads_1 --split dev
+    t2t evaluate runs/base_a_heads_1 --split dev
 
 The paper trained them for 100,000 steps like base and evaluated them on newstest2013
 without checkpoint averaging; the perplexity is per token. In the names of rows (D), 02

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from t2t_keras.errors import UserError, did_you_mean, first_line
@@ -31,8 +31,18 @@ def load_plugins(group: str) -> dict[str, Any]:
     Args:
         group: the group, without `t2t_keras.`.
     """
+    return _load(entry_points(group=f"t2t_keras.{group}"))
+
+
+def load_plugin(group: str, name: str) -> Any:
+    """Returns one plugin; None if there is none of this name, see `load_plugins`."""
+    return _load(entry_points(group=f"t2t_keras.{group}", name=name)).get(name)
+
+
+def _load(entries: Iterable[EntryPoint]) -> dict[str, Any]:
+    """Returns the plugins of entry points by name, except those that are absent."""
     plugins = {}
-    for entry in entry_points(group=f"t2t_keras.{group}"):
+    for entry in entries:
         try:
             plugins[entry.name] = entry.load()
         except UserError:

@@ -9,7 +9,9 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints, overload
@@ -377,6 +379,34 @@ def list_models() -> dict[str, str]:
 def list_hparams() -> dict[str, str]:
     """Returns every hparam set's name with the first line of its docstring."""
     return _hparams.summaries()
+
+
+class Family(NamedTuple):
+    """The hparam sets that one module registers.
+
+    Attributes:
+        title: the first line of the module's docstring.
+        sets: the summary of each set, in the module's order.
+    """
+
+    title: str
+    sets: dict[str, str]
+
+
+def hparams_families() -> dict[str, Family]:
+    """Returns the hparam sets by the name of their module, in the order of import."""
+    summaries = list_hparams()
+    titles: dict[str, str] = {}
+    for module in list(sys.modules.values()):
+        if path := getattr(module, "__file__", None):
+            titles[os.path.realpath(path)] = (module.__doc__ or "").partition("\n")[0]
+    families: dict[str, Family] = {}
+    for name, definition in _hparams._definitions.items():
+        path = definition.location.rpartition(":")[0]
+        title = titles.get(path, "").rstrip(".") or f"Hparam sets of {path}"
+        family = families.setdefault(Path(path).stem, Family(title, {}))
+        family.sets[name] = summaries[name]
+    return families
 
 
 def _require_instance(result: T, cls: type[T]) -> T:

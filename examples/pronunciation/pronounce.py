@@ -3,7 +3,7 @@ r"""Spanish spelling to sound, with its own text processor, constraint and metri
 t2t datagen --usr_dir examples/pronunciation --problem pronounce_es --data_dir data
 t2t train   --usr_dir examples/pronunciation --problem pronounce_es --data_dir data \\
             --hparams_set tiny --output_dir runs/pronounce --train_steps 400
-echo cachorro | t2t translate --output_dir runs/pronounce       # /katʃoro/
+echo cachorro | t2t translate runs/pronounce       # /katʃoro/
 """
 
 import itertools

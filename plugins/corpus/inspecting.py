@@ -125,4 +125,5 @@ COMMAND = Command(
     uses_tensorflow=lambda args: bool(args.data_dir),
     check=_check,
     has_problem_flags=True,
+    group="data and training",
 )

@@ -42,4 +42,5 @@ COMMAND = Command(
     _adopt,
     _show_adopt,
     uses_tensorflow=True,
+    group="data and training",
 )

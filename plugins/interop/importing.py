@@ -12,6 +12,7 @@ from t2t_keras.cli.checks import (
 )
 from t2t_keras.cli.command import Command, add_usr_dir, not_negative, positive
 from t2t_keras.cli.lines import read_lines
+from t2t_keras.cli.parser import add_further
 from t2t_keras.errors import UserError
 
 _PROGRAMS = ("t2t", "marian", "hf-marian")
@@ -54,7 +55,7 @@ def _import_flags(parser: argparse.ArgumentParser) -> None:
         "other program's, which are the lines of OUTPUTS",
     )
     add_usr_dir(parser)
-    _add_t2t_flags(parser.add_argument_group("for models of tensor2tensor"))
+    _add_t2t_flags(add_further(parser, "for models of tensor2tensor"))
 
 
 def _add_t2t_flags(group: argparse._ArgumentGroup) -> None:
@@ -202,4 +203,5 @@ COMMAND = Command(
     _show_import,
     uses_tensorflow=True,
     check=_check_import,
+    group="data and training",
 )

@@ -321,4 +321,5 @@ COMMAND = Command(
     _launch,
     lambda result: "",
     check=_check_launch,
+    group="data and training",
 )

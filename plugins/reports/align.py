@@ -115,4 +115,5 @@ COMMAND = Command(
     table,
     uses_tensorflow=True,
     check=_check_align,
+    group="using a model",
 )

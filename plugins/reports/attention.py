@@ -30,13 +30,13 @@ def _attention_flags(parser: argparse.ArgumentParser) -> None:
         help="its translation (default: the model's translation)",
     )
     parser.add_argument(
-        "--write", required=True, metavar="FILE", help="write the HTML page here"
+        "--page", required=True, metavar="FILE", help="write the HTML page here"
     )
 
 
 def _check_attention(args: argparse.Namespace) -> None:
     require_run(args.output_dir)
-    require_outputs(args, {"write": [args.write]})
+    require_outputs(args, {"page": [args.page]})
 
 
 def _attention(args: argparse.Namespace) -> dict[str, Any]:
@@ -46,11 +46,11 @@ def _attention(args: argparse.Namespace) -> dict[str, Any]:
 
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
     attention = sentence_attention(translator, args.source, args.target)
-    with open_lines(args.write) as file:
+    with open_lines(args.page) as file:
         file.write(attention_page(args.source, pictures(*attention)))
     num_layers, num_heads, *_ = attention.cross.shape
     return {
-        "write": args.write,
+        "page": args.page,
         "layers": num_layers,
         "heads": num_heads,
         "source": attention.source,
@@ -141,4 +141,5 @@ COMMAND = Command(
     _show_attention,
     uses_tensorflow=True,
     check=_check_attention,
+    group="judging a model",
 )

@@ -239,22 +239,22 @@ def _list(lines: Iterable[str]) -> str:
 def _card_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument(
-        "--write", metavar="FILE", help="write the card here (default: print it)"
+        "--output", metavar="FILE", help="write the card here (default: print it)"
     )
 
 
 def _check_card(args: argparse.Namespace) -> None:
-    require_outputs(args, {"write": [args.write] if args.write else []})
+    require_outputs(args, {"output": [args.output] if args.output else []})
 
 
 def _card(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.run.directory import RunDirectory
 
     text = model_card(RunDirectory(args.output_dir), args.checkpoint)
-    if args.write:
-        write_lines(args.write, [text])
-        print(f"{args.write}: written", file=sys.stderr)
-    return {"card": text, "file": args.write}
+    if args.output:
+        write_lines(args.output, [text])
+        print(f"{args.output}: written", file=sys.stderr)
+    return {"card": text, "file": args.output}
 
 
 COMMAND = Command(
@@ -264,4 +264,5 @@ COMMAND = Command(
     lambda result: "" if result["file"] else result["card"],
     uses_tensorflow=True,
     check=_check_card,
+    group="judging a model",
 )

@@ -14,6 +14,7 @@ from t2t_keras.cli.decoding import (
     check_decoding,
 )
 from t2t_keras.cli.evaluation import check_language, suffix_language, with_scoring
+from t2t_keras.cli.parser import add_further
 from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.evaluation.bleu import metrics_of
@@ -52,7 +53,6 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
         "compared with the first",
     )
     _add_metric_flags(parser)
-    _add_test_flags(parser)
     parser.add_argument(
         "--page",
         metavar="FILE",
@@ -61,6 +61,7 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
     )
     _add_file_flags(parser.add_argument_group("if all systems are files"))
     _add_run_flags(parser.add_argument_group("if a system is a run"))
+    _add_further_flags(parser)
     add_decoding_flags(parser, "n_best", "raw")
 
 
@@ -72,29 +73,30 @@ def _add_metric_flags(parser: argparse.ArgumentParser) -> None:
         help="a metric of the problem (bleu, chrf) or a registered scorer; may be "
         "repeated (default: all metrics of the problem)",
     )
-    parser.add_argument(
+
+
+def _add_further_flags(parser: argparse.ArgumentParser) -> None:
+    further = add_further(parser, "further options")
+    further.add_argument(
         "--tokenize",
         choices=get_args(BleuTokens),
         help="sacreBLEU tokenization for BLEU; none: the text is tokenized already "
         "(default: that of the run or problem, otherwise sacreBLEU's for the language)",
     )
-    parser.add_argument(
+    further.add_argument(
         "--language",
         metavar="CODE",
         help="language of the references, such as de (default: the problem's; for "
         "files the suffix of --references, as in test.de)",
     )
-
-
-def _add_test_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    further.add_argument(
         "--bootstrap_samples",
         type=positive,
         metavar="N",
         default=1000,
         help="samples of the paired bootstrap (default: 1000)",
     )
-    parser.add_argument(
+    further.add_argument(
         "--randomization_trials",
         type=positive,
         metavar="N",
@@ -107,7 +109,7 @@ def _add_test_flags(parser: argparse.ArgumentParser) -> None:
 def _add_file_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--references", metavar="FILE", help="the correct outputs")
     group.add_argument(
-        "--sources", metavar="FILE", help="the sources, for the page and for scorers"
+        "--input", metavar="FILE", help="the sources, for the page and for scorers"
     )
     group.add_argument(
         "--problem",
@@ -248,12 +250,12 @@ def _check_metrics(
     has_runs: bool,
 ) -> None:
     """Raises UserError if the metrics need sources, or cannot order the page."""
-    if not has_runs and args.sources is None:
+    if not has_runs and args.input is None:
         names = [metric.name for metric in metrics if metric.uses_sources]
         if names or not metrics:
             prefix = f"--metric {', '.join(names)}: " if names else ""
             raise UserError(
-                f"{prefix}the metrics may read the sources; give --sources FILE"
+                f"{prefix}the metrics may read the sources; give --input FILE"
             )
     if args.page and not metrics:
         raise UserError(
@@ -358,4 +360,5 @@ COMMAND = Command(
     uses_tensorflow=lambda args: any(map(needs_model, args.systems)),
     check=_check_compare,
     decodes_files=lambda args: True,
+    group="judging a model",
 )

@@ -13,6 +13,7 @@ from t2t_keras.cli.command import (
     positive,
     positive_number,
 )
+from t2t_keras.cli.parser import add_further
 from t2t_keras.data.console import say
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.entry_points import hparams_remarks
@@ -32,17 +33,20 @@ from .step_time import CARDS, step_time
 
 
 def _describe_flags(parser: argparse.ArgumentParser) -> None:
-    add_hparams(parser, default="that of --output_dir")
+    add_hparams(parser, default="that of --model", positional=True)
     add_usr_dir(parser)
     _add_data_flags(parser.add_argument_group("a run, or data"))
     _add_size_flags(parser)
-    _add_machine_flags(parser.add_argument_group("the machine; by default the paper's"))
-    _add_layer_flags(parser.add_argument_group("the other layers of Table 1"))
+    _add_machine_flags(add_further(parser, "the machine; by default the paper's"))
+    _add_layer_flags(add_further(parser, "the other layers of Table 1"))
 
 
 def _add_data_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
+        "--model",
         "--output_dir",
+        dest="output_dir",
+        metavar="RUN",
         help="a run directory: describe its model and its data",
     )
     group.add_argument(
@@ -120,9 +124,9 @@ def _add_layer_flags(group: argparse._ArgumentGroup) -> None:
 
 def _check_describe(args: argparse.Namespace) -> None:
     if args.output_dir and args.data_dir:
-        raise UserError("--output_dir has its own data; leave out --data_dir")
+        raise UserError("--model has its own data; leave out --data_dir")
     if args.output_dir and args.hparams_set:
-        raise UserError("--output_dir has its own hparams; leave out --hparams_set")
+        raise UserError("--model has its own hparams; leave out --hparams_set")
     if args.output_dir:
         require_run(args.output_dir)
     elif not args.hparams_set:
@@ -329,4 +333,5 @@ COMMAND = Command(
     _describe,
     _show_describe,
     check=_check_describe,
+    group="data and training",
 )

@@ -213,4 +213,5 @@ COMMAND = Command(
     lambda parser: None,
     _examine,
     _show,
+    group="judging a model",
 )

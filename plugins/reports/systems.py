@@ -74,7 +74,7 @@ def check_files(args: argparse.Namespace) -> None:
             "compare files that `t2t translate --export_dir` wrote"
         )
     require_readable(args.references)
-    require_readable(args.sources)
+    require_readable(args.input)
     require_directory("data_dir", args.data_dir)
     require_outputs(args, {"page": [args.page] if args.page else []})
 
@@ -138,9 +138,9 @@ def _read_references(
     references = list(read_lines(args.references))
     files = dict(outputs)
     sources = None
-    if args.sources:
-        sources = list(read_lines(args.sources))
-        files[args.sources] = sources
+    if args.input:
+        sources = list(read_lines(args.input))
+        files[args.input] = sources
     require_lines(files, args.references, references)
     return sources, references
 

@@ -20,9 +20,9 @@ from t2t_keras.cli.command import (
     Command,
     add_checkpoint,
     described,
-    listing,
     not_negative,
     not_negative_number,
+    two_columns,
 )
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
@@ -31,6 +31,7 @@ from t2t_keras.cli.decoding import (
     check_served,
     given_decoding,
 )
+from t2t_keras.cli.parser import add_further
 from t2t_keras.data.console import say
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import is_saved_model
@@ -58,17 +59,26 @@ _NAME = re.compile(r"[\w.-]+")
 
 def _serve_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--model",
-        action="append",
-        required=True,
-        metavar="[NAME=]DIR",
-        help="a run directory, an export, or a directory with numbered exports, of "
-        "which the newest one is served, and its name in URLs (default: the "
-        "directory's name); may be given several times",
+        "--model", action="append", metavar="MODEL", help=argparse.SUPPRESS
+    )
+    parser.add_argument(
+        "model",
+        nargs="*",
+        action="extend",
+        metavar="MODEL",
+        default=argparse.SUPPRESS,
+        help="[NAME=]DIR: a run directory, an export, or a directory with numbered "
+        "exports, of which the newest one is served, and its name in URLs (default: "
+        "the directory's name); also --model MODEL",
     )
     add_checkpoint(parser)
     add_engine(parser)
-    parser.add_argument(
+    host = "address (default: 127.0.0.1); 0.0.0.0: of every network, without a password"
+    parser.add_argument("--host", default="127.0.0.1", help=host)
+    port = "port to listen at; 0: any that is free (default: 8501)"
+    parser.add_argument("--port", type=not_negative, default=8501, help=port)
+    further = add_further(parser, "further options")
+    further.add_argument(
         "--poll_seconds",
         type=not_negative_number,
         default=1.0,
@@ -76,11 +86,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
         help="seconds between two looks for another version in directories with "
         "numbered exports (default: 1); 0: only at the start",
     )
-    host = "address (default: 127.0.0.1); 0.0.0.0: of every network, without a password"
-    parser.add_argument("--host", default="127.0.0.1", help=host)
-    port = "port to listen at; 0: any that is free (default: 8501)"
-    parser.add_argument("--port", type=not_negative, default=8501, help=port)
-    parser.add_argument(
+    further.add_argument(
         "--allowed_host",
         action="append",
         default=[],
@@ -89,12 +95,12 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
         "localhost and IP addresses; may be given several times (default: at a --host "
         "for other machines, any)",
     )
-    limits = 'changes to the limits of requests, such as "timeout_seconds=10"'
-    parser.add_argument(
+    limits = 'limits of requests, such as "timeout_seconds=10": see --help-all'
+    further.add_argument(
         "--limits", type=parse_limits, default=Limits(), metavar="K=V,K=V", help=limits
     )
     rows = {field.name: described(field) for field in dataclasses.fields(Limits)}
-    parser.add_argument_group("keys of --limits", listing(rows))
+    add_further(parser, "keys of --limits", two_columns(rows), len(rows))
     add_decoding_flags(parser)
 
 
@@ -103,6 +109,8 @@ def _check_serve(args: argparse.Namespace) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     require_extra("serve", "t2t serve", "starlette", "prometheus_client", "uvicorn")
     options = check_decoding(args)
+    if not args.model:
+        raise UserError("give a run or an export to serve")
     if args.port >= 2**16:
         raise UserError(f"--port: {args.port} is above 65535; choose a smaller one")
     for path in _directories(args).values():
@@ -143,7 +151,7 @@ def _directories(args: argparse.Namespace) -> dict[str, Path]:
         UserError: a name cannot be in a URL, or two models have the same.
     """
     directories: dict[str, Path] = {}
-    for text in args.model:
+    for text in args.model or ():
         name, sign, directory = text.partition("=")
         path = Path(directory if sign else text)
         if not sign:
@@ -279,4 +287,5 @@ COMMAND = Command(
         for path in map(_first_directory, _directories(args).values())
     ),
     check=_check_serve,
+    group="using a model",
 )

@@ -235,4 +235,10 @@ def _show_f1(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-COMMAND = Command("score bracketed trees as EVALB does", _f1_flags, _f1, _show_f1)
+COMMAND = Command(
+    "score bracketed trees as EVALB does",
+    _f1_flags,
+    _f1,
+    _show_f1,
+    group="judging a model",
+)

@@ -1,12 +1,16 @@
 """The program `t2t`: a file for each group of commands, a function for each command.
 
-The commands of the core are in `data`, `training`, `translation`, `evaluation` and
-`exporting`; plugins add others by the entry points `t2t_keras.commands`. `decoding` and
-`command` declare flags that several commands share, `checks` has the checks that run
-before TensorFlow is imported, and `lines` reads and writes text. A command's function
-calls the library with the flags' values and returns the JSON object; `program` parses
-the command line, prints, and turns errors into exit codes. TensorFlow is imported
-inside the commands, so that `--help` and `t2t list` are fast.
+The commands of the core are in `listing`, `data`, `training`, `translation`,
+`evaluation` and `exporting`; plugins add others by the entry points
+`t2t_keras.commands`. `decoding` and `command` declare flags that several commands
+share, `checks` has the checks that run before TensorFlow is imported, and `lines` reads
+and writes text.
+
+`command_line` finds the command and parses its words by `parser`; `config_file` reads
+`--config`, and `completion` completes words in a shell. A command's function calls the
+library with the flags' values and returns the JSON object; `program` runs it, prints,
+and turns errors into exit codes. TensorFlow is imported inside the commands, so that
+`--help` and `t2t list` are fast.
 """
 
 import sys

@@ -6,10 +6,14 @@ import math
 import shutil
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
+from t2t_keras.cli.parser import add_further, add_positional
 from t2t_keras.errors import UserError
+from t2t_keras.export.formats import find_loader
 from t2t_keras.options import OptionValues, parse_options
+from t2t_keras.run.config import is_run
 
 N = TypeVar("N", int, float)
 
@@ -27,6 +31,7 @@ class Command:
         show: formats that object for people; nothing is printed if it returns "".
         uses_tensorflow: whether the command needs TensorFlow; may depend on its flags.
         check: refuses mistakes that can be found before TensorFlow is imported.
+        group: the heading under which `t2t --help` lists the command.
         has_problem_flags: whether the command has the flags of `Problem.add_flags`.
         decodes_files: whether the command decodes several batches at once, as
             `Translator` does; may depend on its flags. On a CPU, each operation then
@@ -39,6 +44,7 @@ class Command:
     show: Callable[[dict[str, Any]], str]
     uses_tensorflow: bool | Callable[[argparse.Namespace], bool] = False
     check: Callable[[argparse.Namespace], None] = lambda args: None
+    group: str = "others"
     has_problem_flags: bool = False
     decodes_files: Callable[[argparse.Namespace], bool] = lambda args: False
 
@@ -48,7 +54,7 @@ def add_usr_dir(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--usr_dir",
         metavar="DIR",
-        help="folder with your own problems, models, hparam sets, ...; imported first",
+        help="folder of your own problems, models, sets, ...",
     )
 
 
@@ -79,30 +85,75 @@ def add_checkpoint(parser: argparse._ActionsContainer, extra_help: str = "") -> 
     parser.add_argument(
         "--checkpoint",
         metavar="WHICH",
-        help="a step, 'latest', 'average', 'best' (on dev), 'ema' or a path (default: "
-        "the average of the newest step if there is one, otherwise the newest "
-        f"checkpoint){extra_help}",
+        help="a step, latest, average, best (on dev), ema or a path (default: the "
+        f"newest average, otherwise the newest checkpoint){extra_help}",
     )
     add_usr_dir(parser)
 
 
-def add_model(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """Adds `--output_dir` and `--export_dir`, of which a command takes one.
+class _ModelAction(argparse.Action):
+    """Sets `export_dir` if the directory has an export, otherwise `output_dir`."""
 
-    Returns:
-        Their group, to which a command may add others.
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        is_export = not is_run(str(values)) and find_loader(Path(str(values)))
+        setattr(namespace, "export_dir" if is_export else "output_dir", values)
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Adds the model, a run or an export, and the flags to load it.
+
+    The namespace gets `output_dir` of a run, or `export_dir` of an export.
     """
-    model = parser.add_mutually_exclusive_group(required=True)
-    model.add_argument("--output_dir", help="a run directory")
-    model.add_argument("--export_dir", help="a model that `t2t export` wrote")
+    choice = parser.add_mutually_exclusive_group(required=True)
+    for flag in ("--output_dir", "--export_dir"):
+        choice.add_argument(flag, help=argparse.SUPPRESS)
+    choice.add_argument(
+        "--model", action=_ModelAction, dest="model", help=argparse.SUPPRESS
+    )
+    choice.add_argument(
+        "model",
+        nargs="?",
+        action=_ModelAction,
+        metavar="MODEL",
+        default=argparse.SUPPRESS,
+        help="a run directory, or a model that `t2t export` wrote; also --model MODEL",
+    )
     add_checkpoint(parser)
-    return model
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of a run, its checkpoint, and `--usr_dir`."""
-    parser.add_argument("--output_dir", required=True, help="a run directory")
+    """Adds a run directory, its checkpoint, and `--usr_dir`."""
+    add_run_dir(parser)
     add_checkpoint(parser)
+
+
+def add_run_dir(
+    container: argparse._ActionsContainer,
+    help: str = "a run directory",
+    required: bool = True,
+) -> None:
+    """Adds a run directory as `output_dir`.
+
+    Args:
+        container: the command's parser, or a group of it.
+        help: what it is.
+        required: whether it must be given.
+    """
+    add_positional(
+        container,
+        "RUN",
+        "--model",
+        "--output_dir",
+        dest="output_dir",
+        required=required,
+        help=help,
+    )
 
 
 def add_ensemble(parser: argparse._ActionsContainer) -> None:
@@ -117,18 +168,23 @@ def add_ensemble(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_hparams(parser: argparse.ArgumentParser, default: str = "") -> None:
+def add_hparams(
+    parser: argparse.ArgumentParser, default: str = "", positional: bool = False
+) -> None:
     """Adds `--hparams_set` and `--hparams`, for commands that build a model.
 
     Args:
         parser: the command's parser.
         default: what happens without `--hparams_set`; "": it is required.
+        positional: whether the set is also given by its place.
     """
-    parser.add_argument(
-        "--hparams_set",
-        required=not default,
-        help="a name of `t2t list`" + (f" (default: {default})" if default else ""),
-    )
+    help = "a name of `t2t list`" + (f" (default: {default})" if default else "")
+    if positional:
+        add_positional(parser, "SET", "--hparams_set", dest="hparams_set", help=help)
+    else:
+        parser.add_argument(
+            "--hparams_set", metavar="SET", required=not default, help=help
+        )
     parser.add_argument(
         "--hparams",
         default="",
@@ -226,14 +282,14 @@ def add_keys(
                 raise argparse.ArgumentTypeError(f"'{name}' has no effect here")
         return KeyValues(values, text)
 
-    text = f'further options, such as "{example}"'
+    text = f'further options, such as "{example}": see --help-all'
     group.add_argument(flag, type=parse, metavar="K=V,K=V", help=text)
     rows = {
         field.name: described(field)
         for field in dataclasses.fields(options)
         if field.name in listed
     }
-    parser.add_argument_group(f"keys of {flag}", rule + listing(rows))
+    add_further(parser, f"keys of {flag}", rule + two_columns(rows), len(rows))
 
 
 def described(field: "dataclasses.Field[object]") -> str:
@@ -246,10 +302,11 @@ def described(field: "dataclasses.Field[object]") -> str:
     return f"{text} (default: {default})" if is_default else text
 
 
-def listing(rows: Mapping[str, str]) -> str:
+def two_columns(rows: Mapping[str, str]) -> str:
     """Formats names and sentences in two columns, for a terminal."""
     indent = max(map(len, rows), default=0) + 4
-    width = max(shutil.get_terminal_size().columns - 2, indent + 20)
+    # A group of the help indents it by two.
+    width = max(shutil.get_terminal_size().columns - 4, indent + 20)
     return "\n".join(
         f"  {name:<{indent - 2}}"
         + textwrap.fill(text, width - indent).replace("\n", "\n" + " " * indent)

@@ -1,7 +1,6 @@
-"""The commands about data: `list`, `datagen`."""
+"""The command that writes data: `datagen`."""
 
 import argparse
-import dataclasses
 import os
 import time
 from collections import Counter
@@ -13,12 +12,12 @@ from t2t_keras import registry
 from t2t_keras.cli.command import (
     Command,
     add_usr_dir,
-    columns,
     given_options,
     positive,
     seed,
     table,
 )
+from t2t_keras.cli.parser import add_further
 from t2t_keras.data.console import say
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
@@ -28,72 +27,18 @@ if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
 
 
-def _list_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--hparams",
-        metavar="NAME",
-        help="print every field of this hparam set: its value, base's value, its "
-        "meaning",
-    )
-    add_usr_dir(parser)
-
-
-def _list(args: argparse.Namespace) -> dict[str, Any]:
-    if args.hparams is not None:
-        hparams = registry.hparams(args.hparams)
-        values = dataclasses.asdict(hparams)
-        base = dataclasses.asdict(registry.hparams("base"))
-        descriptions = hparams.descriptions()
-        return {
-            name: {
-                "value": value,
-                "base": base.get(name),
-                "meaning": descriptions[name],
-            }
-            for name, value in values.items()
-        }
-    return {
-        "problems": registry.list_problems(),
-        "models": registry.list_models(),
-        "hparams_sets": registry.list_hparams(),
-    }
-
-
-def _show_list(result: dict[str, Any]) -> str:
-    if "problems" in result:
-        return (
-            f"Problems (each also as NAME_rev, in the other direction)\n\n"
-            f"{table(result['problems'])}\n\n"
-            f"Models\n\n{table(result['models'])}\n\n"
-            f"Hparam sets\n\n{table(result['hparams_sets'])}"
-        )
-    rows = []
-    for name, field in result.items():
-        value, base, meaning = map(str, field.values())
-        is_changed = value != base
-        rows.append(
-            {
-                "": "*" if is_changed else "",
-                "field": name,
-                "value": value,
-                "base": base if is_changed else "",
-                "meaning": meaning,
-            }
-        )
-    return columns(rows)
-
-
 def _datagen_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--problem", required=True, help="a name of `t2t list`")
-    parser.add_argument("--data_dir", required=True, help="data directory to write")
-    add_usr_dir(parser)
     parser.add_argument(
-        "--workers", type=positive, help="number of processes (default: one per core)"
+        "--problem", required=True, metavar="NAME", help="a name of `t2t list`"
     )
-    parser.add_argument("--seed", type=seed, default=0, help="seed of the shuffle")
+    parser.add_argument(
+        "--data_dir", required=True, metavar="DIR", help="data directory to write"
+    )
+    add_usr_dir(parser)
     parser.add_argument(
         "--vocab_size",
         type=positive,
+        metavar="N",
         help="tokens in the vocabulary (default: the problem's; for translate_text a "
         "size that suits the number of training pairs)",
     )
@@ -105,27 +50,39 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "separated by commas (default: the problem's)",
     )
     parser.add_argument(
-        "--max_length",
-        type=positive,
-        metavar="N",
-        help="drop training pairs with more tokens on a side (default: the problem's)",
-    )
-    parser.add_argument(
         "--languages",
         metavar="SOURCE-TARGET",
         help="the languages of the data, en-de for example, on which scores depend "
         "(default: the problem's, or those found in the texts)",
     )
-    parser.add_argument(
+    add_sources(parser)
+    _add_further_flags(parser)
+
+
+def _add_further_flags(parser: argparse.ArgumentParser) -> None:
+    further = add_further(parser, "further options")
+    further.add_argument(
+        "--max_length",
+        type=positive,
+        metavar="N",
+        help="drop training pairs with more tokens on a side (default: the problem's)",
+    )
+    further.add_argument(
+        "--workers",
+        type=positive,
+        metavar="N",
+        help="number of processes (default: one per core)",
+    )
+    further.add_argument("--seed", type=seed, default=0, help="seed of the shuffle")
+    further.add_argument(
         "--shard",
-        "--task",
         metavar="K/N",
         default="1/1",
         help="do the K-th of N shards of the work: run one command on each machine, "
         "all with the same --data_dir on a shared disk; the one that ends last "
-        "completes the data (--task is the earlier name)",
+        "completes the data",
     )
-    parser.add_argument(
+    further.add_argument(
         "--vocab",
         nargs="+",
         default=(),
@@ -133,7 +90,6 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         help="use this vocabulary, these of source and target, or those of a run "
         "directory, instead of training one",
     )
-    add_sources(parser)
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
@@ -332,12 +288,6 @@ def _show_datagen(result: dict[str, Any]) -> str:
 
 
 COMMANDS = {
-    "list": Command(
-        "print every problem and hparam set, or the fields of one set",
-        _list_flags,
-        _list,
-        _show_list,
-    ),
     "datagen": Command(
         "write a problem's vocabulary and examples into a data directory",
         _datagen_flags,
@@ -346,5 +296,6 @@ COMMANDS = {
         _uses_tensorflow,
         _check_datagen,
         has_problem_flags=True,
+        group="data and training",
     ),
 }

@@ -9,6 +9,7 @@ from t2t_keras.cli.command import (
     add_option_flags,
     given_options,
 )
+from t2t_keras.cli.parser import add_further
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
@@ -20,8 +21,8 @@ FLAGS = ("beam_size", "alpha", "n_best")
 _SAMPLING_OPTIONS = ("sampling", *DecodingOptions.names("of_sampling"))
 _RULE = """\
   A list is written [...]: protect=[url,email], glossary=[dog=Hund,cat=Katze].
-  glossary and forbidden may also name a file: `source TAB target`, or a phrase,
-  in each line.
+  glossary and forbidden may also name a file, with `source TAB target`, or a
+  phrase, in each line.
 """
 
 
@@ -33,10 +34,15 @@ def add_decoding_flags(
     Args:
         parser: the command's parser.
         *without: names of options that the command does not take.
-        sampling: whether the command takes the options of sampling.
+        sampling: whether the command takes the options of sampling. Its `--help` has
+            the flags then; that of other commands leaves them to `--help-all`.
     """
     without = without if sampling else (*without, *_SAMPLING_OPTIONS)
-    group = parser.add_argument_group("decoding")
+    group = (
+        parser.add_argument_group("decoding")
+        if sampling
+        else add_further(parser, "decoding")
+    )
     add_option_flags(group, DecodingOptions, [x for x in FLAGS if x not in without])
     names = {field.name for field in dataclasses.fields(DecodingOptions)}
     add_keys(
@@ -57,9 +63,8 @@ def add_engine(parser: argparse._ActionsContainer) -> None:
         "--engine",
         choices=("tensorflow", "auto"),
         default="tensorflow",
-        help="the library that computes the model of a run; auto: CTranslate2 on a CPU "
-        "if it is installed and supports the model and the options; the checkpoint is "
-        "converted once into RUN/engines (default: tensorflow)",
+        help="the library that computes a run's model; auto: CTranslate2 on a CPU "
+        "where it is installed and suits model and options (default: tensorflow)",
     )
 
 

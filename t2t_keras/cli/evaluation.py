@@ -10,6 +10,7 @@ from t2t_keras.cli.checks import require_directory, require_outputs
 from t2t_keras.cli.command import (
     Command,
     add_checkpoint,
+    add_run_dir,
     columns,
     not_negative,
     not_negative_number,
@@ -23,6 +24,7 @@ from t2t_keras.cli.decoding import (
     given_decoding,
 )
 from t2t_keras.cli.lines import read_lines
+from t2t_keras.cli.parser import add_further
 from t2t_keras.data.pair_files import uncompressed_suffix
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import bleu_scores, metrics_of, with_bleu
@@ -41,7 +43,7 @@ _NO_LANGUAGE = (
 
 def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("evaluate a run's model on a split of the data")
-    run.add_argument("--output_dir", help="a run directory")
+    add_run_dir(run, required=False)
     run.add_argument(
         "--data_dir", help="data directory (default: the one used in training)"
     )
@@ -69,33 +71,38 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     )
     run.add_argument(
         "--export_dir",
+        metavar="DIR",
         help="evaluate this export of the run instead of a checkpoint; the loss is not "
         "computed",
     )
-    run.add_argument(
+    _add_file_flags(parser)
+    _add_further_flags(parser)
+    add_decoding_flags(parser, "n_best", "raw")
+
+
+def _add_file_flags(parser: argparse.ArgumentParser) -> None:
+    files = parser.add_argument_group("or compare two files, one sentence per line")
+    files.add_argument("--hypotheses", metavar="FILE", help="the outputs")
+    files.add_argument("--references", metavar="FILE", help="the correct outputs")
+
+
+def _add_further_flags(parser: argparse.ArgumentParser) -> None:
+    further = add_further(parser, "further options")
+    further.add_argument(
         "--wait_minutes",
         type=not_negative_number,
         metavar="M",
         help="with --checkpoint all: follow a training, even one that has not begun, "
         "until it reaches its last step or M minutes pass without a new checkpoint",
     )
-    add_decoding_flags(parser, "n_best", "raw")
-    _add_scoring_flags(parser)
-
-
-def _add_scoring_flags(parser: argparse.ArgumentParser) -> None:
-    files = parser.add_argument_group("or compare two files, one sentence per line")
-    files.add_argument("--hypotheses", metavar="FILE", help="the outputs")
-    files.add_argument("--references", metavar="FILE", help="the correct outputs")
-    scoring = parser.add_argument_group("scoring of text")
-    scoring.add_argument(
+    further.add_argument(
         "--tokenize",
         choices=get_args(BleuTokens),
         help="sacreBLEU tokenization for an additional score; none: the text is "
         "already tokenized (default: the run's or the problem's, else sacreBLEU's for "
         "the language: 13a, zh, ja-mecab, ko-mecab; char for Thai and the like)",
     )
-    scoring.add_argument(
+    further.add_argument(
         "--language",
         metavar="CODE",
         help="language of the references, such as de, on which tokenization depends "
@@ -198,7 +205,7 @@ def _mode(args: argparse.Namespace) -> str:
     if bool(args.hypotheses) != bool(args.references):
         raise UserError("--hypotheses and --references need each other")
     if bool(args.hypotheses) == bool(args.output_dir):
-        raise UserError("give either --output_dir or --hypotheses and --references")
+        raise UserError("give either a RUN or --hypotheses and --references")
     if args.hypotheses:
         flags = ("--hypotheses", "--references", "--tokenize", "--language", "--json")
         require_only(args, flags, "--hypotheses and --references")
@@ -309,5 +316,6 @@ COMMANDS = {
         uses_tensorflow=lambda args: not args.hypotheses,
         check=_check_evaluate,
         decodes_files=lambda args: True,
+        group="judging a model",
     ),
 }

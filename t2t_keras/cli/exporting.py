@@ -5,13 +5,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.command import Command, add_ensemble, add_run, not_negative, table
+from t2t_keras.cli.command import (
+    Command,
+    add_checkpoint,
+    add_ensemble,
+    add_run_dir,
+    not_negative,
+    table,
+)
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     check_decoding,
     flag_name,
     given_decoding,
 )
+from t2t_keras.cli.parser import add_further, add_positional
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import require_free
 from t2t_keras.export.formats import export_formats, require_quantization
@@ -19,9 +27,16 @@ from t2t_keras.run.config import require_run
 
 
 def _export_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    add_ensemble(parser)
-    parser.add_argument("--export_dir", required=True, help="the directory to write")
+    add_run_dir(parser)
+    add_positional(
+        parser,
+        "DIR",
+        "--export_dir",
+        dest="export_dir",
+        required=True,
+        help="the directory to write",
+    )
+    add_checkpoint(parser)
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an earlier export"
     )
@@ -52,6 +67,7 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
         help="number of sentences of the run's data; the export is refused unless its "
         "outputs are those of the run; 0: no verification (default: 20)",
     )
+    add_ensemble(add_further(parser, "further options"))
     add_decoding_flags(parser)
 
 
@@ -102,5 +118,6 @@ COMMANDS = {
         table,
         uses_tensorflow=True,
         check=_check_export,
+        group="using a model",
     ),
 }

@@ -3,22 +3,15 @@
 import argparse
 import contextlib
 import errno
-import functools
-import importlib.metadata
 import json
 import os
-import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
 
-from t2t_keras import registry
 from t2t_keras.captured_stderr import diverted_stderr
-from t2t_keras.cli import data, evaluation, exporting, training, translation
-from t2t_keras.cli.command import Command, listing, utf8
-from t2t_keras.decoding.batches import MAX_PARALLEL_BATCHES
-from t2t_keras.entry_points import counterpart, load_plugins
-from t2t_keras.errors import UserError, did_you_mean, require_local
+from t2t_keras.cli.command import Command
+from t2t_keras.cli.command_line import parse
+from t2t_keras.errors import UserError
 from t2t_keras.usr_dir import load_usr_dir
 
 # Files that exist if there is a driver for NVIDIA GPUs.
@@ -28,29 +21,6 @@ _UNUSED_GPU = (
     "install t2t_keras[gpu] or mend the driver (TF_CPP_MIN_LOG_LEVEL=0 shows more), or "
     "set CUDA_VISIBLE_DEVICES=-1"
 )
-
-_CORE = {
-    **data.COMMANDS,
-    **training.COMMANDS,
-    **translation.COMMANDS,
-    **evaluation.COMMANDS,
-    **exporting.COMMANDS,
-}
-
-
-@functools.cache
-def commands() -> dict[str, Command]:
-    """Returns the commands by name: those of the core, and those of plugins."""
-    return _CORE | load_plugins("commands")
-
-
-_WORKFLOW = """\
-the workflow:
-  t2t datagen   --problem translate_ende_toy --data_dir data
-  t2t train     --problem translate_ende_toy --hparams_set tiny \\
-                --data_dir data --output_dir runs/toy
-  t2t translate --output_dir runs/toy --input source.txt --output translation.txt
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,9 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = ""
     try:
         _require_standard_streams()
-        args = _parse(argv)
-        command = f" {args.command}"
-        _run(args)
+        command = f" {argv[0]}" if argv and not argv[0].startswith("-") else ""
+        selected, args = parse(argv)
+        _run(args, selected)
         return 0
     except UserError as error:
         return _fail(f"t2t{command}: error: {error}", 2)
@@ -105,9 +75,8 @@ def _require_standard_streams() -> None:
         )
 
 
-def _run(args: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace, command: Command) -> None:
     """Runs the command; standard output gets its result only."""
-    command = commands()[args.command]
     # Set before TensorFlow is imported: it would warn about this machine's CPU. With
     # several processes, each would also log an error when another one ends.
     level = "3" if os.environ.get("TF_CONFIG") else "2"
@@ -160,6 +129,8 @@ def _import_tensorflow(decodes_files: bool) -> None:
             os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
         is_given = "TF_NUM_INTRAOP_THREADS" in os.environ
         if decodes_files and not has_gpu and not is_given:
+            from t2t_keras.decoding.batches import MAX_PARALLEL_BATCHES
+
             threads = max(1, (os.cpu_count() or 1) // MAX_PARALLEL_BATCHES)
             with contextlib.suppress(RuntimeError):  # its threads have begun already
                 tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -173,201 +144,3 @@ def _import_tensorflow(decodes_files: bool) -> None:
 def _fail(message: str, code: int) -> int:
     print(message, file=sys.stderr)
     return code
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one sentence each."""
-
-    def error(self, message: str) -> NoReturn:
-        sys.exit(_fail(f"{self.prog}: error: {message}", 2))
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Parses the command line; an unknown name gets a suggestion."""
-    parser = _Parser(
-        prog="t2t",
-        usage="t2t [-h] [--version] COMMAND ...",
-        description="The Transformer of 'Attention Is All You Need': train, translate, "
-        "evaluate, export.",
-        epilog=f"{_commands_help()}\n{_WORKFLOW}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--version", action=_Version, help="print the versions and exit"
-    )
-    # `_commands_help` lists them in groups, which argparse does not have.
-    subparsers = parser.add_subparsers(
-        dest="command",
-        metavar="COMMAND",
-        required=True,
-        prog="t2t",
-        help=argparse.SUPPRESS,
-    )
-    parsers: dict[str, _Parser] = {}
-    for name, command in commands().items():
-        parsers[name] = subparsers.add_parser(
-            name,
-            help=command.summary,
-            description=command.summary,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        command.add_flags(parsers[name])
-        parsers[name].add_argument(
-            "--json",
-            action="store_true",
-            help="print one JSON object as the last line of standard output",
-        )
-    if "_ARGCOMPLETE" in os.environ:
-        _complete(parser, parsers)
-    if not argv:
-        argv = ["--help"]
-    mistake = None
-    if argv[0] in parsers:
-        mistake = _add_problem_flags(argv, parsers[argv[0]])
-    _check_names(argv, parser, parsers, mistake)
-    namespace = argparse.Namespace(argv=argv, environ=dict(os.environ))
-    args = parser.parse_args(argv, namespace)
-    _require_local_paths(args, parsers[args.command])
-    return args
-
-
-def _require_local_paths(args: argparse.Namespace, parser: _Parser) -> None:
-    """Refuses addresses of remote storage in the values of flags."""
-    for action in parser._actions:
-        if action.type is not utf8:  # a text may look like an address
-            values = getattr(args, action.dest, None)
-            for value in values if isinstance(values, list) else [values]:
-                name = (action.option_strings or [action.dest])[0]
-                require_local(name, value)
-
-
-def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> UserError | None:
-    """Adds the flags that only the problem of `--problem` has, for `t2t datagen`.
-
-    Returns:
-        The error if the problem cannot be used, so that its flags are unknown.
-    """
-    if not commands()[argv[0]].has_problem_flags:
-        return None
-    names = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    names.add_argument("--problem", nargs="?")
-    names.add_argument("--usr_dir", nargs="?")
-    args, _ = names.parse_known_args(argv[1:])
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            if args.problem:
-                if args.usr_dir:
-                    load_usr_dir(args.usr_dir)
-                problem = registry.problem(args.problem)
-                group = parser.add_argument_group(f"problem {args.problem}")
-                problem.add_flags(group)
-    except UserError as error:
-        return error  # it is reported when the command runs, or at an unknown flag
-    return None
-
-
-class _Version(argparse.Action):
-    """Prints the versions, which it looks up only if asked, and ends the program."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
-        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        package, *libraries = (
-            f"{name} {importlib.metadata.version(name)}"
-            for name in ("t2t_keras", "tensorflow", "keras")
-        )
-        print(f"{package} ({', '.join(libraries)})")
-        parser.exit()
-
-
-def _commands_help() -> str:
-    """Returns the commands with their summaries, in groups."""
-    added = {name: command for name, command in commands().items() if name not in _CORE}
-    sections = []
-    for title, group in {"core": _CORE, "plugins": added}.items():
-        if group:
-            summaries = {name: command.summary for name, command in group.items()}
-            sections.append(f"{title}:\n{listing(summaries)}\n")
-    return "\n".join(sections)
-
-
-def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:
-    """Answers the shell's request for completions, and ends the program.
-
-    The names of problems and hparam sets are those that are registered now.
-    """
-    import argcomplete
-
-    def names_of(
-        list_names: Callable[[], dict[str, str]], suffix: str = ""
-    ) -> Callable[..., list[str]]:
-        def complete(
-            prefix: str, parsed_args: argparse.Namespace, **_: object
-        ) -> list[str]:
-            if getattr(parsed_args, "usr_dir", None):
-                load_usr_dir(parsed_args.usr_dir)
-            names = list(list_names())
-            if suffix:
-                names += [f"{x}{suffix}" for x in names if prefix.startswith(x)]
-            return names
-
-        return complete
-
-    completers = {
-        "--problem": names_of(registry.list_problems, "_rev"),
-        "--hparams_set": names_of(registry.list_hparams),
-    }
-    for command_parser in parsers.values():
-        for flag, action in command_parser._option_string_actions.items():
-            if flag in completers:
-                action.completer = completers[flag]  # type: ignore[attr-defined]
-    argcomplete.autocomplete(parser)
-
-
-def _check_names(
-    argv: Sequence[str],
-    parser: _Parser,
-    parsers: dict[str, _Parser],
-    mistake: UserError | None,
-) -> None:
-    """Ends the program at an unknown command or flag: says what to use instead.
-
-    Args:
-        argv: the words of the command line.
-        parser: the parser of the program.
-        parsers: the parsers of the commands.
-        mistake: why the flags of the problem are unknown.
-    """
-    command = argv[0]
-    if command.startswith("-"):
-        if command not in parser._option_string_actions:
-            hint = did_you_mean(command, parser._option_string_actions, "{}")
-            parser.error(f"there is no flag {command} before the command{hint}")
-        return
-    if command not in parsers:
-        if explained := counterpart("t2t", command):
-            parser.error(explained)
-        hint = did_you_mean(command, parsers, "{}")
-        parser.error(f"there is no command '{command}'{hint} (`t2t --help` lists them)")
-    flags = parsers[command]._option_string_actions
-    actions = parsers[command]._actions
-    has_command = any(action.nargs == argparse.REMAINDER for action in actions)
-    for index, word in enumerate(argv[1:], 1):
-        is_flag_or_value = any(x.startswith("-") for x in argv[index - 1 :][:2])
-        if has_command and not is_flag_or_value:
-            return  # the following flags belong to the command that begins here
-        flag, equals, value = word.partition("=")
-        if not re.match("--?[A-Za-z]", flag) or flag in flags:
-            continue
-        if not equals and index + 1 < len(argv):
-            value = argv[index + 1]
-        advice = counterpart(command, flag, value)
-        if not advice and not flag.startswith("--"):
-            continue
-        # The flag may be one of the problem's, if that could be used.
-        message = "; ".join(filter(None, (advice, str(mistake or ""))))
-        hint = did_you_mean(flag, flags, "{}")
-        parsers[command].error(message or f"there is no flag {flag}{hint}")

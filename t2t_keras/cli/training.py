@@ -17,6 +17,7 @@ from t2t_keras.cli.command import (
     add_hparams,
     add_keys,
     add_option_flags,
+    add_run_dir,
     add_usr_dir,
     given_options,
     not_negative,
@@ -24,6 +25,7 @@ from t2t_keras.cli.command import (
     seed,
     table,
 )
+from t2t_keras.cli.parser import add_further
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
 from t2t_keras.run.config import first_hparams
@@ -32,51 +34,29 @@ from t2t_keras.training.stopping import LAUNCHED, LOST
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--problem", required=True, help="a name of `t2t list`")
-    add_hparams(parser, "with --init_from the hyper-parameters of that run")
-    parser.add_argument("--data_dir", required=True, help="what `t2t datagen` wrote")
     parser.add_argument(
-        "--output_dir", required=True, help="the run directory, new or to be resumed"
+        "--problem", required=True, metavar="NAME", help="a name of `t2t list`"
+    )
+    add_hparams(parser, "with --init_from the hyper-parameters of that run")
+    parser.add_argument(
+        "--data_dir", required=True, metavar="DIR", help="what `t2t datagen` wrote"
+    )
+    parser.add_argument(
+        "--output_dir",
+        required=True,
+        metavar="RUN",
+        help="the run directory, new or to be resumed",
     )
     add_usr_dir(parser)
     parser.add_argument(
-        "--train_steps", type=positive, help="total steps (default: the hparam set's)"
+        "--train_steps",
+        type=positive,
+        metavar="N",
+        help="total steps (default: the hparam set's)",
     )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        help="seed of the initial weights, the order of the data, and dropout "
-        "(default: 0)",
-    )
-    _add_device_flags(parser)
     _add_source_run_flags(parser)
     _add_reporting_flags(parser)
-    parser.add_argument(
-        "--callbacks",
-        metavar="MODULE:FUNCTION",
-        help="a function without arguments, such as one in --usr_dir, that returns a "
-        "list of Keras callbacks",
-    )
-
-
-def _add_device_flags(parser: argparse.ArgumentParser) -> None:
-    devices = parser.add_argument_group("devices")
-    devices.add_argument(
-        "--simulate_devices",
-        type=not_negative,
-        default=0,
-        metavar="N",
-        help="number of replicas on the CPU, for tests (default: one on every GPU)",
-    )
-    devices.add_argument(
-        "--accumulate",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="gradient accumulation: each replica divides its part of a batch into N "
-        "micro-batches, which takes the memory of one and gives the same update",
-    )
+    _add_further_flags(parser)
 
 
 def _add_source_run_flags(parser: argparse.ArgumentParser) -> None:
@@ -87,12 +67,6 @@ def _add_source_run_flags(parser: argparse.ArgumentParser) -> None:
         help="fine-tuning: a run directory, or a checkpoint in one, to take the "
         "initial weights from; if the vocabularies differ, embeddings are matched by "
         "token",
-    )
-    group.add_argument(
-        "--change_settings",
-        action="store_true",
-        help="resume the run with other values of some hyper-parameters: "
-        f"{', '.join(sorted(CHANGEABLE_FIELDS))}",
     )
 
 
@@ -105,6 +79,44 @@ def _add_reporting_flags(parser: argparse.ArgumentParser) -> None:
     add_option_flags(group, TrainOptions, common)
     example = "keep=40,best_by=metric"
     add_keys(parser, group, "--train_options", TrainOptions, example, listed=further)
+
+
+def _add_further_flags(parser: argparse.ArgumentParser) -> None:
+    further = add_further(parser, "further options")
+    further.add_argument(
+        "--seed",
+        type=seed,
+        default=0,
+        help="seed of the initial weights, the order of the data, and dropout "
+        "(default: 0)",
+    )
+    further.add_argument(
+        "--simulate_devices",
+        type=not_negative,
+        default=0,
+        metavar="N",
+        help="number of replicas on the CPU, for tests (default: one on every GPU)",
+    )
+    further.add_argument(
+        "--accumulate",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="gradient accumulation: each replica divides its part of a batch into N "
+        "micro-batches, which takes the memory of one and gives the same update",
+    )
+    further.add_argument(
+        "--change_settings",
+        action="store_true",
+        help="resume the run with other values of some hyper-parameters: "
+        f"{', '.join(sorted(CHANGEABLE_FIELDS))}",
+    )
+    further.add_argument(
+        "--callbacks",
+        metavar="MODULE:FUNCTION",
+        help="a function without arguments, such as one in --usr_dir, that returns a "
+        "list of Keras callbacks",
+    )
 
 
 def _check_train(args: argparse.Namespace) -> None:
@@ -177,7 +189,7 @@ def _show_train(result: dict[str, Any]) -> str:
 
 
 def _average_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output_dir", required=True, help="a run directory")
+    add_run_dir(parser)
     parser.add_argument(
         "--last",
         type=positive,
@@ -201,6 +213,7 @@ COMMANDS = {
         _show_train,
         uses_tensorflow=True,
         check=_check_train,
+        group="data and training",
     ),
     "average": Command(
         "average the newest checkpoints of a run",
@@ -209,5 +222,6 @@ COMMANDS = {
         lambda result: result["checkpoint"],
         uses_tensorflow=True,
         check=lambda args: require_directory("output_dir", args.output_dir),
+        group="data and training",
     ),
 }

@@ -36,6 +36,7 @@ from t2t_keras.cli.lines import (
     open_output,
     read_lines,
 )
+from t2t_keras.cli.parser import add_further, add_positional
 from t2t_keras.data.atomic_files import open_lines, write_lines
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.console import say
@@ -59,10 +60,13 @@ _MAX_CHARACTERS = 4_000_000
 
 def _translate_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    add_ensemble(parser)
     add_engine(parser)
-    parser.add_argument(
-        "--input", metavar="FILE", help="a text per line (default: standard input)"
+    add_positional(
+        parser,
+        "FILE",
+        "--input",
+        dest="input",
+        help="a text per line (default: standard input)",
     )
     parser.add_argument(
         "--output",
@@ -72,28 +76,30 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scores",
         action="store_true",
-        help="write lines of `line number TAB rank TAB score TAB text`, both numbers "
-        "from 1; --n_best above 1 implies this",
+        help="write `line number TAB rank TAB score TAB text`, as with --n_best"
+        " above 1",
     )
-    parser.add_argument(
+    add_decoding_flags(parser, sampling=True)
+    further = add_further(parser, "further options")
+    add_ensemble(further)
+    further.add_argument(
         "--token_scores",
         action="store_true",
         help="the same, and at the end of each line `TAB [[token, log-probability], "
         "...]`, a list in JSON",
     )
-    parser.add_argument(
+    further.add_argument(
         "--alignments",
         metavar="FILE",
         help="write the word alignment of each output, such as `0-0 1-2`: source word "
         "0 and target word 0, source word 1 and target word 2",
     )
-    parser.add_argument(
+    further.add_argument(
         "--resume",
         action="store_true",
         help="continue the FILE.incomplete of a killed process; start from the "
         "beginning if there is none",
     )
-    add_decoding_flags(parser, sampling=True)
 
 
 def _check_translate(args: argparse.Namespace) -> None:
@@ -347,10 +353,17 @@ def _score_flags(parser: argparse.ArgumentParser) -> None:
 def add_pairs(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a run and of two files, for the commands that take pairs."""
     add_run(parser)
-    for side in ("source", "target"):
-        parser.add_argument(
-            f"--{side}", required=True, metavar="FILE", help=f"{side}s, one per line"
-        )
+    parser.add_argument(
+        "--input",
+        "--source",
+        dest="source",
+        required=True,
+        metavar="FILE",
+        help="sources, one per line",
+    )
+    parser.add_argument(
+        "--target", required=True, metavar="FILE", help="targets, one per line"
+    )
 
 
 def check_pairs(args: argparse.Namespace) -> None:
@@ -414,6 +427,7 @@ COMMANDS = {
         uses_tensorflow=_needs_tensorflow,
         check=_check_translate,
         decodes_files=lambda args: not (args.export_dir or _is_interactive(args)),
+        group="using a model",
     ),
     "score": Command(
         "compute the log-probabilities of given translations",
@@ -422,5 +436,6 @@ COMMANDS = {
         table,
         uses_tensorflow=True,
         check=_check_score,
+        group="using a model",
     ),
 }

@@ -94,7 +94,7 @@ MISTAKES = [
         "--page: file is the input; name another",
     ),
     (
-        (*COMPARE, "--sources", "link", "--page", "link"),
+        (*COMPARE, "--input", "link", "--page", "link"),
         "--page: link is the input; name another",
     ),
     (

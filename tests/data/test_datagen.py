@@ -263,7 +263,7 @@ def test_two_tasks(argv, capfd):
         "finished": False,
         "seconds": partial_report["seconds"],
     }
-    assert main([*argv, "--task", "1/2"]) == 0
+    assert main([*argv, "--shard", "1/2"]) == 0
     final_report = json.loads(capfd.readouterr().out)
     assert final_report["finished"] and final_report["examples"] == {"train": 60}
 
@@ -293,7 +293,7 @@ def test_given_vocabularies(argv, capfd, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--task", "3/2"], "--shard 3/2: of 2 shards the first is 1/2"),
+        (["--shard", "3/2"], "--shard 3/2: of 2 shards the first is 1/2"),
         (["--shard", "2"], "write K/N, 2/4"),
         (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
         (["--vocab", "x"], "--vocab_size has no effect with --vocab"),

@@ -40,7 +40,7 @@ from helpers.small_data import sentence_pairs
 from helpers.t2t_oracle import SMALL, matrix, synthetic, t2t_checkpoint, write_hparams
 
 from t2t_keras import registry
-from t2t_keras.cli import program
+from t2t_keras.cli.command_line import command_parser, commands, parse
 from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.plugins.reports import scorers
 from t2t_keras.training.options import TrainOptions
@@ -91,11 +91,16 @@ SH = [block for block in ALL_BLOCKS if block.language == "sh" and "t2t " in bloc
 
 
 @pytest.mark.parametrize("block", SH, ids=lambda block: block.location)
-def test_commands_have_the_programs_flags(block, capfd):
+def test_commands_have_the_programs_flags(block, capfd, tmp_path, monkeypatch):
     """Also of the blocks that are not run."""
+    monkeypatch.chdir(tmp_path)
+    page = block.location.partition(":")[0]
+    for other in ALL_BLOCKS:
+        if other.language == "toml" and other.location.startswith(f"{page}:"):
+            run_block(other, {})
     for call in documents.t2t_calls(block.text):
         try:
-            args = program._parse(call)
+            _, args = parse(call)
         except SystemExit as end:
             help_was_asked = not end.code
             error = capfd.readouterr().err
@@ -104,6 +109,22 @@ def test_commands_have_the_programs_flags(block, capfd):
         if name := getattr(args, "hparams_set", None):
             is_own = getattr(args, "usr_dir", None)
             assert is_own or registry.hparams(name), f"{block.location}: {name}"
+
+
+CONFIGS = sorted((documents.ROOT / "examples" / "configs").iterdir())
+
+
+def commands_of(config: Path) -> list[str]:
+    """The commands in the comment at the beginning of a file of flags."""
+    return re.findall(r"^# (t2t .*)", config.read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.name)
+def test_examples_of_config_files_have_the_programs_flags(config, monkeypatch):
+    monkeypatch.chdir(config.parent)
+    assert commands_of(config)
+    for command in commands_of(config):
+        parse(documents.words(command)[1:])
 
 
 @pytest.mark.parametrize(
@@ -117,7 +138,7 @@ def test_flags_in_the_prose_exist(page):
     for command, arguments in re.findall(r"`t2t (\w+)([^`]*)`", text):
         if command == "COMMAND":
             continue
-        assert command in program.commands(), f"{page.name}: t2t {command}"
+        assert command in commands(), f"{page.name}: t2t {command}"
         for flag in re.findall(r"--\w+", arguments):
             is_known = flag == "--help" or flag in flags_of(command)
             assert is_known, f"{page.name}: `t2t {command}{arguments}`"
@@ -125,9 +146,7 @@ def test_flags_in_the_prose_exist(page):
 
 
 def flags_of(command: str) -> set[str]:
-    parser = program._Parser()
-    program.commands()[command].add_flags(parser)
-    return {*parser._option_string_actions, "--json"}
+    return set(command_parser(command, commands()[command])._option_string_actions)
 
 
 def write_files() -> None:
@@ -286,6 +305,17 @@ def run_block(block: Block, namespace: dict) -> None:
                 raise
     elif block.language == "python":
         exec(compile(block.text, block.location, "exec"), namespace)
+
+
+@pytest.mark.slow
+def test_examples_of_config_files_run(workplace):
+    own_text_first = sorted(CONFIGS, key=lambda path: path.name != "own_text.yaml")
+    for config in own_text_first:
+        Path(config.name).write_bytes(config.read_bytes())
+        for command in commands_of(config):
+            run_command(command)
+    for run_dir in ("mine", "domain", "base", "toy"):
+        assert Path("runs", run_dir, "config.json").exists()
 
 
 def has_code(page: Path) -> bool:

@@ -64,7 +64,7 @@ _PREPROCESS = Table(
         "only-source": "leave it out: `t2t translate` reads text files",
         "dataset-impl padding-factor": "leave it out: data are TFRecords",
         "dict-only": "leave it out: vocabulary and data are made together",
-        "task": "the same name for a part of the work, such as 1/4; use `--problem`",
+        "task": "use `--problem`",
         "seed": "the same",
         "bpe tokenizer sentencepiece-model bpe-codes": _SPM,
     },

@@ -21,7 +21,8 @@ _CPU = "set `CUDA_VISIBLE_DEVICES=-1` and `TF_NUM_INTRAOP_THREADS`"
 _OWN_FORMAT = "use `t2t export --format ctranslate2 --quantization int8`"
 
 _COMMON = {
-    "config -c": "leave it out: settings are flags, and the run directory keeps them",
+    "config": "the same name for a file of our flags",
+    "-c": "use `--config`, a file of our flags",
     "workspace -w": "leave it out: TensorFlow allocates memory as it is needed",
     "log quiet quiet-translation log-time-zone": "leave it out: standard error has the "
     "log, standard output the result",
@@ -285,7 +286,7 @@ _SERVER = Table(
     contexts=("serve",),
     rows={
         "port -p": "use `--port`",
-        "models -m": "use `--model NAME=DIRECTORY`",
+        "models -m": "use `t2t serve NAME=DIRECTORY`",
         "vocabs -v": "leave it out: the model has its vocabularies",
         "beam-size -b": "use `--beam_size`",
         "normalize -n": "use `--alpha`",
@@ -301,7 +302,7 @@ _SCORER = Table(
     noun="flag",
     contexts=("score",),
     rows={
-        "model -m": "use `--output_dir`, for a run of `t2t import`",
+        "model -m": "use `--model`, for a run of `t2t import`",
         "train-sets -t": "use `--source FILE --target FILE`",
         "vocabs -v": "leave it out: the run directory has the vocabularies",
         "output -o": "use `--output`",

@@ -34,8 +34,8 @@ _MAIN = Table(
     noun="flag",
     contexts=("train",),
     rows={
-        "config": "leave it out: flags of `t2t datagen` name the data, and "
-        "`--hparams_set` and `--hparams` the settings",
+        "config": "the same name for a file of our flags: those of `t2t datagen` name "
+        "the data, `--hparams_set` and `--hparams` the settings",
         "model_dir run_dir": "use `--output_dir`",
         "data_dir": "the same name for the directory that `t2t datagen` writes",
         "auto_config": "leave it out: the hparam set has all settings",
@@ -70,8 +70,10 @@ _MAIN = Table(
 )
 
 _OTHER_RUNS = {
-    "config model_type model auto_config": "leave it out: the run directory has all "
-    "settings",
+    "config": "the same name for a file of our flags; the run directory has the "
+    "settings of the model",
+    "model": "the same name for the run directory, which has the model's settings",
+    "model_type auto_config": "leave it out: the run directory has all settings",
     "model_dir": "use `--output_dir`",
     "checkpoint_path": "use `--checkpoint`",
     "mixed_precision": "leave it out: the run has its `compute_dtype`",
@@ -145,7 +147,7 @@ _AVERAGE_FLAGS = Table(
         "written",
         "max_count": "use `--last`",
         "model_dir": "use `--output_dir`",
-        "config": "leave it out: the run directory has all settings",
+        "config": "the same name for a file of our flags",
     },
 )
 

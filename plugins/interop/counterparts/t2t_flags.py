@@ -154,7 +154,8 @@ _DATAGEN = Table(
 
 # The flags that t2t-decoder, t2t-eval and t2t-exporter share.
 _SHARED = {
-    "problem model hparams_set hparams train_steps": _RUN,
+    "problem hparams_set hparams train_steps": _RUN,
+    "model": "the same name for the run directory, which has the model's settings",
     "t2t_usr_dir": "use `--usr_dir`",
     "worker_gpu gpu_order": _GPUS,
     "worker_gpu_memory_fraction": "set `TF_FORCE_GPU_ALLOW_GROWTH`",
@@ -252,7 +253,8 @@ _TRANSLATE_ALL = Table(
         "wait_minutes": "use `t2t evaluate --wait_minutes M`",
         "min_steps": "leave it out: `--checkpoint` names the checkpoints",
         "decoder_command": "leave it out: everything runs in one process",
-        "model problem hparams_set": _RUN,
+        "problem hparams_set": _RUN,
+        "model": "the same name for the run directory, which has the model's settings",
         "data_dir": "use `t2t evaluate --data_dir`",
         "t2t_usr_dir": "use `--usr_dir`",
     },

@@ -183,7 +183,7 @@ def test_the_command_writes_a_page(translator, tmp_path, monkeypatch, capfd):
     (tmp_path / "config.json").touch()
     page = tmp_path / "page.html"
     words = ["--output_dir", str(tmp_path), "--checkpoint", "average"]
-    words += ["--source", PAIR[0], "--target", PAIR[1], "--write", str(page)]
+    words += ["--source", PAIR[0], "--target", PAIR[1], "--page", str(page)]
     assert main(["attention", *words, "--json"]) == 0
     result = json.loads(capfd.readouterr().out.splitlines()[-1])
     attention = sentence_attention(translator, *PAIR)

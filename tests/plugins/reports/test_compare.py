@@ -238,7 +238,7 @@ def test_a_scorer_of_usr_dir(files, sources, capfd, tmp_path):
     folder.mkdir()
     (folder / "my_scorers_here.py").write_text(FAKE)
     argv = ("compare", a, b, "--references", references, "--usr_dir", folder)
-    argv += ("--metric", "fake_ter", "--sources", sources)
+    argv += ("--metric", "fake_ter", "--input", sources)
     scores = run_json(capfd, *argv)["metrics"]["fake_ter"]
     assert "|model:fake-1|" in scores["signature"]
     means = []

@@ -119,6 +119,6 @@ def test_card_of_a_run(trained_run, tmp_path, capfd):
     with (run / "history.jsonl").open("ab") as log:
         log.write(b'{"kind": "evalu\xff\n')
     file = tmp_path / "card.md"
-    assert main(["card", "--output_dir", str(run), "--write", str(file)]) == 0
+    assert main(["card", "--output_dir", str(run), "--output", str(file)]) == 0
     assert file.read_text().rstrip("\n").endswith(body.rstrip("\n"))
     assert "history.jsonl: damaged lines are passed over" in capfd.readouterr().err

@@ -1,0 +1,220 @@
+"""`--config FILE`: gives flags by name, in TOML or YAML.
+
+    problem = "translate_text"
+    data_dir = "data"
+    hparams = { dropout = 0.2, num_layers = 4 }
+
+    [train]
+    seed = 3
+
+A key that is not a table is a flag of every command that has it; a table with the name
+of a command has flags of this command only. So one file serves `datagen`, `train` and
+`translate`. A table may also stand for `K=V,K=V`. A flag on the command line precedes
+the file.
+"""
+
+import argparse
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.cli.parser import Parser
+from t2t_keras.entry_points import counterpart
+from t2t_keras.errors import UserError, did_you_mean, first_line, short_repr
+
+# What a flag of the command line gives that is not there.
+_UNSET = object()
+
+
+def read_config(path: str, command: str, commands: Collection[str]) -> dict[str, Any]:
+    """Returns the values of a file for a command, by the names of flags.
+
+    Args:
+        path: the file.
+        command: the command.
+        commands: the names of all commands.
+
+    Raises:
+        UserError: the file cannot be read, or is neither TOML nor YAML.
+    """
+    content = _parsed(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must have lines such as `problem: translate_text`")
+    values: dict[str, Any] = {}
+    for key, value in content.items():
+        if not (key in commands and isinstance(value, dict)):
+            values[_flag_name(key)] = value
+    of_command = content.get(command)
+    if isinstance(of_command, dict):
+        for key, value in of_command.items():
+            values[_flag_name(key)] = value
+    return values
+
+
+def _flag_name(key: object) -> str:
+    """Returns a key as flags are written; YAML has keys that are not strings."""
+    return str(key).replace("-", "_")
+
+
+def _parsed(path: str) -> object:
+    """Returns the content of a file in TOML or YAML."""
+    suffix = Path(path).suffix
+    if suffix not in (".toml", ".yaml", ".yml"):
+        raise UserError(f"--config: {path} must end in .toml, .yaml or .yml")
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UserError(f"--config: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"--config: {path} is not UTF-8") from None
+    if suffix == ".toml":
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(f"{path} is not TOML: {error}") from None
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or first_line(error)
+        raise UserError(f"{path}{line} is not YAML: {problem}") from None
+
+
+def apply_config(
+    path: str,
+    values: Mapping[str, Any],
+    parser: Parser,
+    given: Collection[str],
+    other_flags: Callable[[], Collection[str]],
+) -> None:
+    """Makes the values of a file the defaults of a parser.
+
+    Args:
+        path: the file.
+        values: its values by the names of flags.
+        parser: the parser of the command.
+        given: the names in the namespace that the command line gives.
+        other_flags: returns the flags of the other commands.
+
+    Raises:
+        UserError: no command has such a flag, or the flag does not take the value.
+    """
+    left_out = set(given)
+    for group in parser._mutually_exclusive_groups:
+        names = {action.dest for action in group._group_actions}
+        if names & left_out:
+            left_out |= names
+    found = argparse.Namespace()
+    for name, value in values.items():
+        action = parser._option_string_actions.get(f"--{name}")
+        if action is None:
+            _require_known(path, name, value, parser, other_flags)
+        elif action.dest not in left_out and value is not None:
+            _set(path, name, value, parser, action, found)
+    for group in parser._mutually_exclusive_groups:
+        if any(hasattr(found, action.dest) for action in group._group_actions):
+            group.required = False
+    for action in parser._actions:
+        if hasattr(found, action.dest):
+            action.required = False
+    # A default of a positional argument would be read as a word of the command line.
+    positional = [action for action in parser._actions if not action.option_strings]
+    defaults = [action.default for action in positional]
+    parser.set_defaults(**vars(found))
+    for action, default in zip(positional, defaults, strict=True):
+        action.default = default
+
+
+def _require_known(
+    path: str,
+    name: str,
+    value: object,
+    parser: Parser,
+    other_flags: Callable[[], Collection[str]],
+) -> None:
+    """Refuses a key that is a flag of no command."""
+    known = other_flags()
+    if f"--{name}" in known:
+        return
+    command = parser.prog.split()[-1]
+    if advice := counterpart(command, f"--{name}", str(value)):
+        raise UserError(f"{path}: {advice}")
+    flags = {flag.lstrip("-") for flag in known if flag.startswith("--")}
+    raise UserError(f"{path}: there is no flag '{name}'{did_you_mean(name, flags)}")
+
+
+def _set(
+    path: str,
+    name: str,
+    value: object,
+    parser: Parser,
+    action: argparse.Action,
+    namespace: argparse.Namespace,
+) -> None:
+    """Sets what a flag does, with a value of the file."""
+    flag = f"--{name}"
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise UserError(f"{path}: {name} must be true or false")
+        if value:
+            action(parser, namespace, [], flag)
+        return
+    texts = [_text(item) for item in (value if isinstance(value, list) else [value])]
+    is_repeated = isinstance(action, argparse._AppendAction)
+    if isinstance(value, list) and action.nargs is None and not is_repeated:
+        raise UserError(f"{path}: {name} takes one value, not {short_repr(value)}")
+    try:
+        converted = [_checked(parser, action, text) for text in texts]
+    except argparse.ArgumentError as error:
+        raise UserError(f"{path}: {name}: {error.message}") from None
+    if action.nargs is not None:
+        action(parser, namespace, converted, flag)
+        return
+    for item in converted:
+        action(parser, namespace, item, flag)
+
+
+def _checked(parser: Parser, action: argparse.Action, text: str) -> Any:
+    """Returns the value of a text; raises `ArgumentError`."""
+    value = parser._get_value(action, text)
+    parser._check_value(action, value)
+    return value
+
+
+def _text(value: object) -> str:
+    """Returns a value as it is written on the command line."""
+    if isinstance(value, dict):
+        return ",".join(f"{key}={_text_in_pair(item)}" for key, item in value.items())
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def _text_in_pair(value: object) -> str:
+    """Returns a value of `K=V,K=V`; lists stand in [...]."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_text, value))}]"
+    if isinstance(value, dict):  # such as a glossary
+        return f"[{_text(value)}]"
+    return _text(value)
+
+
+def given_names(parser: Parser, words: list[str]) -> set[str]:
+    """Returns the names in the namespace that a command line gives.
+
+    Args:
+        parser: a parser of the command, which is of no use afterwards.
+        words: the command line.
+    """
+    for action in parser._actions:
+        action.required = False
+    for group in parser._mutually_exclusive_groups:
+        group.required = False
+    names = {action.dest for action in parser._actions}
+    namespace = argparse.Namespace(**dict.fromkeys(names, _UNSET))
+    values, _ = parser.parse_known_args(words, namespace)
+    return {name for name, value in vars(values).items() if value is not _UNSET}

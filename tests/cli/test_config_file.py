@@ -1,0 +1,147 @@
+"""`--config FILE` says what flags say, and its mistakes are one sentence."""
+
+import pytest
+from helpers.command_line import run_refused
+
+from t2t_keras.cli import command_line
+
+DATA = ["--data_dir", "d", "--output_dir", "o"]
+
+
+def parsed(*words: str) -> dict:
+    values = vars(command_line.parse(words)[1])
+    return {name: values[name] for name in values.keys() - {"argv", "config"}}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(text: str, name: str = "f.toml") -> list[str]:
+    with open(name, "w", encoding="utf-8") as file:
+        file.write(text)
+    return ["--config", name]
+
+
+TOML = """
+problem = "translate_text"
+data-dir = "d"
+output_dir = "o"
+hparams_set = "tiny"
+hparams = { dropout = 0.2, num_layers = 4 }
+change_settings = true
+train_source = "x.en"
+vocab = ["a", "b"]
+train_target = "x.de"
+
+[train]
+seed = 3
+train_options = { best_by = "metric", keep = 7 }
+
+[datagen]
+seed = 4
+
+[translate]
+decode_hparams = { protect = ["url", "email"], glossary = { dog = "Hund" } }
+ensemble = ["p", "q"]
+"""
+YAML = """
+problem: translate_text
+data_dir: d
+output_dir: o
+hparams_set: tiny
+hparams: {dropout: 0.2, num_layers: 4}
+change_settings: true
+train_source: x.en
+train_target: x.de
+vocab: [a, b]
+train: {seed: 3, train_options: {best_by: metric, keep: 7}}
+datagen: {seed: 4}
+translate:
+  decode_hparams:
+    protect: [url, email]
+    glossary: {dog: Hund}
+  ensemble: [p, q]
+"""
+SAME = {
+    "train": [
+        *("--problem", "translate_text", *DATA, "--hparams_set", "tiny"),
+        *("--hparams", "dropout=0.2,num_layers=4", "--change_settings", "--seed", "3"),
+        *("--train_options", "best_by=metric,keep=7"),
+    ],
+    "datagen": [
+        *("--problem", "translate_text", "--data_dir", "d", "--train_source", "x.en"),
+        *("--train_target", "x.de", "--vocab", "a", "b", "--seed", "4"),
+    ],
+    "translate": [
+        *("o", "--ensemble", "p", "q"),
+        *("--decode_hparams", "protect=[url,email],glossary=[dog=Hund]"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("text", "name"), [(TOML, "f.toml"), (YAML, "f.yaml")])
+@pytest.mark.parametrize("command", SAME)
+def test_a_file_says_what_flags_say(command, text, name):
+    assert parsed(command, *write(text, name)) == parsed(command, *SAME[command])
+
+
+@pytest.mark.parametrize(
+    "words", [["p"], ["--model", "p"], ["--output_dir", "p"], ["--export_dir", "p"]]
+)
+def test_the_command_line_precedes_the_file(words):
+    config = write('model = "a"\nbeam_size = 3\nscores = true\n')
+    same = parsed("translate", *words, "--beam_size", "5", "--scores")
+    assert parsed("translate", *words, "--beam_size", "5", *config) == same
+    assert parsed("translate", *config)["output_dir"] == "a"
+
+
+def test_models_to_serve_are_a_list():
+    assert parsed("serve", *write('model = ["a=x", "y"]'))["model"] == ["a=x", "y"]
+
+
+def test_a_file_may_have_the_flags_of_a_problem():
+    config = write('problem = "parsing_wsj"\ntreebank = "wsj"\ndata_dir = "d"\n')
+    assert parsed("datagen", *config)["treebank"] == "wsj"
+    same = ["train", "--problem", "parsing_wsj", *DATA]
+    assert parsed(*same, *config) == parsed(*same)
+
+
+MISTAKES = {
+    'probelm = "x"': "f.toml: there is no flag 'probelm'; did you mean 'problem'?",
+    'model_dir = "x"': "f.toml: --model_dir is a flag of onmt-main",
+    "train_steps = 0": "f.toml: train_steps: must be at least 1, not 0",
+    'save_every = "x"': "f.toml: save_every: invalid int value: 'x'",
+    "eval_every = [1, 2]": "f.toml: eval_every takes one value, not [1, 2]",
+    "json = 1": "f.toml: json must be true or false",
+    "[hparams]\nd_modle = 1": "did you mean 'd_model'?",
+    "train_options = { kep = 1 }": "train_options: there is no 'kep'; did you mean",
+    "seed = ": "f.toml is not TOML",
+    "": "the following arguments are required: --problem, --data_dir, --output_dir",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES.items())
+def test_mistakes(text, message, capfd):
+    words = []
+    if "d_modle" in text:  # found after the flags that are missing
+        words = ["--problem", "translate_text", "--hparams_set", "tiny", *DATA]
+    assert message in run_refused(capfd, "train", *write(text), *words)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("f.yaml", "a: b: c", "f.yaml, line 1 is not YAML"),
+        ("f.yaml", "- a", "f.yaml must have lines such as"),
+        ("f.json", "{}", "f.json must end in .toml, .yaml or .yml"),
+    ],
+)
+def test_other_files_are_refused(name, text, message, capfd):
+    assert message in run_refused(capfd, "train", *write(text, name))
+
+
+def test_a_missing_file_is_refused(capfd):
+    assert "cannot read no.toml" in run_refused(capfd, "train", "--config", "no.toml")

@@ -9,6 +9,7 @@ from t2t_keras.model.backend import Tensor
 from t2t_keras.model.cache import LayerCache
 from t2t_keras.model.layers.base import Block, Stack, serializable
 from t2t_keras.model.layers.cross_attention import CrossAttention
+from t2t_keras.model.layers.dropout_keys import DropoutSeed, source_keys
 from t2t_keras.model.layers.feed_forward import FeedForward
 from t2t_keras.model.layers.linear import Kernels
 from t2t_keras.model.layers.masks import with_masks
@@ -60,7 +61,7 @@ class DecoderLayer(Block):
         x: Tensor,
         encoder_output: Tensor,
         bias: Tensor | None = None,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         *,
         attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
@@ -96,7 +97,7 @@ class DecoderLayer(Block):
         bias: Tensor | None,
         cache: LayerCache,
         self_bias: Tensor | None = None,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         kernels: Kernels | None = None,
     ) -> DecoderLayerOutput:
         """Applies the layer to all positions at once, or in a decoding step.
@@ -121,7 +122,7 @@ class DecoderLayer(Block):
         residual = self.cross_attention_residual
         key, value = cache.cross_key, cache.cross_value
         y, cross_attention_scores = self.cross_attention.compute_attention(
-            residual.preprocess(x), key, value, bias, seed, kernels
+            residual.preprocess(x), key, value, bias, source_keys(seed), kernels
         )
         x = residual.postprocess(x, y, seed)
         residual = self.feed_forward_residual
@@ -173,7 +174,7 @@ class Decoder(Stack):
         x: Tensor,
         encoder_output: Tensor,
         bias: Tensor | None = None,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         *,
         attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
@@ -202,7 +203,7 @@ class Decoder(Stack):
         bias: Tensor | None,
         caches: Sequence[LayerCache],
         self_bias: Tensor | None = None,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         kernels: Kernels | None = None,
     ) -> DecoderOutput:
         """Decodes with a cache for each layer, see `DecoderLayer.decode`."""

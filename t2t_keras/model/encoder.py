@@ -7,6 +7,7 @@ import keras
 
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers.base import Block, Stack, serializable
+from t2t_keras.model.layers.dropout_keys import DropoutSeed
 from t2t_keras.model.layers.feed_forward import FeedForward
 from t2t_keras.model.layers.masks import with_masks
 from t2t_keras.model.layers.residual import Residual
@@ -47,7 +48,7 @@ class EncoderLayer(Block):
         self,
         x: Tensor,
         bias: Tensor | None = None,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         *,
         attention_mask: Tensor | None = None,
         mask: Tensor | None = None,
@@ -71,7 +72,7 @@ class EncoderLayer(Block):
         return outputs if return_attention_scores else outputs.output
 
     def encode(
-        self, x: Tensor, bias: Tensor | None, seed: Tensor | None
+        self, x: Tensor, bias: Tensor | None, seed: DropoutSeed | None
     ) -> EncoderLayerOutput:
         """Applies the layer, with the arguments of `call`."""
         residual = self.self_attention_residual
@@ -110,7 +111,7 @@ class Encoder(Stack):
         self,
         x: Tensor,
         bias: Tensor | None = None,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         *,
         attention_mask: Tensor | None = None,
         mask: Tensor | None = None,
@@ -126,7 +127,7 @@ class Encoder(Stack):
         return outputs if return_attention_scores else outputs.output
 
     def encode(
-        self, x: Tensor, bias: Tensor | None = None, seed: Tensor | None = None
+        self, x: Tensor, bias: Tensor | None = None, seed: DropoutSeed | None = None
     ) -> EncoderOutput:
         """Encodes, with the arguments of `call`."""
         scores = []

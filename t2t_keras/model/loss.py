@@ -73,6 +73,7 @@ def training_losses(
     seed: Tensor,
     softmax: Tensor | None = None,
     alignment: Tensor | None = None,
+    first_row: int | Tensor = 0,
 ) -> tuple[Tensor, Tensor]:
     """Runs the model and returns `summed_cross_entropies` of its logits.
 
@@ -87,8 +88,9 @@ def training_losses(
         softmax: the softmax matrix [V, D], for its gradient without that of the
             embedding if they are one; None: the model's.
         alignment: [B, T, S], see `alignment_loss`; None: without guided alignment.
+        first_row: see `Transformer.decoder_outputs`.
     """
-    decoded, maps = model.decoder_outputs(source, target, seed)
+    decoded, maps = model.decoder_outputs(source, target, seed, first_row)
     rows = ops.reshape(decoded, (-1, model.hparams.d_model))  # [B T, D]
     labels = ops.reshape(target, (-1,))  # [B T]
     table = model.softmax_embedding.table  # [V, D]

@@ -8,6 +8,7 @@ from keras import ops
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.cache import DecodingCache
 from t2t_keras.model.layers.base import Stack
+from t2t_keras.model.layers.dropout_keys import DropoutKeys, row_keys
 from t2t_keras.model.layers.embedding import Embedding
 from t2t_keras.model.layers.linear import Kernels, Linear
 from t2t_keras.model.layers.masks import MASKED, padding_bias
@@ -64,7 +65,7 @@ class Transformer(TransformerParts):
             source: ids [B, S], padded with 0; or both arguments as a pair, or as
                 {"source": ..., "target": ...}.
             target: ids [B, T], padded with 0; they are shifted here.
-            seed: int32 [2], dropout seed, see `Dropout`.
+            seed: integers [2], dropout seed, see `Dropout`.
             training: whether to draw dropout without a seed; read by `Dropout`.
         """
         if isinstance(source, Mapping):
@@ -75,28 +76,57 @@ class Transformer(TransformerParts):
         return self.logits(x)
 
     def decoder_outputs(
-        self, source: Tensor, target: Tensor, seed: Tensor | None = None
+        self,
+        source: Tensor,
+        target: Tensor,
+        seed: Tensor | None = None,
+        first_row: int | Tensor = 0,
     ) -> tuple[Tensor, AttentionMaps]:
         """Returns the decoder's output [B, T, D] and all attention weights.
 
         Those of `WindowSelfAttention` are in blocks, see its `compute_attention`.
+
+        Args:
+            source: ids [B, S], padded with 0.
+            target: ids [B, T], padded with 0.
+            seed: integers [2], dropout seed, see `Dropout`.
+            first_row: the number of the first row in the step's whole batch, on which
+                dropout depends.
         """
+        source_keys, target_keys = self._dropout_keys(source, target, seed, first_row)
         shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # [B, T], starts with PAD
         x, y = self._embed(source, shifted)  # [B, S, D], [B, T, D]
-        x = self.source_dropout(self.source_input(x), seed=seed)
+        x = self.source_dropout(self.source_input(x), seed=source_keys)
         y = y + self.positions(ops.arange(ops.shape(y)[1]))
-        y = self.target_dropout(y, seed=seed)
+        y = self.target_dropout(y, seed=target_keys)
         bias = padding_bias(source == PAD)  # [B, 1, 1, S]
-        encoded = self.encoder.encode(x, bias, seed)
+        encoded = self.encoder.encode(x, bias, source_keys)
         bias = self.cross_attention_bias(bias, shifted)
         caches = self.decoder.init_cross_caches(encoded.output)
-        decoded = self.decoder.decode(y, bias, caches, seed=seed)
+        decoded = self.decoder.decode(y, bias, caches, seed=target_keys)
         maps = AttentionMaps(
             encoder=encoded.self_attention_scores,
             decoder=decoded.self_attention_scores,
             cross=decoded.cross_attention_scores,
         )
         return decoded.output, maps
+
+    def _dropout_keys(
+        self,
+        source: Tensor,
+        target: Tensor,
+        seed: Tensor | None,
+        first_row: int | Tensor,
+    ) -> tuple[DropoutKeys | None, DropoutKeys | None]:
+        """Returns the keys of source and target, see `decoder_outputs`."""
+        if seed is None:
+            return None, None
+        batch, source_length = ops.shape(source)
+        length = ops.shape(target)[1]
+        return (
+            row_keys(seed, batch, source_length, first_row=first_row),
+            row_keys(seed, batch, length, source_length, first_row),
+        )
 
     def _embed(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Embeds [B, S] and [B, T], in one look-up if they share a matrix.

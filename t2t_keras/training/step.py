@@ -226,17 +226,18 @@ class TrainStep:
         """
         count = self._micro_batches
         scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
+        seed = self._dropout_seed(step)
         if count == 1:
-            return self.loss_and_grads(batch, self._dropout_seed(step), scale)
+            return self.loss_and_grads(batch, seed, scale, self._first_row(batch))
         stacks = {}
         for name, rows in batch.items():
             shape = [count, -1, *tf.unstack(tf.shape(rows)[1:])]
             stacks[name] = tf.reshape(rows, shape)  # [k, B/k, S], [k, B/k, T]
 
         def add(i: tf.Tensor, sums: GradientSums) -> tuple[tf.Tensor, GradientSums]:
-            seed = self._dropout_seed(step, i)
             micro_batch = {name: stack[i] for name, stack in stacks.items()}
-            addend = self.loss_and_grads(micro_batch, seed, scale)
+            first_row = self._first_row(micro_batch, i)
+            addend = self.loss_and_grads(micro_batch, seed, scale, first_row)
             return i + 1, tf.nest.map_structure(tf.add, sums, addend)
 
         zero = tf.zeros([])
@@ -251,7 +252,11 @@ class TrainStep:
         return sums
 
     def loss_and_grads(
-        self, batch: Batch, seed: tf.Tensor, scale: tf.Tensor
+        self,
+        batch: Batch,
+        seed: tf.Tensor,
+        scale: tf.Tensor,
+        first_row: tf.Tensor,
     ) -> GradientSums:
         """Runs the model forward and backward on one micro-batch.
 
@@ -259,10 +264,11 @@ class TrainStep:
             batch: see `update`.
             seed: [2], of dropout; see `Dropout`.
             scale: the loss scale, float32 scalar.
+            first_row: the number of its first row in the batch of all replicas.
         """
         weights = [weight.read_value() for weight in self._weights]
         (loss, nll), sparse_or_dense, d_softmax = self._forward_backward(
-            weights, batch, seed, scale
+            weights, batch, seed, scale, first_row
         )
         # The gradients of embedding look-ups are sparse. They are made dense, because
         # another replica has looked up other rows; and here, because XLA would add
@@ -290,6 +296,7 @@ class TrainStep:
         batch: Batch,
         seed: tf.Tensor,
         scale: tf.Tensor,
+        first_row: tf.Tensor,
     ) -> tuple[
         tuple[tf.Tensor, tf.Tensor], list[tf.Tensor | tf.IndexedSlices], tf.Tensor
     ]:
@@ -314,6 +321,7 @@ class TrainStep:
                     seed,
                     softmax,
                     batch.get("alignment"),
+                    first_row,
                 )
         gradients, d_softmax = tape.gradient(
             losses[0], (weights, softmax), output_gradients=scale
@@ -393,17 +401,16 @@ class TrainStep:
             # A replica may not call `assign` on a mirrored variable.
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=new_value)
 
-    def _dropout_seed(
-        self, step: tf.Tensor, micro_batch: tf.Tensor | int = 0
-    ) -> tf.Tensor:
-        """Returns a different seed [2] for every step and micro-batch; see `Dropout`.
+    def _dropout_seed(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns a different seed, uint32 [2], for every step; see `Dropout`."""
+        return tf.stack([tf.constant(self._seed, tf.uint32), tf.cast(step, tf.uint32)])
 
-        Micro-batches are numbered over all replicas: it makes no difference which
-        replica runs them.
+    def _first_row(self, batch: Batch, micro_batch: tf.Tensor | int = 0) -> tf.Tensor:
+        """Returns the number of the first row in the batch of all replicas, uint32.
+
+        So dropout does not depend on which replica, or which part, has a row.
         """
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         index = replica * self._micro_batches + micro_batch
-        seed = tf.constant([self._seed, 0], tf.int32)
-        fold_in = tf.random.experimental.stateless_fold_in
-        seed = fold_in(fold_in(seed, tf.cast(step, tf.int32)), index)
-        return tf.bitcast(seed, tf.uint32) if self._model.hparams.jit_compile else seed
+        rows = tf.shape(batch["source"])[0]
+        return tf.cast(index * rows, tf.uint32)

@@ -30,10 +30,11 @@ OPTIONS = {
 }
 
 
-def model(dropout=0.0, **options):
+def model(**options):
     """A model with the same weights on every backend."""
     sizes = {"num_layers": 1, "d_model": 8, "d_ff": 16, "num_heads": 2}
-    network = Transformer(HParams(**sizes | options, dropout=dropout), VOCAB)
+    hparams = HParams(**{"dropout": 0.0} | sizes | options)
+    network = Transformer(hparams, VOCAB)
     rng = np.random.default_rng(0)
     for weight in network.trainable_variables:
         is_scale = weight.path.endswith("gamma")
@@ -115,6 +116,10 @@ def results():
         {"source": SOURCE, "target": TARGET}, TARGET, epochs=8, verbose=0
     )
     outputs["fit"] = history.history["loss"]
+    for name, options in OPTIONS.items():
+        rates = {"dropout": 0.3, "attention_dropout": 0.4, "ffn_dropout": 0.5}
+        network = model(**rates | options)
+        outputs[f"{name}/seeded"] = network(SOURCE, TARGET, seed=np.array([3, 4]))
     network = model(dropout=0.5)
     outputs["dropped"] = network(SOURCE, TARGET, training=True)
     outputs["dropped again"] = network(SOURCE, TARGET, training=True)

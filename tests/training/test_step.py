@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.errors import refused
-from helpers.one_step import HPARAMS, Setup, assert_close, summed_loss, unequal_batch
+from helpers.one_step import HPARAMS, Setup, assert_close, unequal_batch
 from helpers.small_run import assert_same, trainer, weights
 
 from t2t_keras import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.model.layers.dropout import Dropout, random_bits
 
 
 @pytest.fixture(scope="module")
@@ -52,27 +51,38 @@ def test_several_steps_in_a_call_are_single_steps():
     np.testing.assert_allclose(*sums, rtol=1e-6)
 
 
-def test_replicas_draw_different_dropout():
-    """Two replicas with the same rows have different losses, and steps differ, too."""
-    setup = Setup(2, HPARAMS.override(dropout=0.5))
-    source, target = (np.tile(ids[:4], (2, 1)) for ids in unequal_batch(2))
+DROPOUT = HPARAMS.override(dropout=0.1, attention_dropout=0.2, ffn_dropout=0.1)
 
-    @tf.function
-    def losses(batch, step):
-        def on_replica(rows):
-            seed = setup.step._dropout_seed(step)
-            return summed_loss(setup.model, rows["source"], rows["target"], seed)
 
-        return setup.strategy.run(on_replica, args=(batch,))
+@pytest.fixture(scope="module")
+def dropped_batch():
+    """The gradients of 13 pairs at once, with dropout."""
+    return Setup(1, DROPOUT).gradients(*unequal_batch(1))
 
-    def at(step):
-        value = losses(setup.batch(source, target), tf.constant(step, tf.int64))
-        return [float(v) for v in setup.strategy.experimental_local_results(value)]
 
-    first_sums, second_sums = at(0)
-    assert abs(first_sums - second_sums) > 1e-3 * first_sums
-    assert at(0) == [first_sums, second_sums]
-    assert at(1) != [first_sums, second_sums]
+@pytest.mark.parametrize(("replicas", "micro_batches"), [(2, 1), (1, 3), (2, 4)])
+def test_dropout_does_not_depend_on_how_the_batch_is_divided(
+    dropped_batch, big_batch, replicas, micro_batches
+):
+    setup = Setup(replicas, DROPOUT, micro_batches)
+    actual = setup.gradients(*unequal_batch(1))
+    assert_close(actual, dropped_batch, relative=1e-5)
+    with pytest.raises(AssertionError):  # the masks did matter
+        assert_close(actual, big_batch, relative=1e-2)
+
+
+def test_dropout_is_different_in_every_row_and_step():
+    setup = Setup(1, HPARAMS.override(dropout=0.5))
+    source, target = (np.tile(ids[:1], (2, 1)) for ids in unequal_batch(2))
+    hidden = []
+    for step in (0, 0, 1):
+        seed = setup.step._dropout_seed(tf.constant(step, tf.int64))
+        decoded, _ = setup.model.decoder_outputs(source, target, seed)
+        hidden += list(decoded.numpy())
+    first, second, again, _, later, _ = hidden
+    np.testing.assert_array_equal(again, first)
+    for other in (second, later):
+        assert np.abs(other - first).max() > 0.1
 
 
 def test_updates_are_clipped_or_if_they_are_not_finite_skipped_and_counted():
@@ -186,62 +196,13 @@ def test_memory_is_that_of_a_micro_batch():
 # Training compiled by XLA: the same masks, losses and gradients as without it.
 
 
-COMPILED = HPARAMS.override(
-    **{"dropout": 0.1, "attention_dropout": 0.2, "ffn_dropout": 0.1},
-    **{"bucketing": "static", "jit_compile": True},
-)
-
-
-def numpy_bits(seed, rows, columns):
-    """`random_bits` on Python's integers, which do not overflow."""
-
-    def mixed(x):
-        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-            x = ((x ^ (x >> shift)) * factor) % 2**32
-        return x ^ (x >> 16)
-
-    key = mixed((seed[0] + 0x9E3779B9) % 2**32)
-    column_key = mixed((seed[1] + key + 0x9E3779B9) % 2**32)
-    by_row = [mixed((n + key) % 2**32) for n in range(rows)]
-    by_column = [mixed((n + column_key) % 2**32) for n in range(columns)]
-    return [[mixed((r + c) % 2**32) for c in by_column] for r in by_row]
-
-
-def test_random_bits_are_the_hash_with_and_without_xla():
-    seed = [123456789, 2**32 - 5]
-    expected = numpy_bits(seed, 7, 11)
-    for is_compiled in (False, True):
-        bits = tf.function(lambda s: random_bits(s, 7, 11), jit_compile=is_compiled)
-        actual = bits(tf.constant(seed, tf.uint32))
-        np.testing.assert_array_equal(actual, np.array(expected, np.uint32))
-
-
-def test_dropout_from_the_hash_drops_its_share_and_keeps_the_mean():
-    layer = Dropout(0.1, name="some_dropout")
-    layer.build(None)
-    seed = tf.constant([3, 4], tf.uint32)
-    dropped = layer(tf.ones([50, 20, 101]), seed=seed).numpy()
-    assert set(np.unique(dropped)) == {0.0, np.float32(1 / 0.9)}
-    deviation = np.sqrt(0.1 * 0.9 / dropped.size)
-    assert abs((dropped == 0).mean() - 0.1) < 5 * deviation
-    other_layer = Dropout(0.1, name="other_dropout")
-    other_layer.build(None)
-    dropped_by_both = (other_layer(tf.ones([50, 20, 101]), seed=seed).numpy() == 0) & (
-        dropped == 0
-    )
-    assert abs(dropped_by_both.mean() - 0.01) < 5 * np.sqrt(0.01 * 0.99 / dropped.size)
+COMPILED = DROPOUT.override(bucketing="static", jit_compile=True)
 
 
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_gradients_are_those_of_the_uncompiled_step(big_batch, replicas):
-    setup = Setup(replicas, COMPILED)
-    batch = unequal_batch(1)
-    compiled = setup.gradients(*batch)
-    setup.step._forward_backward = setup.step.forward_backward
-    plain = setup.gradients(*batch)
-    assert_close(compiled, plain, relative=1e-5)
-    with pytest.raises(AssertionError):  # the masks did matter
-        assert_close(compiled, big_batch, relative=1e-2)
+def test_gradients_are_those_of_the_uncompiled_step(dropped_batch, replicas):
+    compiled = Setup(replicas, COMPILED).gradients(*unequal_batch(1))
+    assert_close(compiled, dropped_batch, relative=1e-5)
 
 
 def test_xla_gets_neither_scatter_nor_sort():
@@ -250,7 +211,8 @@ def test_xla_gets_neither_scatter_nor_sort():
     weights = [weight.read_value() for weight in setup.weights.values()]
     (batch,), seed = setup.batches(unequal_batch(1)), tf.constant([1, 2], tf.uint32)
     compiler_ir = setup.step._forward_backward.experimental_get_compiler_ir
-    program = compiler_ir(weights, batch, seed, tf.constant(1.0))(stage="hlo")
+    scalars = tf.constant(1.0), tf.constant(0, tf.uint32)
+    program = compiler_ir(weights, batch, seed, *scalars)(stage="hlo")
     names = ("dot", "scatter", "sort")
     assert [name for name in names if f" {name}(" in program] == ["dot"]
 

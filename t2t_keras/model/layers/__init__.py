@@ -7,7 +7,8 @@ any number of rows, C the number of tokens in a decoding cache.
 `attention` is what `self_attention` and `cross_attention` share; `window_attention` is
 the restricted self-attention of section 4. `masks` has their biases. `feed_forward`,
 `residual`, `normalization`, `embedding`, `positions`, `dropout` and `linear` are the
-other layers, `base` their base classes.
+other layers, `base` their base classes; `dropout_keys` has the random numbers of
+dropout.
 """
 
 from t2t_keras.model.layers.attention import (

@@ -10,6 +10,7 @@ from keras import ops
 from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.layers.base import Layer
 from t2t_keras.model.layers.dropout import Dropout
+from t2t_keras.model.layers.dropout_keys import DropoutSeed
 from t2t_keras.model.layers.linear import BlockGlorot, Kernels, Linear
 
 
@@ -161,7 +162,7 @@ class MultiHead(Layer):
         keys: Sequence[Tensor],
         values: Sequence[Tensor],
         bias: Tensor | None,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         kernels: Kernels | None = None,
     ) -> AttentionOutput:
         """Computes the attention of every head and projects the joined heads by W^O.

@@ -3,6 +3,7 @@
 from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.layers.attention import AttentionOutput, MultiHead
 from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.layers.dropout_keys import DropoutSeed
 from t2t_keras.model.layers.linear import Kernels
 from t2t_keras.model.layers.masks import with_masks
 
@@ -30,7 +31,7 @@ class CrossAttention(MultiHead):
         encoder_output: Tensor,
         attention_mask: Tensor | None = None,
         return_attention_scores: bool = False,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         encoder_output_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attends as `keras.layers.MultiHeadAttention` does.
@@ -60,7 +61,7 @@ class CrossAttention(MultiHead):
         key: Tensor,
         value: Tensor,
         bias: Tensor | None,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         kernels: Kernels | None = None,
     ) -> AttentionOutput:
         """Attends from every target position x [B, T, D] to the source.

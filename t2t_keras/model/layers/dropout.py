@@ -10,6 +10,16 @@ from keras import ops
 
 from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.layers.base import Layer, serializable
+from t2t_keras.model.layers.dropout_keys import (
+    DropoutKeys,
+    DropoutSeed,
+    ElementKeys,
+    feature_keys,
+    random_words,
+    row_keys,
+    weight_keys,
+    word,
+)
 
 
 @serializable
@@ -18,8 +28,10 @@ class Dropout(Layer):
 
     `keras.layers.Dropout` takes its seed from a state variable: under `tf.distribute`
     all replicas draw the same mask, and no mask can be drawn again. It also rounds the
-    scale in 16 bits. Here the mask depends only on the caller's seed and on the layer's
-    path in the model; without a seed it works as in Keras.
+    scale in 16 bits. Here the mask depends only on the caller's seed, on the layer's
+    path in the model and on the names of the elements, see `dropout_keys`; it is the
+    same with every backend, device and compiler. Without a seed, the layer draws one
+    from a state variable.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
@@ -39,78 +51,48 @@ class Dropout(Layer):
             self.seed_generator = keras.random.SeedGenerator(start)
 
     def call(
-        self, x: Tensor, seed: Tensor | None = None, training: bool = False
+        self, x: Tensor, seed: DropoutSeed | None = None, training: bool = False
     ) -> Tensor:
         """Sets elements to zero with probability `rate` and scales up the others.
 
         Args:
-            x: a tensor of any shape.
-            seed: [2], different for every step and replica. An int32 seed is for
-                Keras's random numbers, a uint32 seed for `random_bits` (with XLA).
+            x: [B, T, D], or attention weights [B, H, T, S]; of any shape if the seed is
+                not `DropoutKeys`.
+            seed: integers [2], different for every step; or the keys that the model
+                has made of them.
             training: whether to drop elements without a seed as well.
         """
         if not self.rate or (seed is None and not training):
             return x
-        keep = ops.cast(self._is_kept(x, seed), "float32")
+        if seed is None:
+            assert self.seed_generator is not None
+            seed = self.seed_generator.next()
+        words = random_words(_element_keys(seed, x), self._fold)
+        keep = ops.cast(words >= word(round(self.rate * 2**32)), "float32")
         # In bfloat16, a factor of 1.1111 would be rounded to 1.1094.
         scaled = ops.cast(x, "float32") * (keep / (1.0 - self.rate))
         return ops.cast(scaled, x.dtype)
-
-    def _is_kept(self, x: Tensor, seed: Tensor | None) -> Tensor:
-        """Draws a bool mask of the shape of x."""
-        generator = self.seed_generator
-        if seed is not None:
-            seed = ops.convert_to_tensor(seed)
-            seed += ops.cast([0, self._fold], seed.dtype)
-            generator = _FixedSeed(seed)
-        if seed is not None and keras.backend.standardize_dtype(seed.dtype) == "uint32":
-            *axes, columns = ops.shape(x)
-            bits = random_bits(seed, math.prod(axes), columns)  # [N, D]
-            bits = ops.reshape(bits, ops.shape(x))
-            return ops.greater_equal(bits, _uint32(round(self.rate * 2**32)))
-        noise = keras.random.uniform(ops.shape(x), dtype="float32", seed=generator)
-        return ops.greater_equal(noise, self.rate)
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
         return super().get_config() | {"rate": self.rate}
 
 
-class _FixedSeed(keras.random.SeedGenerator):
-    """A fixed seed, wrapped as the seed generator that `keras.random` expects."""
-
-    def __init__(self, seed: Tensor) -> None:
-        self._seed = seed
-
-    def next(self, ordered: bool = True) -> Tensor:
-        """Returns the seed; the caller passes another one for each use."""
-        del ordered
-        return self._seed
-
-
-def random_bits(seed: Tensor, rows: int | Tensor, columns: int | Tensor) -> Tensor:
-    """Returns 32 random bits for each element of a matrix, uint32 [rows, columns].
-
-    They are a hash of row, column and seed in integer arithmetic, which is the same
-    with and without XLA. (XLA's own random numbers differ from those of TensorFlow's
-    kernels.) It is fast only if it is compiled: without XLA, every operation here is a
-    pass over the matrix. The seed is uint32 [2].
-    """
-    # Any constant would do; without one, the matrix of seed 0 would be symmetric.
-    row_key = _mix_bits(seed[0] + _uint32(0x9E3779B9))
-    column_key = _mix_bits(seed[1] + row_key + _uint32(0x9E3779B9))
-    by_row = _mix_bits(ops.cast(ops.arange(rows), "uint32") + row_key)  # [rows]
-    by_column = _mix_bits(ops.cast(ops.arange(columns), "uint32") + column_key)
-    return _mix_bits(by_row[:, None] + by_column[None, :])  # [rows, columns]
-
-
-def _mix_bits(x: Tensor) -> Tensor:
-    """Mixes all bits of x: the hash function lowbias32 of Chris Wellons."""
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        x = ops.bitwise_xor(x, ops.right_shift(x, _uint32(shift)))
-        x = x * _uint32(factor)
-    return ops.bitwise_xor(x, ops.right_shift(x, _uint32(16)))
-
-
-def _uint32(value: int) -> Tensor:
-    return ops.convert_to_tensor(value, dtype="uint32")
+def _element_keys(seed: DropoutSeed, x: Tensor) -> ElementKeys:
+    """Returns the keys of the elements of x, see `Dropout.call`."""
+    if isinstance(seed, ElementKeys):
+        return seed
+    shape = ops.shape(x)
+    if len(shape) == 4:
+        batch, heads, length, source_length = shape
+        if isinstance(seed, DropoutKeys):
+            return weight_keys(seed, heads)
+        keys = row_keys(seed, batch, length, source_length)
+        return weight_keys(keys._replace(columns=keys.source_columns), heads)
+    if isinstance(seed, DropoutKeys):
+        return feature_keys(seed, shape[-1])
+    # Whatever axes are between the first and the last hold positions.
+    batch, *inner = shape[:-1] or (1,)
+    keys = row_keys(seed, batch, math.prod(inner))
+    tokens = ops.reshape(keys.tokens, shape[:-1])
+    return feature_keys(keys._replace(tokens=tokens), shape[-1])

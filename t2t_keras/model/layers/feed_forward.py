@@ -7,6 +7,7 @@ from keras import ops
 from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.layers.base import Layer, serializable
 from t2t_keras.model.layers.dropout import Dropout
+from t2t_keras.model.layers.dropout_keys import DropoutSeed
 from t2t_keras.model.layers.linear import Kernels, Linear
 
 
@@ -40,7 +41,7 @@ class FeedForward(Layer):
         self.dropout.build(input_shape)
 
     def call(
-        self, x: Tensor, seed: Tensor | None = None, kernels: Kernels | None = None
+        self, x: Tensor, seed: DropoutSeed | None = None, kernels: Kernels | None = None
     ) -> Tensor:
         """Maps [B, T, D] to [B, T, D]; see `Dropout` and `Linear.call`."""
         hidden = self.inner(x, kernels=kernels)  # [B, T, F]

@@ -7,6 +7,7 @@ import keras
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers.base import Block, serializable
 from t2t_keras.model.layers.dropout import Dropout
+from t2t_keras.model.layers.dropout_keys import DropoutSeed
 
 
 @serializable
@@ -42,12 +43,14 @@ class Residual(Block):
         """Returns the sub-layer's input [B, T, D]."""
         return self.norm(x) if self.norm_first else x
 
-    def postprocess(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
+    def postprocess(
+        self, x: Tensor, y: Tensor, seed: DropoutSeed | None = None
+    ) -> Tensor:
         """Adds the sub-layer's output y [B, T, D] to x [B, T, D]."""
         x = x + self.dropout(y, seed=seed)
         return x if self.norm_first else self.norm(x)
 
-    def call(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
+    def call(self, x: Tensor, y: Tensor, seed: DropoutSeed | None = None) -> Tensor:
         """Does the same as `postprocess`."""
         return self.postprocess(x, y, seed)
 

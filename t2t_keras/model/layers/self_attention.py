@@ -7,6 +7,7 @@ from keras import ops
 from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.layers.attention import MultiHead
 from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.layers.dropout_keys import DropoutSeed
 from t2t_keras.model.layers.linear import Kernels, Linear
 from t2t_keras.model.layers.masks import causal_bias, with_masks
 
@@ -108,7 +109,7 @@ class SelfAttention(MultiHead):
         attention_mask: Tensor | None = None,
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         mask: Tensor | None = None,
         x_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
@@ -139,7 +140,7 @@ class SelfAttention(MultiHead):
         self,
         x: Tensor,
         bias: Tensor | None = None,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         cache: SelfAttentionCache | None = None,
         kernels: Kernels | None = None,
     ) -> SelfAttentionOutput:

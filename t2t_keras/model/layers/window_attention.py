@@ -7,6 +7,13 @@ from keras import ops
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers.attention import attention_weights
 from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.layers.dropout_keys import (
+    DropoutKeys,
+    DropoutSeed,
+    ElementKeys,
+    row_keys,
+    weight_keys,
+)
 from t2t_keras.model.layers.linear import Kernels
 from t2t_keras.model.layers.masks import MASKED
 from t2t_keras.model.layers.self_attention import (
@@ -55,7 +62,7 @@ class WindowSelfAttention(SelfAttention):
         self,
         x: Tensor,
         bias: Tensor | None = None,
-        seed: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         cache: SelfAttentionCache | None = None,
         kernels: Kernels | None = None,
     ) -> SelfAttentionOutput:
@@ -92,6 +99,7 @@ class WindowSelfAttention(SelfAttention):
         scores = ops.matmul(query, ops.swapaxes(key, 3, 4))  # [B, H, N, P, W]
         scores = ops.cast(scores, "float32") * self.key_size**-0.5
         weights = attention_weights(scores, bias)
+        seed = self._block_keys(seed, ops.shape(x), block, fill)
         dropped = self.dropout(ops.cast(weights, value.dtype), seed=seed)
         heads = ops.matmul(dropped, value)  # [B, H, N, P, d_v]
         heads = ops.transpose(heads, (0, 2, 3, 1, 4))  # [B, N, P, H, d_v]
@@ -130,6 +138,27 @@ class WindowSelfAttention(SelfAttention):
             offsets < -self.left_context, offsets > self.right_context
         )
         return ops.cast(is_outside, "float32") * MASKED
+
+    def _block_keys(
+        self,
+        seed: DropoutSeed | None,
+        shape: tuple[int | Tensor, ...],
+        block: int | Tensor,
+        fill: int | Tensor,
+    ) -> ElementKeys | None:
+        """Returns the keys of `SelfAttention`'s weights, in blocks.
+
+        The shape is that of the input, [B, T, D].
+        """
+        if seed is None or not self.dropout.rate:
+            return None
+        if not isinstance(seed, DropoutKeys):
+            seed = row_keys(seed, *shape[:2])
+        rows, columns = weight_keys(seed, self.num_heads)  # [B, H, T], [B, 1, 1, T]
+        rows = _blocks(rows[..., None], block, fill)[..., 0]  # [B, H, N, P]
+        columns = _blocks(ops.swapaxes(columns, 2, 3), block, fill)
+        columns = self._with_neighbours(columns)  # [B, 1, N, W, 1]
+        return ElementKeys(rows, ops.swapaxes(columns, 3, 4))
 
     def _with_neighbours(self, blocks: Tensor, outside: float = 0.0) -> Tensor:
         """Joins each block with its neighbours: [B, H, N, P, d] to [B, H, N, W, d]."""

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from t2t_keras.model.layers import Dropout
+from t2t_keras.model.layers.dropout_keys import row_keys, source_keys
 
 SEED = np.array([11, 22], np.int32)
 
@@ -35,6 +36,32 @@ def test_another_seed_gives_an_independent_mask(seed):
     mask = layer(x, seed=SEED).numpy() != 0
     other_mask = layer(x, seed=np.array(seed, np.int32)).numpy() != 0
     assert abs((mask == other_mask).mean() - 0.5) < 0.02
+
+
+def test_the_mask_of_a_layer_depends_on_its_path():
+    x = np.ones((5, 20, 100), np.float32)
+    masks = [dropout(0.5, name=name)(x, seed=SEED).numpy() != 0 for name in "aba"]
+    np.testing.assert_array_equal(masks[0], masks[2])
+    assert abs((masks[0] == masks[1]).mean() - 0.5) < 0.02
+
+
+def test_the_keys_of_tokens_draw_the_mask_of_their_seed():
+    layer = dropout(0.5)
+    x = np.ones((3, 4, 5), np.float32)
+    weights = np.ones((3, 2, 4, 6), np.float32)
+    keys = row_keys(SEED, 3, 4, source_length=6)
+    np.testing.assert_array_equal(layer(x, seed=keys), layer(x, seed=SEED))
+    np.testing.assert_array_equal(
+        layer(weights, seed=source_keys(keys)), layer(weights, seed=SEED)
+    )
+
+
+def test_without_a_seed_another_mask_is_drawn_each_time():
+    layer = dropout(0.5)
+    x = np.ones((3, 4, 5, 6, 70), np.float32)
+    first, second = (layer(x, training=True).numpy() != 0 for _ in range(2))
+    assert abs(first.mean() - 0.5) < 0.02
+    assert abs((first == second).mean() - 0.5) < 0.02
 
 
 def test_dropout_scale_is_exact_enough_in_bfloat16():

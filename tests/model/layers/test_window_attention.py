@@ -128,6 +128,23 @@ def test_the_largest_tensor_grows_linearly_with_the_length(num_after):
     assert large < 4000 * 4 * 8 * HEADS
 
 
+@pytest.mark.parametrize("num_after", [2, 0])
+def test_dropout_in_the_window_is_that_of_a_band_mask(num_after):
+    layer = attention_layer(
+        WindowSelfAttention,
+        left_context=3,
+        right_context=num_after,
+        dropout=0.5,
+        name="attention",
+    )
+    full = attention_layer(SelfAttention, dropout=0.5, name="attention")
+    full.set_weights(layer.get_weights())
+    x = normal(2, 13, D)
+    seed = np.array([1, 2], np.int32)
+    expected = full(x, band(13, 3, num_after)[None], seed=seed)
+    np.testing.assert_allclose(layer(x, seed=seed), expected, atol=1e-5)
+
+
 def test_dropout_in_the_window_drops_and_scales():
     layer = attention_layer(
         WindowSelfAttention, left_context=3, right_context=3, dropout=0.5

@@ -1,0 +1,169 @@
+"""Random keys of tokens, from which dropout masks are drawn (5.4).
+
+A mask is a function of numbers that name its elements: the seed of the step, the layer,
+the segment (a pair's number in the step's whole batch), the position in the segment,
+and the column. So it does not depend on the row in which a pair lies, on the other
+pairs, on replicas and micro-batches, or on the device and the compiler: all arithmetic
+is in integers modulo 2^32. The elements of a row are
+
+    row key * column key mod 2^32,
+
+both keys random and odd. Products by an odd random factor are pairwise independent up
+to about 2^-30, in a row as in a column, and cost one pass over the mask.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+import keras
+import numpy as np
+from keras import ops
+
+from t2t_keras.model.backend import Tensor
+
+# PyTorch cannot multiply uint32 numbers, so it computes in int64.
+_WORD = "int64" if keras.backend.backend() == "torch" else "uint32"
+
+# Any constant would do; without one, the key of 0 would be 0.
+_OFFSET = 0x9E3779B9
+
+
+class DropoutKeys(NamedTuple):
+    """The random keys of the tokens of one side.
+
+    Attributes:
+        tokens: [B, T], of each token.
+        columns: [1, S] or [B, S], odd, of the positions that attention attends to.
+        source_columns: the same for cross-attention.
+    """
+
+    tokens: Tensor
+    columns: Tensor
+    source_columns: Tensor
+
+
+class ElementKeys(NamedTuple):
+    """The factors of a mask: rows [...], and columns that broadcast to [..., D]."""
+
+    rows: Tensor
+    columns: Tensor
+
+
+# What a layer with dropout takes: a seed [2], or the keys that are made of it.
+DropoutSeed: TypeAlias = Tensor | DropoutKeys | ElementKeys
+
+
+def token_keys(
+    seed: Tensor,
+    segments: Tensor,
+    positions: Tensor,
+    source_positions: Tensor | None = None,
+) -> DropoutKeys:
+    """Returns the keys of tokens, given their segments and positions.
+
+    Args:
+        seed: integers [2], different for every step.
+        segments: integers [B, T] or [B, 1].
+        positions: integers [B, T] or [1, T].
+        source_positions: the same of the source, if the tokens are the target's.
+    """
+    first, second = ops.unstack(word(seed), 2)
+    key = mix_bits(_low_bits(index_keys(first) + second + word(_OFFSET)))
+    by_segment = mix_bits(_low_bits(key + word(segments)))
+    columns = _odd(index_keys(positions))
+    return DropoutKeys(
+        tokens=mix_bits(_low_bits(by_segment + word(positions))),  # [B, T]
+        columns=columns,
+        source_columns=columns
+        if source_positions is None
+        else _odd(index_keys(source_positions)),
+    )
+
+
+def row_keys(
+    seed: Tensor,
+    batch_size: int | Tensor,
+    length: int | Tensor,
+    source_length: int | Tensor | None = None,
+    first_row: int | Tensor = 0,
+) -> DropoutKeys:
+    """Returns the keys of tokens in rows with one pair each.
+
+    The segment is 1 + the number of the row in the step's whole batch.
+
+    Args:
+        seed: see `token_keys`.
+        batch_size: B
+        length: T
+        source_length: S, if the tokens are the target's.
+        first_row: the number of the first of these rows in the whole batch.
+    """
+    rows = word(ops.arange(batch_size)) + word(first_row) + word(1)
+    segments = ops.expand_dims(rows, 1)  # [B, 1]
+    positions = ops.expand_dims(ops.arange(length), 0)  # [1, T]
+    source_positions = None
+    if source_length is not None:
+        source_positions = ops.expand_dims(ops.arange(source_length), 0)  # [1, S]
+    return token_keys(seed, segments, positions, source_positions)
+
+
+def source_keys(seed: DropoutSeed | None) -> DropoutSeed | None:
+    """Returns the keys for attention to the source; a seed is that of both sides."""
+    if not isinstance(seed, DropoutKeys):
+        return seed
+    return seed._replace(columns=seed.source_columns)
+
+
+def weight_keys(keys: DropoutKeys, num_heads: int | Tensor) -> ElementKeys:
+    """Returns the keys of attention weights [B, H, T, S]."""
+    heads = index_keys(ops.arange(num_heads))
+    rows = ops.bitwise_xor(keys.tokens[:, None, :], heads[:, None])  # [B, H, T]
+    return ElementKeys(rows, keys.columns[:, None, None, :])
+
+
+def feature_keys(keys: DropoutKeys, size: int | Tensor) -> ElementKeys:
+    """Returns the keys of features [B, T, D]."""
+    return ElementKeys(keys.tokens, _odd(index_keys(ops.arange(size))))
+
+
+def random_words(keys: ElementKeys, layer_key: int) -> Tensor:
+    """Returns a random number below 2^32, even ones excepted, for each element.
+
+    Args:
+        keys: of the elements of x [..., D].
+        layer_key: another one for every layer.
+    """
+    rows = ops.bitwise_xor(keys.rows, word(layer_key)) * word(0x7FEB352D)
+    rows = _low_bits(rows)
+    rows = _odd(ops.bitwise_xor(rows, ops.right_shift(rows, word(16))))
+    return _low_bits(ops.expand_dims(rows, -1) * keys.columns)  # [..., D]
+
+
+def index_keys(indices: Tensor) -> Tensor:
+    """Returns random keys of integers."""
+    return mix_bits(_low_bits(word(indices) + word(_OFFSET)))
+
+
+def mix_bits(x: Tensor) -> Tensor:
+    """Mixes all bits of x: the hash function lowbias32 of Chris Wellons."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = ops.bitwise_xor(x, ops.right_shift(x, word(shift)))
+        x = _low_bits(x * word(factor))
+    return ops.bitwise_xor(x, ops.right_shift(x, word(16)))
+
+
+def _odd(x: Tensor) -> Tensor:
+    return ops.bitwise_or(x, word(1))
+
+
+def word(values: int | Tensor) -> Tensor:
+    """Returns integers modulo 2^32, in the dtype of the arithmetic here."""
+    if isinstance(values, int):
+        values = np.asarray(values, _WORD)
+    return _low_bits(ops.convert_to_tensor(values, dtype=_WORD))
+
+
+def _low_bits(x: Tensor) -> Tensor:
+    """Returns the results of integer arithmetic modulo 2^32."""
+    if _WORD == "uint32":
+        return x
+    return ops.bitwise_and(x, 2**32 - 1)

@@ -27,7 +27,14 @@ class BatchPlan:
 
     Raises:
         UserError: there is no record, or the longest one exceeds the budget.
+
+    Attributes:
+        packs_rows: whether a row may hold several pairs.
+        shapes: rows, S and T of each batch, int64 [N, 3].
+        padding_share: the share of padding on both sides in an epoch.
     """
+
+    packs_rows = False
 
     def __init__(
         self,
@@ -68,15 +75,16 @@ class BatchPlan:
         return len(self._starts)
 
     def records(self, step: int) -> np.ndarray:
-        """Returns the records, int [rows], of the step's batch."""
+        """Returns the records of the step's batch, int [pairs]."""
         epoch, i = divmod(step, len(self._starts))
         if epoch != self._epoch:
-            rng = np.random.default_rng((self._seed, epoch))
-            batches = np.split(self._order(rng), self._starts[1:])
-            shuffled = rng.permutation(len(batches))
+            self._batches = self._shuffled(np.random.default_rng((self._seed, epoch)))
             self._epoch = epoch
-            self._batches = [batches[k] for k in shuffled]
         return self._batches[i]
+
+    def rows(self, step: int) -> np.ndarray:
+        """Returns the row of each record of the step's batch, ascending."""
+        return np.arange(len(self.records(step)))
 
     def shape(self, records: np.ndarray) -> tuple[int, int, int]:
         """Returns the rows, S and T to which the batch of some records is padded."""
@@ -121,6 +129,11 @@ class BatchPlan:
             fits = np.arange(1, len(window) + 1) * window <= batch_tokens
             start += int(fits.sum())  # what fits is a prefix, since lengths ascend
         return starts
+
+    def _shuffled(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """Returns the records of each batch of an epoch."""
+        batches = np.split(self._order(rng), self._starts[1:])
+        return [batches[k] for k in rng.permutation(len(batches))]
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
         """Returns the records of an epoch in the order in which they are cut."""

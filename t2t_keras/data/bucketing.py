@@ -4,6 +4,7 @@ import numpy as np
 
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.bucket_plan import BucketPlan
+from t2t_keras.data.packed_plan import PackedPlan
 from t2t_keras.data.static_shape_plan import StaticShapePlan
 from t2t_keras.hparam import Bucketing
 
@@ -16,7 +17,7 @@ def batch_plan(
     seed: int,
     swapped: bool = False,
 ) -> "BatchPlan":
-    """Returns the plan by exact lengths, by tensor2tensor's buckets, or of few shapes.
+    """Returns the plan that a value of `HParams.bucketing` asks for.
 
     Args:
         bucketing: see `HParams`.
@@ -26,6 +27,11 @@ def batch_plan(
         seed: see `BatchPlan`.
         swapped: see `BatchPlan`.
     """
-    plans = {"exact": BatchPlan, "t2t": BucketPlan, "static": StaticShapePlan}
+    plans = {
+        "exact": BatchPlan,
+        "t2t": BucketPlan,
+        "static": StaticShapePlan,
+        "packed": PackedPlan,
+    }
     cls = plans[bucketing]
     return cls(source_length, target_length, batch_tokens, seed, swapped)

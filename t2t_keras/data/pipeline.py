@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.guided_alignment import LINKS, alignment_weights
+from t2t_keras.data.packed_rows import packed_batch
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.sides import SIDES
 
@@ -15,10 +16,13 @@ FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
     "targets": tf.io.RaggedFeature(tf.int64),
 }
-# The ids "source" [rows, S] and "target" [rows, T], int32, padded with 0; and perhaps
+# The ids "source" [rows, S] and "target" [rows, T], int32, padded with 0. With packed
+# rows, "source_segments", "source_positions", "target_segments" and "target_positions"
+# of the same shapes: a segment is 1 + the number of the pair in the batch of a step,
+# over all replicas, and 0 in padding; positions begin with 0 in each pair. And perhaps
 # the "alignment" [rows, T, S], float32, see `alignment_weights`.
 Batch = dict[str, tf.Tensor]
-# (example, step, row in the batch) -> example.
+# (example, step, number of the pair in the batch) -> example.
 Augment = Callable[[bytes, int, int], bytes]
 
 
@@ -48,8 +52,8 @@ def training_batches(
             by it.
         local_replicas: the replicas of this process; None for all.
         aligned: whether a batch also has an alignment, see `alignment_weights`.
-        augment: changes an example, given the step and its row in the batch; None: no
-            example is changed.
+        augment: changes an example, given the step and its number in the batch; None:
+            no example is changed.
 
     Returns:
         A dataset of `Batch`es, with the elements of `batch_signature`.
@@ -106,14 +110,21 @@ def damage_named(index: RecordIndex) -> Iterator[None]:
         raise
 
 
-def batch_signature(aligned: bool = False) -> dict[str, tf.TensorSpec]:
+def batch_signature(
+    aligned: bool = False, packed: bool = False
+) -> dict[str, tf.TensorSpec]:
     """Returns the type of a `Batch`, whose arrays may have any shape.
 
     Args:
         aligned: whether a batch also has an alignment.
+        packed: whether rows may hold several pairs.
     """
     ids = tf.TensorSpec([None, None], tf.int32)
-    signature = {"source": ids, "target": ids}
+    signature: dict[str, tf.TensorSpec] = {}
+    for side in SIDES:
+        signature[side] = ids
+        if packed:
+            signature |= {f"{side}_segments": ids, f"{side}_positions": ids}
     if aligned:
         signature["alignment"] = tf.TensorSpec([None, None, None], tf.float32)
     return signature
@@ -161,39 +172,63 @@ def _batches(
     """
     features = FEATURES | LINKS if aligned else FEATURES
 
-    def read(step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def read(
+        step: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         records = plan.records(int(step))
-        rows, *lengths = plan.shape(records)
-        replica_rows = rows_each(rows, num_replicas, micro_batches)
-        start = local_replicas.start * replica_rows
+        rows = plan.rows(int(step))
+        num_rows, *lengths = plan.shape(records)
+        replica_rows = rows_each(num_rows, num_replicas, micro_batches)
+        first_row = local_replicas.start * replica_rows
+        stop_row = local_replicas.stop * replica_rows
+        start, stop = np.searchsorted(rows, [first_row, stop_row]).tolist()
         # A part of a batch is padded to the length of the whole batch.
-        shape = np.array([len(local_replicas) * replica_rows, *lengths], np.int64)
-        payloads = index.read(records[start : local_replicas.stop * replica_rows])
+        shape = np.array([stop_row - first_row, *lengths], np.int64)
+        payloads = index.read(records[start:stop])
         if augment:
             numbered = enumerate(payloads, start=start)
-            payloads = [augment(payload, int(step), row) for row, payload in numbered]
-        return np.array(payloads, dtype=object), shape
+            payloads = [augment(payload, int(step), n) for n, payload in numbered]
+        row = rows[start:stop].astype(np.int64) - first_row
+        pair_ids = np.arange(start, stop, dtype=np.int64)
+        return np.array(payloads, dtype=object), row, pair_ids, shape
 
     def parse(step: tf.Tensor) -> Batch:
-        payloads, shape = tf.numpy_function(
+        payloads, rows, pair_ids, shape = tf.numpy_function(
             read,
             [step],
-            [tf.string, tf.int64],
+            [tf.string, tf.int64, tf.int64, tf.int64],
             stateful=False,  # else deterministic operations would disable `prefetch`
         )
         example = tf.io.parse_example(tf.ensure_shape(payloads, [None]), features)
-        rows, *lengths = tf.unstack(tf.ensure_shape(shape, [3]))
-        batch: Batch = {}
-        for side, name, length in zip(SIDES, index.features, lengths, strict=True):
-            ids = example[name].to_tensor(shape=tf.stack([rows, length]))
-            batch[side] = tf.cast(ids, tf.int32)
+        ids = (example[index.features[0]], example[index.features[1]])
+        origins = None
+        if plan.packs_rows:
+            batch, origins = packed_batch(ids, rows, pair_ids + 1, shape)
+        else:
+            batch = _padded_batch(ids, shape)
         if aligned:
             batch["alignment"] = alignment_weights(
-                example["links"], batch["source"], batch["target"], index.swapped
+                example["links"],
+                batch["source"],
+                batch["target"],
+                index.swapped,
+                origins,
             )
         return batch
 
     return untuned(tf.data.Dataset.range(steps.start, steps.stop).map(parse))
+
+
+def _padded_batch(
+    ids: tuple[tf.RaggedTensor, tf.RaggedTensor], shape: tf.Tensor
+) -> Batch:
+    """Returns source and target, padded to the rows, S and T in `shape`, int64 [3]."""
+    num_rows, *lengths = tf.unstack(tf.ensure_shape(shape, [3]))
+    batch: Batch = {}
+    for side, of_side, length in zip(SIDES, ids, lengths, strict=True):
+        padded = of_side.to_tensor(shape=tf.stack([num_rows, length]))
+        batch[side] = tf.cast(padded, tf.int32)
+    return batch
 
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -12,7 +12,7 @@ from t2t_keras.data.bucketing import batch_plan
 from t2t_keras.data.guided_alignment import has_links
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.mixture import repetitions
-from t2t_keras.data.pipeline import training_batches
+from t2t_keras.data.pipeline import batch_signature, training_batches
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.split_files import index_path
 from t2t_keras.errors import UserError
@@ -93,6 +93,11 @@ class TrainingData:
         return cls(
             index, plan, plan.largest_shape(num_activations), aligned, augmentation
         )
+
+    @property
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """The type of a batch."""
+        return batch_signature(self.aligned, self.plan.packs_rows)
 
     def batches(
         self, steps: range, num_replicas: int, micro_batches: int, local_replicas: range

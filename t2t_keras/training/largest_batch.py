@@ -5,7 +5,7 @@ hours.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import tensorflow as tf
 
@@ -28,8 +28,8 @@ def try_largest_batch(
     strategy: tf.distribute.Strategy,
     shape: tuple[int, int, int],
     batch_tokens: int,
+    signature: Mapping[str, tf.TensorSpec],
     micro_batches: int = 1,
-    aligned: bool = False,
 ) -> str:
     """Runs the largest batch once; where it does not fit, tries halves of it.
 
@@ -38,8 +38,8 @@ def try_largest_batch(
         strategy: the strategy, whose replicas share the rows.
         shape: (rows, S, T) of the largest batch.
         batch_tokens: the budget of the batches, for the message.
+        signature: the type of a batch, see `batch_signature`.
         micro_batches: number of micro-batches of each replica.
-        aligned: whether a batch also has an alignment.
 
     Returns:
         A sentence about the memory that a GPU had in use; "" without GPUs.
@@ -48,14 +48,15 @@ def try_largest_batch(
         UserError: the batch does not fit; the message names a size that does.
     """
     rows, source, target = shape
-    batch = f"the largest batch, {rows} pairs of {source} and {target} tokens,"
+    unit = "rows" if "source_segments" in signature else "pairs"
+    batch = f"the largest batch, {rows} {unit} of {source} and {target} tokens,"
     # With several processes there is one try: the others would not repeat it.
     is_alone = not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     smallest = strategy.num_replicas_in_sync * micro_batches if is_alone else rows
     divisor = 1
     while rows // divisor >= min(smallest, rows):
         parts = (rows // divisor, source, target)
-        batches = synthetic_batches(strategy, parts, micro_batches, aligned)
+        batches = synthetic_batches(strategy, parts, signature, micro_batches)
         try:
             update(iter(batches))
         except tf.errors.OpError as error:
@@ -66,7 +67,7 @@ def try_largest_batch(
         if divisor == 1:
             return _peak() and f"{batch} fits: {_peak()}"
         remedy = (
-            f"{parts[0]} such pairs fit: lower batch_tokens to "
+            f"{parts[0]} such {unit} fit: lower batch_tokens to "
             f"{batch_tokens // divisor}, or give --accumulate {divisor * micro_batches}"
         )
         break
@@ -81,25 +82,31 @@ def try_largest_batch(
 def synthetic_batches(
     strategy: tf.distribute.Strategy,
     shape: tuple[int, int, int],
+    signature: Mapping[str, tf.TensorSpec],
     micro_batches: int = 1,
-    aligned: bool = False,
 ) -> tf.distribute.DistributedDataset:
-    """Returns one distributed batch of one id; arguments as in `try_largest_batch`."""
-    rows, source, target = shape
+    """Returns one distributed batch of one id; arguments as in `try_largest_batch`.
+
+    Where rows are packed, a row is one pair.
+    """
+    rows, *lengths = shape
     replicas = local_replicas(strategy)
     parts: Batch = {}
-    for side, length in zip(SIDES, (source, target), strict=True):
+    for side, length in zip(SIDES, lengths, strict=True):
         ids = tf.fill([rows, length], 2)
         per_replica = rows_per_replica(
             ids, strategy.num_replicas_in_sync, micro_batches
         )
         parts[side] = per_replica[replicas.start : replicas.stop]
-    if aligned:
-        parts["alignment"] = tf.zeros([*parts["target"].shape, source])
+        positions = tf.broadcast_to(tf.range(length), parts[side].shape)
+        parts[f"{side}_segments"] = tf.ones_like(positions)
+        parts[f"{side}_positions"] = positions
+    if "alignment" in signature:
+        parts["alignment"] = tf.zeros([*parts["target"].shape, lengths[0]])
     batches = []
     for i in range(len(replicas)):
-        batches.append({name: rows[i] for name, rows in parts.items()})
-    return distribute_batches(strategy, lambda: batches, aligned)
+        batches.append({name: parts[name][i] for name in signature})
+    return distribute_batches(strategy, lambda: batches, signature)
 
 
 def is_out_of_memory(error: tf.errors.OpError) -> bool:

@@ -1,7 +1,7 @@
 """Where training runs: on all GPUs of one or several machines, or on the CPU."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import tensorflow as tf
 
@@ -95,7 +95,7 @@ def distribute(
 
 
 def batch_spec(
-    strategy: tf.distribute.Strategy, aligned: bool = False
+    strategy: tf.distribute.Strategy, aligned: bool = False, packed: bool = False
 ) -> dict[str, tf.TypeSpec]:
     """Returns the type of a distributed batch, whose arrays may have any shape.
 
@@ -103,24 +103,25 @@ def batch_spec(
 
     Args:
         strategy: see `distribute`.
-        aligned: whether a batch also has an alignment.
+        aligned: see `batch_signature`.
+        packed: see `batch_signature`.
     """
-    return distribute_batches(strategy, list, aligned).element_spec
+    signature = batch_signature(aligned, packed)
+    return distribute_batches(strategy, list, signature).element_spec
 
 
 def distribute_batches(
     strategy: tf.distribute.Strategy,
     batches: Callable[[], Iterable[Batch]],
-    aligned: bool = False,
+    signature: Mapping[str, tf.TypeSpec],
 ) -> tf.distribute.DistributedDataset:
     """Returns distributed batches of the same type as those of training.
 
     Args:
         strategy: see `distribute`.
         batches: returns the batch of each replica of this process in turn.
-        aligned: whether a batch has an alignment.
+        signature: the type of a batch.
     """
-    signature = batch_signature(aligned)
     parts = tf.data.Dataset.from_generator(batches, output_signature=signature)
     return distribute(strategy, untuned(parts))
 

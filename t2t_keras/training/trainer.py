@@ -411,8 +411,8 @@ class Trainer:
             self._strategy,
             self._data.largest_shape,
             self._hparams.batch_tokens,
+            self._data.signature,
             self._micro_batches,
-            self._data.aligned,
         )
         del copies
         if message:

@@ -28,7 +28,7 @@ def test_each_side_stays_within_the_budget():
             assert len(records) * lengths[records].max() <= 512
 
 
-@pytest.mark.parametrize("bucketing", ["exact", "t2t", "static"])
+@pytest.mark.parametrize("bucketing", ["exact", "t2t", "static", "packed"])
 def test_every_epoch_holds_every_record_once_in_another_order(bucketing):
     batches = batch_plan(bucketing, SOURCE, TARGET, 512, seed=3)
     epochs = [

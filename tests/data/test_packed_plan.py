@@ -1,0 +1,116 @@
+"""Packed batches: one shape, every pair once, little padding."""
+
+import numpy as np
+import pytest
+from helpers.errors import refused
+from helpers.sentence_lengths import SOURCE, TARGET
+
+from t2t_keras.data.packed_plan import PackedPlan
+
+BUDGET = 512
+
+
+def plan(source=SOURCE, target=TARGET, budget: int = BUDGET, seed: int = 3, **options):
+    return PackedPlan(np.array(source), np.array(target), budget, seed, **options)
+
+
+def epoch_of(batches: PackedPlan, epoch: int = 0):
+    """The records and rows of each batch of an epoch."""
+    steps = range(epoch * len(batches), (epoch + 1) * len(batches))
+    return [(batches.records(step), batches.rows(step)) for step in steps]
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 7])
+def test_all_batches_have_one_shape_within_the_budget(epoch):
+    batches = plan()
+    num_rows, *row_lengths = batches.shape(batches.records(0))
+    assert num_rows * max(row_lengths) <= BUDGET
+    everything = []
+    for records, rows in epoch_of(batches, epoch):
+        assert batches.shape(records) == (num_rows, *row_lengths)
+        assert (np.diff(rows) >= 0).all() and rows.max() < num_rows
+        for lengths, limit in zip((SOURCE, TARGET), row_lengths, strict=True):
+            assert np.bincount(rows, lengths[records]).max() <= limit
+        everything += records.tolist()
+    assert sorted(everything) == list(range(len(SOURCE)))
+
+
+@pytest.mark.parametrize("budget", [512, 4096, 25_000])
+def test_padding_is_at_most_three_percent(budget):
+    batches = plan(np.tile(SOURCE, 8), np.tile(TARGET, 8), budget)
+    positions = len(batches) * np.prod(
+        [batches.shapes[0][0], batches.shapes[0][1:].sum()]
+    )
+    share = 1 - 8 * (SOURCE.sum() + TARGET.sum()) / positions
+    assert batches.padding_share == pytest.approx(share)
+    assert share <= 0.03
+
+
+def test_rows_are_short():
+    _, source, target = plan(budget=4096).shapes[0]
+    assert SOURCE.max() <= source < 5 * SOURCE.max()
+    assert TARGET.max() <= target < 5 * TARGET.max()
+
+
+def test_rows_meet_other_rows_and_pairs_other_pairs_in_each_epoch():
+    batches = plan()
+    companions = []
+    batch_sets = []
+    for epoch in range(2):
+        rows_of_epoch = set()
+        for records, rows in epoch_of(batches, epoch):
+            for row in range(rows.max() + 1):
+                rows_of_epoch.add(frozenset(records[rows == row].tolist()))
+        companions.append(rows_of_epoch)
+        batch_sets.append({frozenset(r.tolist()) for r, _ in epoch_of(batches, epoch)})
+    assert len(companions[0] & companions[1]) < len(companions[0]) / 20
+    assert not batch_sets[0] & batch_sets[1]
+
+
+def test_a_step_names_its_batch_whatever_was_asked_before():
+    used = plan()
+    for step in range(2 * len(used)):
+        used.records(step)
+    for step in (0, len(used) + 2, 5):
+        np.testing.assert_array_equal(used.rows(step), plan().rows(step))
+        np.testing.assert_array_equal(used.records(step), plan().records(step))
+    assert not np.array_equal(plan(seed=4).records(0), plan().records(0))
+
+
+def test_the_batches_of_the_other_direction_are_the_same():
+    forth = plan(budget=300)
+    back = plan(TARGET, SOURCE, budget=300, swapped=True)
+    for step in range(2 * len(forth)):
+        np.testing.assert_array_equal(forth.records(step), back.records(step))
+        np.testing.assert_array_equal(forth.rows(step), back.rows(step))
+    np.testing.assert_array_equal(forth.shapes, back.shapes[:, [0, 2, 1]])
+
+
+def test_one_pair_and_a_pair_as_long_as_the_budget():
+    single = plan([5], [9], budget=100)
+    assert (len(single), single.records(7).tolist(), single.rows(7).tolist()) == (
+        1,
+        [0],
+        [0],
+    )
+    assert single.shape(single.records(0)) == (1, 8, 16)
+    lengths = [100] + [5] * 50
+    long = plan(lengths, lengths, budget=100)
+    assert long.shape(long.records(0)) == (1, 100, 100)
+    assert len(long) <= 5
+    refused("batch_tokens 99 is less than the longest", plan, lengths, lengths, 99)
+
+
+def test_pairs_of_equal_lengths_leave_no_padding():
+    batches = plan([10] * 480, [12] * 480, budget=480)
+    assert batches.shape(batches.records(0)) == (10, 40, 48)
+    assert batches.padding_share == 0
+    assert len(batches) == 12
+
+
+def test_rows_that_eight_replicas_share_stay_within_the_budget():
+    for count in (100_000, 90_000, 1_999):
+        batches = plan([10] * count, [12] * count, budget=25_000)
+        rows, _, target = batches.shapes[0].tolist()
+        assert -(-rows // 8) * 8 * target <= 25_000
+        assert len(batches) * rows - count / 4 < len(batches) + 1

@@ -172,9 +172,10 @@ class HParams:
     compute_dtype: Literal["float32", "bfloat16", "float16"] = option(
         "float32", "dtype of matrix products"
     )
-    jit_compile: bool = option(
-        False,
-        "compile forward and backward pass with XLA (needs bucketing 'static')",
+    jit_compile: bool | Literal["auto"] = option(
+        "auto",
+        "compile the update with XLA (needs bucketing 'static' or 'packed'); auto: a "
+        "new run does on GPUs if all its batches have one shape ('packed')",
         changeable=True,
     )
 
@@ -190,9 +191,9 @@ class HParams:
                 f"hparams: attention_window needs attention 'scaled', not "
                 f"'{self.attention}'; change one of them"
             )
-        if self.jit_compile and self.bucketing != "static":
+        if self.jit_compile is True and self.bucketing in ("exact", "t2t"):
             raise UserError(
-                f"hparams: jit_compile needs bucketing 'static', not "
+                f"hparams: jit_compile needs bucketing 'static' or 'packed', not "
                 f"'{self.bucketing}': XLA compiles the model for every shape of a batch"
             )
         self._check_optimizer()

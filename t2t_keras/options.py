@@ -6,8 +6,9 @@
 import dataclasses
 import math
 import re
+import typing
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from t2t_keras.entry_points import unknown_name
 from t2t_keras.errors import UserError, short_repr
@@ -138,7 +139,8 @@ def parse_value(
     if name not in hints:
         raise UserError(f"{prefix}{unknown_name(context, name, hints, str(value))}")
     hint = hints[name]
-    if isinstance(value, str):
+    words = _words(hint)
+    if isinstance(value, str) and value not in words:
         hint = alternatives(hint)[0]  # of `int | None`
     if hint not in (bool, int, float):
         return value
@@ -146,9 +148,20 @@ def parse_value(
     try:
         return _CHECKER.convert(hint, converted, name)
     except TypeMismatchError as error:
+        expected = " or ".join([error.expected, *words])
         raise UserError(
-            f"{prefix}{name} must be {error.expected}, not {short_repr(value)}"
+            f"{prefix}{name} must be {expected}, not {short_repr(value)}"
         ) from None
+
+
+def _words(hint: object) -> list[str]:
+    """Returns the texts that a union has as values, such as of `bool | "auto"`."""
+    words: list[str] = []
+    if len(alternatives(hint)) > 1:
+        for alternative in alternatives(hint):
+            if typing.get_origin(alternative) is Literal:
+                words += typing.get_args(alternative)
+    return words
 
 
 def _converted(hint: type, value: object) -> object:

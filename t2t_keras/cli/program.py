@@ -13,6 +13,7 @@ from t2t_keras.cli.command import Command
 from t2t_keras.cli.command_line import parse
 from t2t_keras.errors import UserError
 from t2t_keras.usr_dir import load_usr_dir
+from t2t_keras.xla_cache import keep_compiled_programs
 
 # Files that exist if there is a driver for NVIDIA GPUs.
 _NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
@@ -123,6 +124,7 @@ def _import_tensorflow(decodes_files: bool) -> None:
         import tensorflow as tf
 
         has_gpu = bool(tf.config.list_physical_devices("GPU"))
+        keep_compiled_programs()
         if not has_gpu:
             # TensorFlow keeps freed memory for reuse. malloc would return large blocks
             # to the system, and every step would have the page faults again.

@@ -173,8 +173,17 @@ def _divide(x: Tensor, share: Tensor | None) -> Tensor:
 
 def _pick(array: Tensor, ids: Tensor) -> Tensor:
     """Returns array[n, ids[n]], [N, 1]; `ops.take_along_axis` would copy the array."""
-    starts = ops.arange(ops.shape(ids)[0], dtype="int64") * array.shape[1]  # [N]
+    starts = _row_numbers(ids) * array.shape[1]  # [N]
     return ops.take(ops.reshape(array, (-1,)), ops.expand_dims(starts, 1) + ids)
+
+
+def _row_numbers(ids: Tensor) -> Tensor:
+    """Returns 0 ... N - 1, int64 [N], for ids of N rows.
+
+    They are counted in int32, on the host. TensorFlow's range of int64 would wait for
+    the device, because it needs its limit on the host.
+    """
+    return ops.cast(ops.arange(ops.shape(ids)[0], dtype="int32"), "int64")
 
 
 def _column_sums(x: Tensor) -> Tensor:
@@ -197,7 +206,7 @@ def _without(x: Tensor, ids: Tensor) -> Tensor:
     block = ids // BLOCK  # [N]
     is_block = _one_hot(block, blocks)  # [N, blocks]
     is_column = _one_hot(ids % BLOCK, BLOCK)  # [N, BLOCK]
-    starts = ops.arange(ops.shape(ids)[0], dtype="int64") * blocks
+    starts = _row_numbers(ids) * blocks
     masked = ops.take(ops.reshape(x, (-1, BLOCK)), starts + block, axis=0)
     masked = ops.where(is_column, 0, masked)  # [N, BLOCK]
     x = ops.where(

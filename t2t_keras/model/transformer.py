@@ -94,7 +94,8 @@ class Transformer(TransformerParts):
                 dropout depends.
         """
         source_keys, target_keys = self._dropout_keys(source, target, seed, first_row)
-        shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # [B, T], starts with PAD
+        start = ops.zeros_like(target[:, :1])  # PAD; a GPU cannot pad int64
+        shifted = ops.concatenate([start, target[:, :-1]], axis=1)  # [B, T]
         x, y = self._embed(source, shifted)  # [B, S, D], [B, T, D]
         x = self.source_dropout(self.source_input(x), seed=source_keys)
         y = y + self.positions(ops.arange(ops.shape(y)[1]))

@@ -1,10 +1,11 @@
 """Training: `trainer` has the function `train` and its loop; `step` is one update.
 
 - The update (5.2 to 5.4): `step` sums the loss and its gradients over micro-batches and
-  replicas; `optimizer` has the learning rate and updates the weights, on top of
-  `optimizer_api`; `loss_scale` is for float16.
+  replicas, with XLA by `segment_sums`; `optimizer` has the learning rate and updates
+  the weights, on top of `optimizer_api`; `loss_scale` is for float16.
 - Devices: `strategy` places the replicas, `process_group` connects the processes of a
-  distributed training, and `largest_batch` runs the largest batch once.
+  distributed training, and `largest_batch` runs the largest batch once. `auto_hparams`
+  chooses for a new run what is fastest on the devices, and `gpu_advice` tells the user.
 - The loop: `options` says when to log, save, evaluate and stop; `stopping` handles
   signals and the time limit; `divergence` and `disk_space` end a training with a
   sentence; `result` is what it returns.

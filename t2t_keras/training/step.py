@@ -8,7 +8,9 @@ big batch make the same update.
 Shapes: B rows of a replica or micro-batch, S source length, T target length.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import keras
@@ -16,12 +18,14 @@ import tensorflow as tf
 
 from t2t_keras.data.pipeline import Batch
 from t2t_keras.errors import UserError
+from t2t_keras.model.layers.column_sums import column_sums_as_products
 from t2t_keras.model.loss import count_tokens, training_losses
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import model_variables, weight_name
 from t2t_keras.training.loss_scale import LossScale
 from t2t_keras.training.optimizer_api import Optimizer
-from t2t_keras.training.strategy import batch_spec
+from t2t_keras.training.segment_sums import segment_sums
+from t2t_keras.training.strategy import batch_spec, on_gpus
 
 
 class StepResult(NamedTuple):
@@ -62,6 +66,8 @@ class TrainStep:
 
     Attributes:
         function: the `tf.function` that `update` calls.
+        gradient_sums: `accumulate`, compiled by XLA if `jit_compile` is on.
+        weight_update: `apply`, likewise.
         skipped: the number of updates that were skipped; see `apply`.
         skipped_in_a_row: the number of skipped updates since the last one that was not.
         loss_scale: the dynamic loss scale, or None unless the dtype is float16.
@@ -103,11 +109,13 @@ class TrainStep:
             self._run_on_replicas, input_signature=signature, autograph=False
         )
         self._loop = tf.function(self._run_loop, autograph=False)
-        self._forward_backward = self.forward_backward
-        if hparams.jit_compile:
-            self._forward_backward = tf.function(
-                self.forward_backward, autograph=False, jit_compile=True
-            )
+        self._is_compiled = hparams.jit_compile is True
+        self.gradient_sums = self.accumulate
+        self.weight_update = self.apply
+        if self._is_compiled:
+            compile = functools.partial(tf.function, autograph=False, jit_compile=True)
+            self.gradient_sums = compile(self.accumulate)
+            self.weight_update = compile(self.apply)
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -141,12 +149,13 @@ class TrainStep:
             learning_rate: of this step.
             dry_run: whether to compute everything and change nothing.
         """
-        return self.function(
-            batch,
-            tf.constant(step, tf.int64),
-            tf.constant(learning_rate, tf.float32),
-            tf.constant(dry_run),
-        )
+        with _on_host():
+            scalars = (
+                tf.constant(step, tf.int64),
+                tf.constant(learning_rate, tf.float32),
+                tf.constant(dry_run),
+            )
+        return self.function(batch, *scalars)
 
     def update_from(
         self,
@@ -166,12 +175,16 @@ class TrainStep:
             learning_rates: of each step.
             dry_run: see `update`.
         """
-        arguments = (batches, tf.constant(step, tf.int64))
-        is_dry_run = tf.constant(dry_run)
+        with _on_host():
+            start_step = tf.constant(step, tf.int64)
+            rates = tf.constant(learning_rates, tf.float32)
+            is_dry_run = tf.constant(dry_run)
         # One trace serves any number of learning rates.
         any_rates = tf.TensorSpec([None], tf.float32)
-        loop = self._loop.get_concrete_function(*arguments, any_rates, is_dry_run)
-        return loop(*arguments, tf.constant(learning_rates, tf.float32), is_dry_run)
+        loop = self._loop.get_concrete_function(
+            batches, start_step, any_rates, is_dry_run
+        )
+        return loop(batches, start_step, rates, is_dry_run)
 
     def _run_loop(
         self,
@@ -207,10 +220,8 @@ class TrainStep:
         """The graph of `update`: the step, from top to bottom."""
 
         def on_replica(batch: Batch) -> StepResult:
-            sums = self.accumulate(batch, step)
-            gradients, result = self.reduce(sums)
-            self.apply(gradients, result, step, learning_rate, dry_run)
-            return result
+            sums = self.all_reduce(self.gradient_sums(batch, step))
+            return self.weight_update(sums, step, learning_rate, dry_run)
 
         # All replicas return the same sums.
         results = self._strategy.run(on_replica, args=(batch,))
@@ -224,6 +235,9 @@ class TrainStep:
             batch: see `update`; k micro-batches are B / k consecutive rows each.
             step: int64 scalar, which dropout depends on.
         """
+        if not self._is_compiled:
+            # TensorFlow's kernels compare int32 arrays of a GPU on the host.
+            batch = {name: _as_int64(rows) for name, rows in batch.items()}
         count = self._micro_batches
         scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
         seed = self._dropout_seed(step)
@@ -267,18 +281,26 @@ class TrainStep:
             first_row: the number of its first row in the batch of all replicas.
         """
         weights = [weight.read_value() for weight in self._weights]
-        (loss, nll), sparse_or_dense, d_softmax = self._forward_backward(
-            weights, batch, seed, scale, first_row
+        softmax = tf.identity(weights[self._softmax])  # [V, D]
+        with tf.GradientTape() as tape:
+            tape.watch((weights, softmax))
+            variables = zip(self._model.trainable_variables, weights, strict=True)
+            has_products = not self._is_compiled and on_gpus(self._strategy)
+            with keras.StatelessScope(variables), column_sums_as_products(has_products):
+                loss, nll = training_losses(
+                    self._model,
+                    batch["source"],
+                    batch["target"],
+                    seed,
+                    softmax,
+                    batch.get("alignment"),
+                    first_row,
+                )
+        gradients, d_softmax = tape.gradient(
+            loss, (weights, softmax), output_gradients=scale
         )
-        # The gradients of embedding look-ups are sparse. They are made dense, because
-        # another replica has looked up other rows; and here, because XLA would add
-        # up their rows one after the other.
-        gradients = [
-            tf.math.unsorted_segment_sum(g.values, g.indices, weight.shape[0])
-            if isinstance(g, tf.IndexedSlices)
-            else g
-            for g, weight in zip(sparse_or_dense, self._weights, strict=True)
-        ]
+        gradients = list(map(self._dense, gradients, weights))
+        # Apart from the gradient of the look-ups, which was sparse.
         gradients[self._softmax] += d_softmax  # [V, D]
         # A barrier: TensorFlow's graph optimizer would add up the terms of all replicas
         # in one sum, in another order than several processes do.
@@ -290,52 +312,29 @@ class TrainStep:
             gradients, loss, count_tokens(source), count_tokens(target), positions, nll
         )
 
-    def forward_backward(
-        self,
-        weights: list[tf.Tensor],
-        batch: Batch,
-        seed: tf.Tensor,
-        scale: tf.Tensor,
-        first_row: tf.Tensor,
-    ) -> tuple[
-        tuple[tf.Tensor, tf.Tensor], list[tf.Tensor | tf.IndexedSlices], tf.Tensor
-    ]:
-        """Computes the losses and their gradients: what XLA compiles.
+    def _dense(
+        self, gradient: tf.Tensor | tf.IndexedSlices, weight: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns a gradient as an array; those of embedding look-ups are sparse.
 
-        The arguments are the weights, and those of `loss_and_grads`.
-
-        Returns:
-            The results of `training_losses`; the gradients of the label-smoothed loss,
-            sparse for look-ups in embeddings; and, apart from that, the gradient of the
-            softmax matrix as the output layer's kernel.
+        Another replica has looked up other rows.
         """
-        softmax = tf.identity(weights[self._softmax])  # [V, D]
-        with tf.GradientTape() as tape:
-            tape.watch((weights, softmax))
-            variables = zip(self._model.trainable_variables, weights, strict=True)
-            with keras.StatelessScope(variables):
-                losses = training_losses(
-                    self._model,
-                    batch["source"],
-                    batch["target"],
-                    seed,
-                    softmax,
-                    batch.get("alignment"),
-                    first_row,
-                )
-        gradients, d_softmax = tape.gradient(
-            losses[0], (weights, softmax), output_gradients=scale
-        )
-        return losses, gradients, d_softmax
+        if not isinstance(gradient, tf.IndexedSlices):
+            return gradient
+        sums = segment_sums if self._is_compiled else tf.math.unsorted_segment_sum
+        return sums(gradient.values, gradient.indices, weight.shape[0])
 
-    def reduce(self, sums: GradientSums) -> tuple[list[tf.Tensor], StepResult]:
-        """All-reduces the sums; returns the mean gradients over all target tokens.
+    def all_reduce(self, sums: GradientSums) -> GradientSums:
+        """Returns the sums over all replicas."""
+        replica = tf.distribute.get_replica_context()
+        return replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
+
+    def mean_gradients(self, sums: GradientSums) -> tuple[list[tf.Tensor], StepResult]:
+        """Returns the mean gradients over all target tokens, given the sums over them.
 
         They are clipped to the norm `clip_norm`, and zeros if the loss or one of them
         is not finite.
         """
-        replica = tf.distribute.get_replica_context()
-        sums = replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
         divisor = sums.target_tokens
         if self.loss_scale:
             divisor *= self.loss_scale.value
@@ -372,18 +371,18 @@ class TrainStep:
 
     def apply(
         self,
-        gradients: list[tf.Tensor],
-        result: StepResult,
+        sums: GradientSums,
         step: tf.Tensor,
         learning_rate: tf.Tensor,
         dry_run: tf.Tensor,
-    ) -> None:
-        """Updates the weights and the counters.
+    ) -> StepResult:
+        """Updates the weights and the counters by the sums over all replicas.
 
         An update whose loss or gradient is not finite is skipped: it leaves weights and
         optimizer as they are, is not counted by them, and lowers the loss scale. The
         device decides that, because the host would have to wait for it.
         """
+        gradients, result = self.mean_gradients(sums)
         is_finite = result.skipped == 0  # the same on every replica
         is_applied = tf.logical_and(is_finite, tf.logical_not(dry_run))
         # Updates count from 1, as in the paper; a dry run may have any step.
@@ -400,10 +399,11 @@ class TrainStep:
             new_value = tf.where(dry_run, variable.read_value(), value)
             # A replica may not call `assign` on a mirrored variable.
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=new_value)
+        return result
 
     def _dropout_seed(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns a different seed, uint32 [2], for every step; see `Dropout`."""
-        return tf.stack([tf.constant(self._seed, tf.uint32), tf.cast(step, tf.uint32)])
+        """Returns a different seed, int64 [2], for every step; see `Dropout`."""
+        return tf.stack([tf.constant(self._seed, tf.int64), step])
 
     def _first_row(self, batch: Batch, micro_batch: tf.Tensor | int = 0) -> tf.Tensor:
         """Returns the number of the first row in the batch of all replicas, uint32.
@@ -414,3 +414,17 @@ class TrainStep:
         index = replica * self._micro_batches + micro_batch
         rows = tf.shape(batch["source"])[0]
         return tf.cast(index * rows, tf.uint32)
+
+
+def _on_host() -> AbstractContextManager[None]:
+    """Returns a context in which eager tensors stay in the host's memory.
+
+    On a GPU, Python would wait until the device has done all earlier steps: TensorFlow
+    copies such a tensor in the order of the device's other work.
+    """
+    return tf.device("CPU:0")
+
+
+def _as_int64(array: tf.Tensor) -> tf.Tensor:
+    """Returns ids as int64, and others unchanged."""
+    return tf.cast(array, tf.int64) if array.dtype == tf.int32 else array

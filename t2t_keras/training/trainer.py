@@ -30,6 +30,7 @@ from t2t_keras.run.checkpoint import model_variables, remove_incomplete, snapsho
 from t2t_keras.run.config import RunConfig, config_for, first_hparams, is_run
 from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.signals import SIGNALS
+from t2t_keras.training.auto_hparams import resolve_auto
 from t2t_keras.training.disk_space import disk_errors
 from t2t_keras.training.divergence import (
     MAX_SKIPPED_IN_A_ROW,
@@ -38,6 +39,7 @@ from t2t_keras.training.divergence import (
 )
 from t2t_keras.training.features import chief_hooks, initial_hooks
 from t2t_keras.training.fine_tune import find_weights
+from t2t_keras.training.gpu_advice import compilation_notice, dtype_advice
 from t2t_keras.training.hooks import STOP_REASONS, Hook
 from t2t_keras.training.largest_batch import try_largest_batch
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
@@ -53,6 +55,7 @@ from t2t_keras.training.strategy import (
     distribute,
     local_replicas,
     make_strategy,
+    on_gpus,
 )
 from t2t_keras.training.time_left import TimeLeft
 from t2t_keras.type_hints import Limits, Positive, Seed
@@ -145,6 +148,7 @@ def train(
         strategy = make_strategy(simulate_devices)
         parts = strategy.num_replicas_in_sync * accumulate
         config = dataclasses.replace(config, batch_parts=parts)
+        resolved = resolve_auto(resolved, output_dir, on_gpus(strategy))
         # Everything is validated before the directory becomes a run.
         RunDirectory.refuse_other_settings(
             output_dir, config, resolved, change_settings
@@ -404,6 +408,12 @@ class Trainer:
         if self._options.save_minutes:
             saves = keep
         self._run.checkpoints.require_space(self._variables, self._weights, saves, keep)
+        for message in (
+            dtype_advice(self._strategy, self._hparams),
+            compilation_notice(self._hparams),
+        ):
+            if message:
+                self._reporter.say(message)
         # As much memory is taken as while a checkpoint is written.
         copies = snapshot(self._variables, 0)
         message = try_largest_batch(

@@ -79,13 +79,13 @@ class Setup:
         return batch
 
     def gradients(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
-        index = tf.constant(0, tf.int64)
-        run = tf.function(
-            lambda batch: self.strategy.run(
-                lambda parts: self.step.reduce(self.step.accumulate(parts, index))[0],
-                args=(batch,),
-            )
-        )
+        step = self.step
+
+        def on_replica(parts):
+            sums = step.gradient_sums(parts, tf.constant(0, tf.int64))
+            return step.mean_gradients(step.all_reduce(sums))[0]
+
+        run = tf.function(lambda batch: self.strategy.run(on_replica, args=(batch,)))
         local = self.strategy.experimental_local_results
         return {
             name: local(value)[0].numpy()

@@ -39,6 +39,7 @@ FOUNDATION = (
     "user_code",
     "registry",
     "usr_dir",
+    "xla_cache",
 )
 CORE = {
     **{name: {*FOUNDATION[:i]} for i, name in enumerate(FOUNDATION)},
@@ -81,6 +82,7 @@ LIGHT = (
         "user_code.py",
         "registry.py",
         "usr_dir.py",
+        "xla_cache.py",
         "core_models.py",
         "__init__.py",
         "cli",

@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.errors import refused
 from helpers.one_step import HPARAMS, Setup, assert_close, unequal_batch
 from helpers.small_run import assert_same, trainer, weights
 
 from t2t_keras import UserError
-from t2t_keras.hparam import HParams
 
 
 @pytest.fixture(scope="module")
@@ -191,31 +189,3 @@ def test_memory_is_that_of_a_micro_batch():
         for count in ("1", "8")
     )
     assert parts < undivided / 3
-
-
-# Training compiled by XLA: the same masks, losses and gradients as without it.
-
-
-COMPILED = DROPOUT.override(bucketing="static", jit_compile=True)
-
-
-@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_gradients_are_those_of_the_uncompiled_step(dropped_batch, replicas):
-    compiled = Setup(replicas, COMPILED).gradients(*unequal_batch(1))
-    assert_close(compiled, dropped_batch, relative=1e-5)
-
-
-def test_xla_gets_neither_scatter_nor_sort():
-    """Both are slow: XLA scatters row by row, and a sort is of all logits."""
-    setup = Setup(1, COMPILED)
-    weights = [weight.read_value() for weight in setup.weights.values()]
-    (batch,), seed = setup.batches(unequal_batch(1)), tf.constant([1, 2], tf.uint32)
-    compiler_ir = setup.step._forward_backward.experimental_get_compiler_ir
-    scalars = tf.constant(1.0), tf.constant(0, tf.uint32)
-    program = compiler_ir(weights, batch, seed, *scalars)(stage="hlo")
-    names = ("dot", "scatter", "sort")
-    assert [name for name in names if f" {name}(" in program] == ["dot"]
-
-
-def test_other_batches_than_static_ones_are_refused():
-    refused("jit_compile needs bucketing 'static', not", HParams, jit_compile=True)

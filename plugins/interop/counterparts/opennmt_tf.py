@@ -55,7 +55,8 @@ _MAIN = Table(
         "seed": "the same; the default is 0",
         "mixed_precision": "use `--hparams compute_dtype=bfloat16`, or "
         "`compute_dtype=float16`",
-        "jit_compile": "use `--hparams jit_compile=true,bucketing=static`",
+        "jit_compile": "leave it out: XLA is on by default on GPUs, and `--hparams "
+        "jit_compile=false` turns it off",
         "with_eval": "leave it out: training evaluates every `--eval_every` steps",
         "num_gpus": "leave it out: all visible GPUs are used; `CUDA_VISIBLE_DEVICES` "
         "chooses them",

@@ -105,8 +105,8 @@ _TRAINER = Table(
         "iterations_per_loop": "use `--train_options steps_per_call=N`",
         "log_step_count_steps": "use `--train_options log_every=N`",
         "warm_start_from": "use `--init_from`",
-        "xla_compile xla_jit_level": "use `--hparams "
-        "jit_compile=true,bucketing=static`",
+        "xla_compile xla_jit_level": "leave it out: XLA is on by default on GPUs, and "
+        "`--hparams jit_compile=false` turns it off",
         "gpu_automatic_mixed_precision": "use `--hparams compute_dtype=bfloat16`, or "
         "`compute_dtype=float16`",
         "export_saved_model export_saved_model_api_version": "run `t2t export` "

@@ -8,7 +8,7 @@ any number of rows, C the number of tokens in a decoding cache.
 the restricted self-attention of section 4. `masks` has their biases. `feed_forward`,
 `residual`, `normalization`, `embedding`, `positions`, `dropout` and `linear` are the
 other layers, `base` their base classes; `dropout_keys` has the random numbers of
-dropout.
+dropout, and `column_sums` gradients of normalization and biases.
 """
 
 from t2t_keras.model.layers.attention import (

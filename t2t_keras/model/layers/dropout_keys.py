@@ -66,7 +66,9 @@ def token_keys(
         positions: integers [B, T] or [1, T].
         source_positions: the same of the source, if the tokens are the target's.
     """
-    first, second = ops.unstack(word(seed), 2)
+    # A slice in the seed's dtype: a GPU cannot unstack words.
+    first = word(seed[0])
+    second = word(seed[1])
     key = mix_bits(_low_bits(index_keys(first) + second + word(_OFFSET)))
     by_segment = mix_bits(_low_bits(key + word(segments)))
     columns = _odd(index_keys(positions))

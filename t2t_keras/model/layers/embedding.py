@@ -18,7 +18,7 @@ def fill_block(matrix: Tensor, row: Tensor) -> Tensor:
     copies = -matrix.shape[0] % BLOCK
     if not copies:
         return matrix
-    return ops.concatenate([matrix, ops.repeat(row, copies, axis=0)])
+    return ops.concatenate([matrix, ops.tile(row, (copies, 1))])
 
 
 @serializable

@@ -8,6 +8,7 @@ from keras import ops
 
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.layers.column_sums import add_bias
 
 # Kernels in the compute dtype, by the path of their layer. They are part of the
 # decoding cache: in bfloat16, casting them takes a seventh of a decoding step.
@@ -54,5 +55,5 @@ class Linear(keras.layers.Dense):
         kernel = self.cast_kernel() if kernels is None else kernels[self.path]
         y = ops.matmul(ops.reshape(x, (-1, shape[-1])), kernel)  # [N, out]
         if self.use_bias:
-            y = y + self.bias
+            y = add_bias(y, self.bias)
         return ops.reshape(self.activation(y), (*shape[:-1], self.units))

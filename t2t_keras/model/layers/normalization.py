@@ -6,6 +6,7 @@ from keras import ops
 
 from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.layers.base import Layer, serializable
+from t2t_keras.model.layers.column_sums import scale_and_shift
 
 
 @serializable
@@ -33,7 +34,7 @@ class LayerNorm(Layer):
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)  # [..., 1]
         unit = centred * ops.rsqrt(variance + self.epsilon)  # [..., D]
-        return unit * self.gamma + self.beta
+        return scale_and_shift(unit, self.gamma, self.beta)
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""

@@ -1,0 +1,55 @@
+"""XLA's compiled programs are kept on disk: the next process need not compile them."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import os
+import re
+from pathlib import Path
+
+_FLAG = "--tf_xla_persistent_cache_directory"
+
+
+def keep_compiled_programs() -> None:
+    """Lets XLA keep its programs for GPUs in a folder of the user's cache.
+
+    It sets `TF_XLA_FLAGS`, which TensorFlow reads when it first runs something.
+    TensorFlow names a file by the program before its compilation, so there is a folder
+    for all that the result depends on besides: the versions, the card, and XLA's flags.
+    Files are written under another name and moved, so several processes may share
+    them. Without a GPU, with a folder of the user's in `TF_XLA_FLAGS`, or if the cache
+    cannot be written, nothing is done.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    flags = os.environ.get("TF_XLA_FLAGS", "")
+    if not gpus or _FLAG in flags:
+        return
+    details = map(tf.config.experimental.get_device_details, gpus)
+    cards = sorted({str(sorted(detail.items())) for detail in details})
+    version = importlib.metadata.version("t2t_keras")
+    xla_flags = os.environ.get("XLA_FLAGS", "")
+    text = "\n".join([version, tf.__version__, xla_flags, *cards])
+    # XLA writes there without asking, and a failure would end the training.
+    with contextlib.suppress(OSError, RuntimeError):
+        folder = _cache_folder() / hashlib.sha256(text.encode()).hexdigest()[:16]
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK) and not re.search(r"[\s'\"]", str(folder)):
+            os.environ["TF_XLA_FLAGS"] = f"{flags} {_FLAG}={folder}".strip()
+
+
+def compiled_programs() -> Path | None:
+    """Returns the folder in which XLA keeps its programs; None: they are not kept."""
+    match = re.search(rf"{_FLAG}=(\S+)", os.environ.get("TF_XLA_FLAGS", ""))
+    return Path(match[1]) if match else None
+
+
+def _cache_folder() -> Path:
+    """Returns the folder for programs of all machines.
+
+    Raises:
+        RuntimeError: the user has no home directory.
+    """
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "t2t_keras" / "xla"

@@ -1,0 +1,92 @@
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from t2t_keras.xla_cache import compiled_programs, keep_compiled_programs
+
+CARD = {"device_name": "NVIDIA H100", "compute_capability": (9, 0)}
+
+
+@pytest.fixture
+def _gpu(monkeypatch, tmp_path):
+    """A machine with a GPU, whose name is in `CARD`."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    experimental = tf.config.experimental
+    monkeypatch.setattr(experimental, "get_device_details", lambda device: CARD)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("TF_XLA_FLAGS", "XLA_FLAGS"):
+        monkeypatch.setenv(name, "")
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_programs_are_kept_by_card_and_flags(monkeypatch, tmp_path):
+    folders = []
+    for flags, card in (
+        ("", "H100"),
+        ("--xla_a=1", "H100"),
+        ("", "A100"),
+        ("", "H100"),
+    ):
+        monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_clustering_debug")
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        monkeypatch.setitem(CARD, "device_name", card)
+        keep_compiled_programs()
+        assert os.environ["TF_XLA_FLAGS"].startswith("--tf_xla_clustering_debug --tf_x")
+        folders.append(compiled_programs())
+    assert folders[0] == folders[3]
+    assert len(set(folders)) == 3
+    for folder in folders:
+        assert folder.parent == tmp_path / "cache/t2t_keras/xla"
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_the_users_folder_is_taken_and_one_that_cannot_be_made_is_not(
+    monkeypatch, tmp_path
+):
+    given = "--tf_xla_persistent_cache_directory=/given"
+    monkeypatch.setenv("TF_XLA_FLAGS", given)
+    keep_compiled_programs()
+    assert os.environ["TF_XLA_FLAGS"] == given
+    assert str(compiled_programs()) == "/given"
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setenv("TF_XLA_FLAGS", "")
+    keep_compiled_programs()
+    assert compiled_programs() is None
+
+
+def test_without_a_gpu_nothing_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TF_XLA_FLAGS", "")
+    keep_compiled_programs()
+    assert compiled_programs() is None
+    assert not list(tmp_path.iterdir())
+
+
+PROGRAM = """
+import tensorflow as tf
+from t2t_keras.training.segment_sums import segment_sums
+function = tf.function(lambda v, i: segment_sums(v, i, 9), jit_compile=True)
+print(float(tf.reduce_sum(function(tf.ones([5, 2]), tf.range(5)))))
+"""
+
+
+def test_tensorflow_reads_what_another_process_has_kept(tmp_path):
+    """On a CPU here: the folder is TensorFlow's, whatever the device."""
+    flags = f"--tf_xla_persistent_cache_directory={tmp_path}"
+    outputs, times = [], []
+    for _ in range(2):
+        outputs.append(
+            subprocess.check_output(
+                [sys.executable, "-c", PROGRAM],
+                env={**os.environ, "TF_XLA_FLAGS": flags},
+                text=True,
+            )
+        )
+        (file,) = tmp_path.iterdir()
+        times.append(file.stat().st_mtime_ns)
+    assert outputs == ["10.0\n", "10.0\n"]
+    assert times[0] == times[1]

@@ -1,0 +1,40 @@
+"""A new run takes what is fastest on its devices, and keeps it."""
+
+import numpy as np
+import pytest
+from helpers.errors import refused
+from helpers.small_run import trainer
+
+from t2t_keras.hparam import HParams
+from t2t_keras.training.auto_hparams import resolve_auto
+
+
+@pytest.mark.parametrize(
+    ("changes", "has_gpus", "is_compiled"),
+    [
+        ({}, True, False),
+        ({"bucketing": "static"}, True, False),
+        ({"bucketing": "static", "jit_compile": True}, False, True),
+        ({"bucketing": "static", "jit_compile": False}, True, False),
+    ],
+)
+def test_a_new_run_compiles_on_gpus(tmp_path, changes, has_gpus, is_compiled):
+    hparams = resolve_auto(HParams(**changes), tmp_path, has_gpus)
+    assert hparams.jit_compile is is_compiled
+
+
+def test_a_run_keeps_what_it_began_with(tmp_path, data_dir):
+    compiled = {"bucketing": "static", "jit_compile": True}
+    run = trainer(data_dir, tmp_path, **compiled)._run
+    hparams = run.hparams.override(jit_compile="auto")
+    assert resolve_auto(hparams, tmp_path, has_gpus=False).jit_compile is False
+    run.checkpoints.save(1, {"x": np.zeros(1)}, keep=1)
+    assert resolve_auto(hparams, tmp_path, has_gpus=False).jit_compile is True
+
+
+def test_values_are_words_or_truth_values():
+    for text, value in (("auto", "auto"), ("true", True), ("0", False)):
+        hparams = HParams(bucketing="static").parse(f"jit_compile={text}")
+        assert hparams.jit_compile == value
+    assert HParams.from_dict({"jit_compile": False}).jit_compile is False
+    refused("must be true or false or auto, not 'x'", HParams().parse, "jit_compile=x")

@@ -1,0 +1,78 @@
+"""The update compiled by XLA: the masks, gradients and weights of the one without."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.errors import refused
+from helpers.one_step import HPARAMS, Setup, assert_close, unequal_batch
+from helpers.small_run import assert_same, trainer, weights
+
+from t2t_keras.hparam import HParams
+
+PLAIN = HPARAMS.override(
+    **{"dropout": 0.1, "attention_dropout": 0.2, "ffn_dropout": 0.1},
+    **{"clip_norm": 0.1, "ema_decay": 0.9, "bucketing": "static"},
+)
+COMPILED = PLAIN.override(jit_compile=True)
+
+
+def trained(setup: Setup) -> tuple[dict[str, np.ndarray], list[float]]:
+    """The variables after three updates, and the results of the last one."""
+    batches = setup.batches(*(unequal_batch(seed) for seed in range(3)))
+    for step, batch in enumerate(batches):
+        result = setup.step.update(batch, step, 0.01)
+    variables = {**setup.weights, **setup.step.variables}
+    arrays = {name: v.read_value().numpy() for name, v in variables.items()}
+    return arrays, [float(value) for value in result]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return trained(Setup(1, PLAIN, has_adam=True))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "micro_batches"),
+    [(1, 1), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((2, 2), (1, 3)))],
+)
+def test_updates_are_those_of_the_uncompiled_step(plain, replicas, micro_batches):
+    """Adam's and the averages' too, with clipping, on replicas and micro-batches."""
+    setup = Setup(replicas, COMPILED, micro_batches, has_adam=True)
+    arrays, results = trained(setup)
+    # Adam divides by the root of the squares, which may be very small.
+    assert_close(arrays, plain[0], relative=1e-4)
+    # Not the positions: 13 rows in parts of equal size have more padding.
+    np.testing.assert_allclose(results[:4], plain[1][:4], rtol=1e-5)
+    np.testing.assert_allclose(results[5:], plain[1][5:], rtol=1e-4)
+    # Both parts were traced once for each replica: any step and rate may follow.
+    for part in (setup.step.gradient_sums, setup.step.weight_update):
+        assert part.experimental_get_tracing_count() == replicas
+
+
+def test_xla_gets_no_scatter_and_no_constant_step():
+    """A scatter would add rows one by one; a constant step would be compiled anew."""
+    setup = Setup(1, COMPILED)
+    (batch,) = setup.batches(unequal_batch(1))
+    compiler_ir = setup.step.gradient_sums.experimental_get_compiler_ir
+    program = compiler_ir(batch, tf.constant(0, tf.int64))(stage="hlo")
+    assert " scatter(" not in program
+    assert program.count(" sort(") == 1  # of the ids
+    assert " = s64[] parameter(" in program
+
+
+@pytest.mark.slow
+def test_a_compiled_run_resumes_exactly(data_dir, tmp_path):
+    options = {"bucketing": "static", "jit_compile": True, "dropout": 0.3}
+    trainer(data_dir, tmp_path / "a", **options).train()
+    trainer(data_dir, tmp_path / "b", **options, train_steps=2).train()
+    trainer(data_dir, tmp_path / "b", **options).train()
+    assert_same(weights(tmp_path / "b"), weights(tmp_path / "a"))
+
+
+def test_other_batches_than_static_ones_are_refused():
+    refused(
+        "jit_compile needs bucketing 'static' or 'packed', not",
+        HParams,
+        jit_compile=True,
+        bucketing="exact",
+    )

@@ -4,10 +4,15 @@
     python benchmarks/gpu_check.py --audit --json     # on any machine, without a GPU
 
 The audit counts, in the graph of a training step, operations without GPU kernels,
-tensors of the vocabulary's size in the host's memory, bytes moved for each logit, and
-float operations. Then it trains on 1, 2, 4 and 8 GPUs, each time in a new process, and
-twice more on a single GPU: once unchanged, which must give the same weights bit for
-bit, and once compiled by XLA.
+tensors of the vocabulary's size in the host's memory, bytes moved for each logit, float
+operations, and waits of the host for the device. Then the workload is trained in
+processes of their own:
+
+- every way to train in `VARIANTS`, on one GPU: with and without XLA, determinism and so
+  on. The default way runs twice: both times the weights must end with the same bits,
+  and the second time XLA's programs come from the cache. Two logical GPUs on one card
+  must end with the bits of one GPU with two micro-batches.
+- the default way on 2, 4 and 8 GPUs.
 """
 
 import argparse
@@ -16,8 +21,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import matmul_flops
 import workload
@@ -27,6 +33,45 @@ from t2t_keras.cli.command import positive
 
 if TYPE_CHECKING:
     from t2t_keras.model.transformer import Transformer
+
+
+class Variant(NamedTuple):
+    """A way to train.
+
+    Attributes:
+        jit_compile: whether XLA compiles the update.
+        only_gradients: whether XLA compiles forward and backward pass only.
+        is_deterministic: whether operations are deterministic, as `t2t train` has them.
+        xla_flags: further flags.
+        xla_scatter: whether XLA's scatter adds up the gradients of embeddings.
+        logical_gpus: the parts into which the first GPU is divided, each a replica.
+        micro_batches: of each replica.
+    """
+
+    jit_compile: bool = True
+    only_gradients: bool = False
+    is_deterministic: bool = True
+    xla_flags: str = ""
+    xla_scatter: bool = False
+    logical_gpus: int = 1
+    micro_batches: int = 1
+
+
+_TRITON = "--xla_gpu_enable_triton_gemm=true"
+_EXPANDER = "--xla_gpu_enable_scatter_determinism_expander=true"
+DEFAULT = "xla"
+VARIANTS = {
+    DEFAULT: Variant(),
+    "without_xla": Variant(jit_compile=False),
+    "only_gradients": Variant(only_gradients=True),
+    "not_deterministic": Variant(is_deterministic=False),
+    "triton": Variant(xla_flags=_TRITON),
+    "triton_not_deterministic": Variant(is_deterministic=False, xla_flags=_TRITON),
+    "xla_scatter": Variant(is_deterministic=False, xla_scatter=True),
+    "expanded_scatter": Variant(xla_flags=_EXPANDER, xla_scatter=True),
+    "two_logical_gpus": Variant(logical_gpus=2),
+    "two_micro_batches": Variant(micro_batches=2),
+}
 
 _AUDITED_VOCABULARY = 1009  # a size that no other axis has
 _SQUARE = 4096  # rows and columns of the matrices for the matmul rate
@@ -38,34 +83,36 @@ def main() -> None:
     workload.add_flags(parser, "base")
     parser.add_argument("--steps", type=positive, default=20, help="timed steps")
     parser.add_argument("--audit", action="store_true", help="only read the graph")
-    parser.add_argument(
-        "--jit_compile", action="store_true", help="let XLA compile the training"
-    )
-    parser.add_argument("--one", action="store_true", help="only the GPUs of this run")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[*VARIANTS])
+    parser.add_argument("--one", choices=VARIANTS, help="only this way to train")
     args = parser.parse_args()
     if args.one:
-        report = _train(args)
+        report = _train(args, VARIANTS[args.one])
     else:
         report = _audit(args)
         if not args.audit:
-            report |= _check_gpus(sys.argv[1:])
+            report |= _check_gpus(sys.argv[1:], args.variants)
     print(json.dumps(report, indent=None if args.json else 2))
 
 
 def _audit(args: argparse.Namespace) -> dict[str, object]:
     from graph_audit import training_audit
 
-    audit = training_audit(workload.from_flags(args).hparams, _AUDITED_VOCABULARY)
+    hparams = workload.from_flags(args).hparams
+    compiled = hparams.override(bucketing="static", jit_compile=True)
+    audit = training_audit(hparams, _AUDITED_VOCABULARY)
+    waits = training_audit(compiled, _AUDITED_VOCABULARY).host_waits
     return {
         "missing_kernels": audit.missing_kernels,
         "host_vocabulary_tensors": audit.host_vocabulary_tensors,
         "bytes_per_logit": audit.bytes_per_logit,
         "float_ops_per_step": audit.float_ops,
+        "host_waits": {DEFAULT: waits, "without_xla": audit.host_waits},
     }
 
 
-def _check_gpus(argv: list[str]) -> dict[str, object]:
-    """Trains on more and more GPUs, or on the CPU if there are none."""
+def _check_gpus(argv: list[str], variants: list[str]) -> dict[str, object]:
+    """Trains in every way, and on more and more GPUs; on the CPU if there are none."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
@@ -73,59 +120,100 @@ def _check_gpus(argv: list[str]) -> dict[str, object]:
     for gpu in gpus:
         details = tf.config.experimental.get_device_details(gpu)
         names.append(details.get("device_name", "unknown"))
-    counts = [n for n in (1, 2, 4, 8) if n <= len(gpus)] or [0]
-    runs = [_train_in_process(argv, count) for count in counts]
-    weights = runs[0]["weights_sha256"]
-    repeated = _train_in_process(argv, counts[0])
+    count = min(1, len(gpus))
+    runs = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in variants:
+            runs[name] = _train_in_process(argv, name, count, folder)
+        repeated = _train_in_process(argv, DEFAULT, count, folder)
+        more = [
+            _train_in_process(argv, DEFAULT, n, folder)
+            for n in (2, 4, 8)
+            if n <= len(gpus)
+        ]
     return {
         "tensorflow": tf.__version__,
         "cuda": tf.sysconfig.get_build_info().get("cuda_version"),
         "devices": names,
-        "runs": runs,
-        "with_xla": _train_in_process([*argv, "--jit_compile"], counts[0]),
-        # A run that failed has no weights.
-        "two_runs_are_equal": weights is not None
-        and weights == repeated["weights_sha256"],
+        "variants": runs,
+        "seconds_of_first_step_from_cache": repeated.get("seconds_of_first_step"),
+        "more_gpus": more,
+        "two_runs_are_equal": _are_equal(runs.get(DEFAULT), repeated),
+        "two_logical_gpus_are_two_micro_batches": _are_equal(
+            runs.get("two_logical_gpus"), runs.get("two_micro_batches")
+        ),
     }
 
 
-def _train_in_process(argv: list[str], gpus: int) -> dict[str, object]:
-    """Runs the training in another process, on as many GPUs."""
+def _are_equal(
+    first: dict[str, object] | None, second: dict[str, object] | None
+) -> bool | None:
+    """Returns whether two runs ended with the same weights; None if one is missing."""
+    if not first or not second or "failed" in first or "failed" in second:
+        return None
+    return first["weights_sha256"] == second["weights_sha256"]
+
+
+def _train_in_process(
+    argv: list[str], variant: str, gpus: int, folder: str
+) -> dict[str, object]:
+    """Runs the training in another process, on as many GPUs.
+
+    Args:
+        argv: the command line.
+        variant: the way to train.
+        gpus: the number of GPUs; 0: the CPU.
+        folder: for XLA's programs. They depend on the variant beyond their names.
+    """
     visible = ",".join(map(str, range(gpus))) or "-1"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {VARIANTS[variant].xla_flags}"
+    cache = f"--tf_xla_persistent_cache_directory={folder}/{variant}"
     process = subprocess.run(
-        [sys.executable, __file__, *argv, "--one", "--json"],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": visible},
+        [sys.executable, __file__, *argv, "--one", variant, "--json"],
+        env={
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": visible,
+            "XLA_FLAGS": flags.strip(),
+            "TF_XLA_FLAGS": f"{os.environ.get('TF_XLA_FLAGS', '')} {cache}".strip(),
+        },
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
     if process.returncode:
-        return {"gpus": gpus, "failed": process.returncode, "weights_sha256": None}
+        return {"gpus": gpus, "failed": process.returncode}
     return json.loads(process.stdout.splitlines()[-1])
 
 
-def _train(args: argparse.Namespace) -> dict[str, object]:
-    """Times updates on the visible GPUs; every GPU gets the workload's batch."""
+def _train(args: argparse.Namespace, variant: Variant) -> dict[str, object]:
+    """Times updates on the visible GPUs; every part gets the workload's batch."""
     import tensorflow as tf
     from training_steps import LEARNING_RATE, model_and_step
 
+    import t2t_keras.training.step
     from t2t_keras.data.pipeline import rows_per_replica
     from t2t_keras.training.strategy import distribute, make_strategy
 
     work = workload.from_flags(args)
-    hparams = work.hparams
-    if args.jit_compile:
-        hparams = hparams.override(bucketing="static", jit_compile=True)
+    hparams = work.hparams.override(bucketing="static", jit_compile=variant.jit_compile)
     tf.keras.utils.set_random_seed(1)
-    strategy = make_strategy()
-    tf.config.experimental.enable_op_determinism()
+    strategy = make_strategy(_divide_first_device(variant.logical_gpus))
+    if variant.is_deterministic:
+        tf.config.experimental.enable_op_determinism()
+    if variant.xla_scatter:
+        t2t_keras.training.step.segment_sums = tf.math.unsorted_segment_sum
     replicas = strategy.num_replicas_in_sync
-    model, step = model_and_step(hparams, work.vocab_size, strategy)
-    source = rows_per_replica(tf.tile(work.ids(0), [replicas, 1]), replicas)
-    target = rows_per_replica(tf.tile(work.ids(1), [replicas, 1]), replicas)
-    sides = {"source": source, "target": target}
-    dataset = tf.data.Dataset.from_tensor_slices(sides)
-    (batch,) = distribute(strategy, dataset)
+    parts = replicas * variant.micro_batches
+    model, step = model_and_step(
+        hparams, work.vocab_size, strategy, variant.micro_batches
+    )
+    if variant.only_gradients:
+        step.weight_update = step.apply
+    batch = {}
+    for seed, side in enumerate(("source", "target")):
+        ids = tf.tile(work.ids(seed), [parts, 1])
+        batch[side] = rows_per_replica(ids, replicas, variant.micro_batches)
+    (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices(batch))
 
     start = time.monotonic()
     float(step.update(batch, 0, LEARNING_RATE).loss_sum)
@@ -133,6 +221,7 @@ def _train(args: argparse.Namespace) -> dict[str, object]:
     start = time.monotonic()
     for index in range(1, args.steps + 1):
         result = step.update(batch, index, LEARNING_RATE)
+    host_seconds = (time.monotonic() - start) / args.steps
     loss_sum = float(result.loss_sum)  # waits for the last update
     seconds = (time.monotonic() - start) / args.steps
 
@@ -141,14 +230,35 @@ def _train(args: argparse.Namespace) -> dict[str, object]:
     return {
         "gpus": gpus,
         "dtype": args.dtype,
-        "jit_compile": args.jit_compile,
-        "target_tokens_per_s": replicas * work.batch * work.length / seconds,
+        "target_tokens_per_s": parts * work.batch * work.length / seconds,
         "seconds_per_step": seconds,
+        # Less than the above, unless the host waits for the device.
+        "host_seconds_per_step": host_seconds,
         "seconds_of_first_step": seconds_of_first_step,
-        "fraction_of_matmul_rate": _gflop(work) / seconds / matmul_gflops,
+        "fraction_of_matmul_rate": parts * _gflop(work) / seconds / matmul_gflops,
         "loss_sum": loss_sum,
         "weights_sha256": _weights_sha256(model),
     }
+
+
+def _divide_first_device(parts: int) -> int:
+    """Divides the first GPU into logical ones; returns how many to simulate."""
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if parts > 1 and gpus:
+        # The rest of the card's memory is for libraries.
+        limit = int(0.4 * _memory_mb())
+        tf.config.set_logical_device_configuration(
+            gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=limit)] * parts
+        )
+    return parts if parts > 1 and not gpus else 0
+
+
+def _memory_mb() -> int:
+    """Returns the memory of the first GPU in megabytes."""
+    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    return int(subprocess.check_output(query, text=True).split()[0])
 
 
 def _weights_sha256(model: "Transformer") -> str:

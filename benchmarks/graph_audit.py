@@ -4,12 +4,12 @@ TensorFlow's package for Linux has the GPU kernels. Even without a GPU, their re
 shows which operations have none, and which arguments live in the host's memory.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
-from tensorflow.core.framework.kernel_def_pb2 import KernelDef
-from tensorflow.python.framework import kernels
+from host_waits import host_waits
+from placement import gpu_kernel, host_memory, is_pinned, reachable
 from training_steps import model_and_step
 
 from t2t_keras import HParams
@@ -41,12 +41,14 @@ class Audit(NamedTuple):
             without the matrix products and the look-ups of single elements, divided
             by N V; V is padded as the products' are.
         float_ops: the number of operations that compute float numbers.
+        host_waits: where the host waits for the device, see `host_waits`.
     """
 
     missing_kernels: list[str]
     host_vocabulary_tensors: list[str]
     bytes_per_logit: float
     float_ops: int
+    host_waits: list[str]
 
 
 def audit(graph: tf.Graph, vocab_size: int, rows: int) -> Audit:
@@ -63,14 +65,14 @@ def audit(graph: tf.Graph, vocab_size: int, rows: int) -> Audit:
     num_bytes = 0
     float_ops = 0
     for operation in reachable(graph):
-        if _is_pinned(operation):
+        if is_pinned(operation):
             continue
         tensors = [*operation.inputs, *operation.outputs]
         kernel = gpu_kernel(operation)
         if kernel is None:
             types = ", ".join(sorted({t.dtype.name for t in tensors}))
             missing[f"{operation.type}({types})"] = None
-        on_host = _host_memory(operation, kernel) if kernel else [True] * len(tensors)
+        on_host = host_memory(operation, kernel) if kernel else [True] * len(tensors)
         for tensor, is_hosted in zip(tensors, on_host, strict=True):
             if is_hosted and vocabulary.is_in(tensor.shape):
                 hosted[f"{operation.type} {operation.name}: {tensor.name}"] = None
@@ -80,7 +82,9 @@ def audit(graph: tf.Graph, vocab_size: int, rows: int) -> Audit:
         if "MatMul" not in operation.type:
             num_bytes += sum(vocabulary.logit_bytes(t, rows) for t in tensors)
     bytes_per_logit = num_bytes / (rows * vocabulary.padded_size)
-    return Audit(list(missing), list(hosted), bytes_per_logit, float_ops)
+    return Audit(
+        list(missing), list(hosted), bytes_per_logit, float_ops, host_waits(graph)
+    )
 
 
 class _VocabularyAxis:
@@ -110,71 +114,6 @@ class _VocabularyAxis:
         return size * tensor.dtype.size
 
 
-def reachable(graph: tf.Graph) -> Iterator[tf.Operation]:
-    """Yields the operations that outputs and effects depend on.
-
-    Those of called functions are among them.
-    """
-    stack = [tensor.op for tensor in graph.outputs] + list(graph.control_outputs)
-    seen = set(stack)
-    while stack:
-        operation = stack.pop()
-        yield operation
-        for producer in _producers(operation):
-            if producer not in seen:
-                seen.add(producer)
-                stack.append(producer)
-        for attribute in operation.node_def.attr.values():
-            if attribute.func.name:
-                function = graph._get_function(attribute.func.name)
-                yield from reachable(function.graph)
-
-
-def _producers(operation: tf.Operation) -> list[tf.Operation]:
-    """Returns the operations that one depends on."""
-    return [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
-
-
-def gpu_kernel(operation: tf.Operation) -> KernelDef | None:
-    """Returns the registered kernel for a GPU and the operation's dtypes, if any."""
-    registered = kernels.get_registered_kernels_for_op(operation.type).kernel
-    for device in ("GPU", "DEFAULT"):
-        for kernel in registered:
-            if kernel.device_type == device and _allows(kernel, operation):
-                return kernel
-    return None
-
-
-def _allows(kernel: KernelDef, operation: tf.Operation) -> bool:
-    for constraint in kernel.constraint:
-        attribute = operation.node_def.attr[constraint.name]
-        types = attribute.list.type or [attribute.type]
-        if not set(types) <= set(constraint.allowed_values.list.type):
-            return False
-    return not kernel.label
-
-
-def _host_memory(operation: tf.Operation, kernel: KernelDef) -> Iterator[bool]:
-    """Yields for each input and output whether it lives in the host's memory."""
-    definition = operation.op_def
-    for arguments in (definition.input_arg, definition.output_arg):
-        for argument in arguments:
-            count = 1
-            if argument.number_attr:
-                count = operation.node_def.attr[argument.number_attr].i
-            elif argument.type_list_attr:
-                types = operation.node_def.attr[argument.type_list_attr].list.type
-                count = len(types)
-            yield from [argument.name in kernel.host_memory_arg] * count
-
-
-def _is_pinned(operation: tf.Operation) -> bool:
-    """Returns whether the graph puts it on the CPU, as operations on strings."""
-    return (
-        operation.device.endswith("device:CPU:0") and "replica" not in operation.device
-    )
-
-
 # Size of the audited batch. Small sizes that differ from every other axis show which
 # tensors have logits.
 _ROWS = 3
@@ -194,10 +133,14 @@ def training_audit(hparams: HParams, vocab_size: int, replicas: int = 1) -> Audi
         dry_run = tf.constant(False)
         # Not `function` itself, whose signature has no sizes.
         run = step.function.python_function
-        return run((ids, ids), index, learning_rate, dry_run)
+        batch = {"source": ids, "target": ids}
+        return run(batch, index, learning_rate, dry_run)
 
     graph = update.get_concrete_function().graph
-    return audit(graph, vocab_size, _ROWS * _LENGTH)
+    report = audit(graph, vocab_size, _ROWS * _LENGTH)
+    # The graph that training runs has to ask for sizes.
+    waits = host_waits(step.function.get_concrete_function().graph)
+    return report._replace(host_waits=waits)
 
 
 def search_audit(

@@ -66,6 +66,17 @@ def test_training_runs_on_the_device(dtype, replicas, bytes_per_logit):
     assert audit.missing_kernels == []
     assert audit.host_vocabulary_tensors == []
     assert audit.bytes_per_logit == bytes_per_logit * replicas
+    assert audit.host_waits == []
+
+
+def test_the_host_waits_for_no_compiled_step():
+    from graph_audit import training_audit
+
+    hparams = AUDITED.override(
+        **{"compute_dtype": "bfloat16", "clip_norm": 1.0, "ema_decay": 0.9},
+        **{"bucketing": "static", "jit_compile": True},
+    )
+    assert training_audit(hparams, VOCAB).host_waits == []
 
 
 def prefix(max_length: tf.Tensor) -> AllOf:
@@ -80,6 +91,26 @@ def test_decoding_runs_on_the_device():
     audit = search_audit(AUDITED, VOCAB, prefix)
     assert audit.missing_kernels == []
     assert audit.host_vocabulary_tensors == []
+
+
+def test_waits_would_be_found():
+    from host_waits import host_waits
+
+    @tf.function(autograph=False)
+    def waiting(x):
+        size = tf.cast(tf.reduce_sum(x), tf.int32)  # computed on the device
+
+        def is_due(i, y):
+            return tf.reduce_sum(y) < 1.0  # decides on the host
+
+        _, y = tf.while_loop(is_due, lambda i, y: (i + 1, y * 2.0), (0, x))
+        return y, tf.zeros([size]), tf.sin(x) + 1.0
+
+    graph = waiting.get_concrete_function(tf.TensorSpec([4])).graph
+    waits = [wait.partition(" -> ") for wait in host_waits(graph)]
+    assert len(waits) == 2
+    assert {after for _, _, after in waits} >= {"while"}
+    assert {before for before, _, _ in waits} >= {"Cast"}
 
 
 def test_what_is_looked_for_would_be_found():

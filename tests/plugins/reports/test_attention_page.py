@@ -4,22 +4,25 @@ import base64
 import dataclasses
 import json
 import re
-import struct
-import zlib
 
 import numpy as np
 import pytest
 from helpers import numpy_transformer
+from helpers.browser import CHROMIUM, browser
 from helpers.errors import refused
 from helpers.numpy_transformer import NumpyTransformer, randomise, softmax
+from helpers.page_checks import check_page, check_tab_order, check_views
 
 from t2t_keras.cli import main
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.plugins.reports.attention import sentence_attention
-from t2t_keras.plugins.reports.attention_page import Picture, attention_page
+from t2t_keras.plugins.reports.attention_page import attention_page
+from t2t_keras.plugins.reports.sentence_attention import (
+    SentenceAttention,
+    sentence_attention,
+)
 from t2t_keras.run import directory
 from t2t_keras.text_processor import TextProcessor
 
@@ -102,33 +105,95 @@ def test_weights_of_windows_are_matrices():
 # The page
 
 
-def png_pixels(data):
-    """Reads an 8-bit grey PNG whose rows are not filtered."""
-    width, height = struct.unpack(">II", data[16:24])
-    start = data.index(b"IDAT") + 4
-    (length,) = struct.unpack(">I", data[start - 8 : start - 4])
-    rows = np.frombuffer(zlib.decompress(data[start : start + length]), np.uint8)
-    return rows.reshape(height, width + 1)[:, 1:]
+def drawn_weights(page):
+    """Returns the weights in a page, [L, H, R, C] for each picture."""
+    (text,) = re.findall(r'id="attention-data">(.*?)</script>', page)
+    arrays = []
+    for picture in json.loads(text):
+        levels = np.frombuffer(base64.b64decode(picture["weights"]), np.uint8)
+        shape = [picture["layers"], picture["heads"]]
+        shape += [len(picture["rows"]), len(picture["columns"])]
+        arrays.append(levels.reshape(shape) / 255)
+    return arrays
 
 
-def pictures_of(page):
-    encoded = re.findall(r"data:image/png;base64,([\w+/=]+)", page)
-    return [png_pixels(base64.b64decode(image)) for image in encoded]
+def random_attention(source, target, encoder_layers=2, heads=3):
+    rng = np.random.default_rng(0)
+    rows, columns = len(target), len(source)
+    return SentenceAttention(
+        source,
+        target,
+        rng.random((encoder_layers, heads, columns, columns)),
+        rng.random((2, heads, rows, rows)),
+        rng.random((2, heads, rows, columns)),
+        "T & U",
+        "a < b",
+    )
 
 
 def test_page_shows_the_weights():
-    rng = np.random.default_rng(0)
-    weights = rng.random((2, 3, 4, 5))
-    picture = Picture("a < b", ["w", "<x>", "y", "z"], list("abcde"), weights)
-    page = attention_page("T & U", [picture, picture])
-    pixels = np.array(pictures_of(page)).reshape(2, 2, 3, 4, 5)
-    for drawn in pixels:
-        np.testing.assert_allclose(1 - drawn / 255, weights, atol=1 / 255)
-    assert page.count("<details open>") == 2 and page.count("<details>") == 2
-    assert "T &amp; U" in page and "a &lt; b" in page
-    assert page.count("&lt;x&gt;") == 2
-    assert "<x>" not in page
-    assert "http" not in page.replace("http://www.w3.org", "")
+    attention = random_attention([*"abcd", "</script>"], ["w", "<x>", "y", "z"])
+    page = attention_page(attention)
+    cross, encoder, decoder = drawn_weights(page)
+    np.testing.assert_allclose(cross, attention.cross, atol=1 / 255)
+    np.testing.assert_allclose(encoder, attention.encoder, atol=1 / 255)
+    np.testing.assert_allclose(decoder, attention.decoder, atol=1 / 255)
+    assert "T &amp; U" in page and "a &lt; b" in page and "<x>" not in page
+    assert page.count("</script>") == 2
+    assert "http" not in page and "url(" not in page and "src=" not in page
+
+
+CELLS = "[...document.querySelectorAll('.attention tbody td')]"
+SHOWN = f"{CELLS}.map(cell => Number(cell.dataset.weight))"
+SELECT = """(() => {{
+  const select = document.querySelector("select[name={name}]");
+  select.value = "{value}";
+  select.dispatchEvent(new Event("change", {{ bubbles: true }}));
+}})()"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+def test_the_page_in_a_browser(tmp_path):
+    """With tokens from right to left, and a token that is wider than a phone."""
+    attention = random_attention(
+        ["الكلب", "▁runs", "</s>"], ["ein", "x" * 200, "."], encoder_layers=3
+    )
+    (tmp_path / "page.html").write_text(attention_page(attention), encoding="utf-8")
+    with browser() as page:
+        check_views(page, (tmp_path / "page.html").as_uri())
+        check_tab_order(page)
+        # At first, the mean of all heads of cross-attention's last layer.
+        expected = attention.cross[1].mean(0).ravel()
+        np.testing.assert_allclose(page.run(SHOWN), expected, atol=0.003)
+        sizes = f"{CELLS}.map(cell => cell.getBoundingClientRect().width)"
+        assert min(page.run(sizes)) >= 24
+        # Tab has left the focus on the first cell.
+        page.press("ArrowDown")
+        page.press("ArrowRight")
+        tip = page.run("document.querySelector('.tip').textContent")
+        assert tip == f"{attention.cross[1, :, 1, 1].mean():.2f} {'x' * 200} → ▁runs"
+        page.point(".attention tbody tr:first-child td:last-child")
+        tip = page.run("document.querySelector('.tip').textContent")
+        assert tip == f"{attention.cross[1, :, 0, 2].mean():.2f} ein → </s>"
+        page.run(SELECT.format(name="head", value="each"))
+        np.testing.assert_allclose(
+            page.run(SHOWN), attention.cross[1].ravel(), atol=0.003
+        )
+        # The encoder has a layer more than the decoder.
+        page.run("document.querySelectorAll('[name=picture]')[1].click()")
+        page.run(SELECT.format(name="layer", value="2"))
+        np.testing.assert_allclose(
+            page.run(SHOWN), attention.encoder[2].ravel(), atol=0.003
+        )
+        page.run("document.querySelectorAll('[name=picture]')[2].click()")
+        np.testing.assert_allclose(
+            page.run(SHOWN), attention.decoder[1].ravel(), atol=0.003
+        )
+        page.run(SELECT.format(name="layer", value="mean"))
+        page.run(SELECT.format(name="head", value="0"))
+        expected = attention.decoder[:, 0].mean(0).ravel()
+        np.testing.assert_allclose(page.run(SHOWN), expected, atol=0.003)
+        check_page(page)
 
 
 # Text
@@ -189,8 +254,8 @@ def test_the_command_writes_a_page(translator, tmp_path, monkeypatch, capfd):
     attention = sentence_attention(translator, *PAIR)
     assert (result["layers"], result["heads"]) == (1, 2)
     assert (result["source"], result["target"]) == (attention.source, attention.target)
-    pixels = pictures_of(page.read_text(encoding="utf-8"))
-    expected = [*attention.encoder[0], *attention.decoder[0], *attention.cross[0]]
-    for drawn, weights in zip(pixels, expected, strict=True):
-        np.testing.assert_allclose(1 - drawn / 255, weights, atol=1 / 255)
+    drawn = drawn_weights(page.read_text(encoding="utf-8"))
+    expected = [attention.cross, attention.encoder, attention.decoder]
+    for picture, weights in zip(drawn, expected, strict=True):
+        np.testing.assert_allclose(picture, weights, atol=1 / 255)
     assert "(start)" in page.read_text(encoding="utf-8")

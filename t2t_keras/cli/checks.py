@@ -119,8 +119,8 @@ def _is_same(path: Path, input_file: Path | int) -> bool:
 
 # The names of the files that make up data, a run or an export.
 _RESERVED_NAMES = re.compile(
-    r"(config|hparams|t2t_export)\.json|(metrics|history)\.jsonl|SHA256SUMS|vocab\..+"
-    r"|.+\.ckpt-.+|.+\.lock|.+\.manifest\.json|.+-\d{5}-of-\d{5}|.+\.index\.npz"
+    r"(config|hparams|t2t_export)\.json|(metrics|history|samples)\.jsonl|SHA256SUMS"
+    r"|vocab\..+|.+\.ckpt-.+|.+\.lock|.+\.manifest\.json|.+-\d{5}-of-\d{5}|.+\.index\.npz"
     r"|saved_model\.pb"
 )
 

@@ -26,6 +26,7 @@ from t2t_keras.cli.command import (
     table,
 )
 from t2t_keras.cli.parser import add_further
+from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
 from t2t_keras.run.config import first_hparams
@@ -111,6 +112,8 @@ def _add_further_flags(parser: argparse.ArgumentParser) -> None:
         help="resume the run with other values of some hyper-parameters: "
         f"{', '.join(sorted(CHANGEABLE_FIELDS))}",
     )
+    for name, plugin in load_plugins("hooks").items():
+        further.add_argument(f"--{name}", action="store_true", help=plugin.help)
     further.add_argument(
         "--callbacks",
         metavar="MODULE:FUNCTION",
@@ -153,14 +156,14 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.training.process_group import LostProcess
     from t2t_keras.training.trainer import train
 
-    # All parameters of `train` except these two have a flag of the same name.
-    names = inspect.signature(train).parameters.keys() - {"options", "callbacks"}
+    # All other parameters of `train` have a flag of the same name.
+    names = {*inspect.signature(train).parameters} - {"options", "callbacks", "hooks"}
     flags = {name: getattr(args, name) for name in names}
+    hooks = [name for name in plugin_names("hooks") if getattr(args, name, False)]
     options = TrainOptions(**given_options(args, TrainOptions, "train_options"))
     try:
-        result = train(
-            **flags, options=options, callbacks=_load_callbacks(args.callbacks)
-        )
+        callbacks = _load_callbacks(args.callbacks)
+        result = train(**flags, options=options, callbacks=callbacks, hooks=hooks)
     except LostProcess:
         if LAUNCHED in os.environ:
             raise SystemExit(LOST) from None

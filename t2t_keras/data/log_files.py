@@ -33,13 +33,16 @@ def open_log(path: Path) -> TextIO:
 
 
 def read_log(
-    path: Path, is_valid: Callable[[dict[str, Any]], bool] = bool
+    path: Path,
+    is_valid: Callable[[dict[str, Any]], bool] = bool,
+    warns: bool = True,
 ) -> list[dict[str, Any]]:
     """Returns the objects in a log, and warns of lines that are damaged.
 
     Args:
         path: the file; if it is absent, there are no objects.
         is_valid: returns whether an object is one that a program has written.
+        warns: whether to warn; a log that is read again and again warns once.
     """
     lines = path.read_bytes().splitlines() if path.exists() else []
     objects = []
@@ -53,7 +56,7 @@ def read_log(
             objects.append(value)
         else:
             damaged.append(line_number)
-    if damaged:
+    if damaged and warns:
         say(
             f"warning: {path}: damaged lines are passed over: {len(damaged)} of "
             f"{len(lines)}, the first is line {damaged[0]}"

@@ -61,6 +61,9 @@ class Evaluator:
         texts: the raw sources and targets of the records, see `read_texts`; None: they
             are decoded from the records.
         name: name of the split, for messages.
+
+    Attributes:
+        decoded: the sentences that the last call of `metrics` has decoded; None: none.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Evaluator:
         self._index = index
         self._texts = texts
         self._name = name
+        self.decoded: Decoded | None = None
         longest = max(index.source_length.max(), index.target_length.max())
         self._batch_tokens = max(4096, int(longest))
         model = translator.model
@@ -228,9 +232,10 @@ class Evaluator:
             processor repairs outputs.
         """
         metrics = self.loss(meter)
+        self.decoded = None
         if sentences != 0:
-            decoded = self.decode(sentences, meter, **options)
-            sources, references, outputs, repaired = decoded
+            self.decoded = self.decode(sentences, meter, **options)
+            sources, references, outputs, repaired = self.decoded
             scores = metrics_of(self.problem).score(sources, outputs, references)
             metrics |= scores | repaired
         return metrics

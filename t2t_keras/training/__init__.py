@@ -10,10 +10,11 @@
   signals and the time limit; `divergence` and `disk_space` end a training with a
   sentence; `result` is what it returns.
 - Reporting: `reporting` measures an `interval` of steps and calls the `hooks`;
-  `time_left` estimates the remaining time. `screen`, `metrics_file` and `tensorboard`
-  are hooks.
+  `time_left` estimates the remaining time. `screen`, `metrics_file`, `sample_file` and
+  `tensorboard` are hooks.
 - `features` lists the hooks of a training: `validation` evaluates on dev and keeps the
   `evaluations`, which `best_checkpoint`, `patience` and `final_averages` use;
   `callbacks` calls Keras callbacks, and `fine_tune` takes the initial weights from
-  another run. `moving_average` is an optimizer around another one.
+  another run; `hook_plugins` are hooks of plugins. `moving_average` is an optimizer
+  around another one.
 """

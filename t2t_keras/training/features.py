@@ -18,12 +18,14 @@ from t2t_keras.training.callbacks import Callbacks
 from t2t_keras.training.evaluations import Evaluations
 from t2t_keras.training.final_averages import FinalAverages, UnevaluatedAverage
 from t2t_keras.training.fine_tune import FineTuning
+from t2t_keras.training.hook_plugins import HookPlugin
 from t2t_keras.training.hooks import Hook
 from t2t_keras.training.metrics_file import MetricsFile
 from t2t_keras.training.moving_average import MovingAverage
 from t2t_keras.training.optimizer_api import Optimizer
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.patience import Patience
+from t2t_keras.training.sample_file import SampleFile
 from t2t_keras.training.tensorboard import TensorBoard
 from t2t_keras.training.validation import Validation
 
@@ -41,6 +43,7 @@ def chief_hooks(
     optimizer: Optimizer,
     options: TrainOptions,
     callbacks: Sequence[keras.callbacks.Callback],
+    plugins: Sequence[HookPlugin] = (),
 ) -> list[Hook]:
     """Returns the hooks of the chief, which evaluates and writes."""
     evaluator = _open_dev(run, model)
@@ -50,6 +53,7 @@ def chief_hooks(
         hooks += dev_hooks(
             evaluator, model_variables(model), averages, run.checkpoints, options
         )
+        hooks.append(SampleFile(run.path, evaluator))
     else:
         hooks.append(UnevaluatedAverage(run, options.average_last))
     hooks += [MetricsFile(run.path), TensorBoard(run.path)]
@@ -58,6 +62,7 @@ def chief_hooks(
         hooks.append(
             Callbacks(callbacks, model, run.hparams, options.eval_every, has_dev)
         )
+    hooks += [plugin.make(run, evaluator) for plugin in plugins]
     return hooks
 
 

@@ -40,6 +40,7 @@ from t2t_keras.training.divergence import (
 from t2t_keras.training.features import chief_hooks, initial_hooks
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.gpu_advice import compilation_notice, dtype_advice
+from t2t_keras.training.hook_plugins import HookPlugin, hook_plugins
 from t2t_keras.training.hooks import STOP_REASONS, Hook
 from t2t_keras.training.largest_batch import try_largest_batch
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
@@ -83,6 +84,7 @@ def train(
     change_settings: bool = False,
     options: TrainOptions | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    hooks: Sequence[str] = (),
 ) -> TrainResult:
     """Trains a model, or resumes its training, on all GPUs (or on the CPU).
 
@@ -117,6 +119,7 @@ def train(
         callbacks: Keras callbacks, called as `fit(steps_per_epoch=eval_every)` does,
             but for batches at each report only. The logs are the records of
             `metrics.jsonl`, those of dev with the prefix "val_" at the end of an epoch.
+        hooks: names of hooks of plugins, such as "page"; see `HookPlugin`.
 
     Returns:
         The last metrics, and what ended the training.
@@ -140,6 +143,7 @@ def train(
         usr_dir = usr_dir or init_run.config.usr_dir
     resolved, changed_names = _with_changes(resolved, hparams, train_steps)
     options = options or TrainOptions()
+    plugins = hook_plugins(hooks)
     bleu_tokens = _bleu_tokens(options, output_dir)
     config = config_for(
         task, hparams_set, data_dir, seed, usr_dir, init_from, bleu_tokens
@@ -161,7 +165,7 @@ def train(
                 say(remark)
         with group.watched():
             run = open_run(output_dir, config, resolved, group, change_settings)
-            trainer = Trainer(run, strategy, options, data, callbacks)
+            trainer = Trainer(run, strategy, options, data, callbacks, plugins)
             metrics = trainer.train()
     return TrainResult.from_metrics(metrics, group)
 
@@ -250,6 +254,7 @@ class Trainer:
         options: how the run is watched, saved and ended.
         data: the examples to train on.
         callbacks: Keras callbacks, which the chief calls; see `Callbacks`.
+        plugins: make further hooks, which the chief calls after all others.
     """
 
     def __init__(
@@ -259,6 +264,7 @@ class Trainer:
         options: TrainOptions,
         data: TrainingData,
         callbacks: Sequence[keras.callbacks.Callback] = (),
+        plugins: Sequence[HookPlugin] = (),
     ) -> None:
         self._run = run
         self._hparams = run.hparams
@@ -286,7 +292,9 @@ class Trainer:
         self._save_interval = options.save_interval(self._hparams.train_steps)
         self._hooks: list[Hook] = initial_hooks(run, self.model)
         if self._group.is_chief:
-            self._hooks += chief_hooks(run, self.model, optimizer, options, callbacks)
+            self._hooks += chief_hooks(
+                run, self.model, optimizer, options, callbacks, plugins
+            )
 
     def train(self) -> dict[str, object]:
         """Trains up to `train_steps`, or until something else ends it.
@@ -305,16 +313,17 @@ class Trainer:
         self._reporter = self._make_reporter(steps)
         with contextlib.closing(self._reporter):
             metrics, step, reason = self._train(steps)
-        if self._group.is_chief and step > start_step:
-            self._run.record(
-                "training",
-                first_step=start_step,
-                last_step=step,
-                minutes=(time.monotonic() - start_time) / 60,
-                devices=devices_text(self._strategy),
-                stopped_by=reason,
-                eval_sentences=self._options.eval_sentences,
-            )
+            # Hooks that are closed may read it.
+            if self._group.is_chief and step > start_step:
+                self._run.record(
+                    "training",
+                    first_step=start_step,
+                    last_step=step,
+                    minutes=(time.monotonic() - start_time) / 60,
+                    devices=devices_text(self._strategy),
+                    stopped_by=reason,
+                    eval_sentences=self._options.eval_sentences,
+                )
         # The other processes wait here while the chief evaluates.
         self._group.last_barrier()
         # A signal may have come during the last evaluation.

@@ -13,6 +13,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, snapshot
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
+from t2t_keras.training.hook_plugins import HookPlugin
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
@@ -33,6 +34,7 @@ def trainer(
     replicas: int = 0,
     parts: int | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    plugins: Sequence[HookPlugin] = (),
     **changes: object,
 ) -> Trainer:
     """Makes or opens a run; `parts` are of a batch, `changes` of hparams."""
@@ -44,7 +46,7 @@ def trainer(
     often = {"log_every": 2, "save_every": 2, "eval_every": 4, "eval_sentences": 0}
     data = TrainingData.open(run.problem, data_dir, run.hparams, run.tokenizers, seed)
     options = TrainOptions(**often | (options or {}))
-    return Trainer(run, make_strategy(replicas), options, data, callbacks)
+    return Trainer(run, make_strategy(replicas), options, data, callbacks, plugins)
 
 
 def untrained(data_dir: Path, output_dir: Path, seed: int) -> None:

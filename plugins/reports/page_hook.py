@@ -1,0 +1,59 @@
+"""The hook that writes the page of a run at each report and evaluation."""
+
+import time
+from pathlib import Path
+
+from t2t_keras.data.console import say
+from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.run.dev_samples import read_samples
+from t2t_keras.training.hooks import Hook
+
+from .page import PAGE_NAME, sample_attention, write_page
+from .run_facts import read_run
+from .sentence_attention import SentenceAttention
+
+# The page is written at most this often, because reading long records takes a while.
+_SECONDS_BETWEEN_PAGES = 5.0
+
+
+class PageHook(Hook):
+    """Writes `page.html`; it comes after the hooks that write what it reads.
+
+    Args:
+        run_dir: the run directory.
+        evaluator: the evaluator of dev, whose model gives the attention weights; None:
+            there is no dev split.
+    """
+
+    def __init__(self, run_dir: Path, evaluator: Evaluator | None) -> None:
+        self._run_dir = run_dir
+        self._path = run_dir / PAGE_NAME
+        self._evaluator = evaluator
+        self._attention: SentenceAttention | None = None
+        self._last_written = 0.0
+
+    def on_train_begin(self) -> None:
+        """Writes the first page, and says where it is."""
+        self._write(is_live=True)
+        say(f"page: {self._path.resolve().as_uri()}")
+
+    def on_report(self, step: int, metrics: dict[str, float]) -> None:
+        """Writes the page, unless it has just been written."""
+        if time.monotonic() - self._last_written > _SECONDS_BETWEEN_PAGES:
+            self._write(is_live=True)
+
+    def on_eval(self, step: int, label: str, metrics: dict[str, float]) -> None:
+        """Writes the page with the sentences and the attention of this step."""
+        if label == "dev" and self._evaluator:
+            samples = read_samples(self._run_dir, warns=False)
+            self._attention = sample_attention(self._evaluator.translator, samples)
+            self._write(is_live=True)
+
+    def close(self) -> None:
+        """Writes the page for the last time."""
+        self._write(is_live=False)
+
+    def _write(self, is_live: bool) -> None:
+        facts = read_run(self._run_dir, warns=False)
+        write_page(self._path, facts, self._attention, is_live)
+        self._last_written = time.monotonic()

@@ -1,0 +1,163 @@
+"""What a page tells about a run, read from the files of its directory."""
+
+import dataclasses
+import shlex
+from pathlib import Path
+
+from t2t_keras import registry
+from t2t_keras.data.console import duration
+from t2t_keras.data.log_files import read_log
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.problem import Problem
+from t2t_keras.run.config import RunConfig
+from t2t_keras.run.dev_samples import DevSamples, read_samples
+
+from .model_cost import count_parameters, flops_per_token
+from .run_records import (
+    Record,
+    metric_records,
+    target_tokens,
+    training_seconds,
+)
+
+# The models of which `model_cost` knows the formulas, and the length it is asked for.
+_KNOWN_MODELS = ("transformer", "extended_transformer")
+_LENGTH = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFacts:
+    """The settings and the records of a run.
+
+    Attributes:
+        path: the run directory.
+        config: the settings with which the run was started.
+        hparams: all hyper-parameters.
+        problem: the problem.
+        records: the records of `metrics.jsonl` by kind, "train" and "dev" among them.
+        history: the records of `history.jsonl`.
+        samples: sentences of dev at the evaluations.
+    """
+
+    path: Path
+    config: RunConfig
+    hparams: HParams
+    problem: Problem
+    records: dict[str, list[Record]]
+    history: list[Record]
+    samples: list[DevSamples]
+
+    @property
+    def step(self) -> int:
+        """The last recorded step."""
+        records = self.records["train"] + self.records["dev"]
+        return max((record["step"] for record in records), default=0)
+
+    @property
+    def trainings(self) -> list[Record]:
+        """The record of each time that the training was started and has ended."""
+        return [record for record in self.history if record.get("kind") == "training"]
+
+    def training_command(self) -> str:
+        """Returns the command that repeats the training in another directory."""
+        config = self.config
+        words = ["--problem", config.problem, "--hparams_set", config.hparams_set]
+        changes = self.changed_hparams()
+        steps = changes.pop("train_steps", None)
+        if changes:
+            words += ["--hparams", ",".join(f"{k}={v}" for k, v in changes.items())]
+        words += ["--data_dir", config.data_dir, "--output_dir", f"{self.path}-again"]
+        if steps is not None:
+            words += ["--train_steps", str(steps)]
+        if config.seed:
+            words += ["--seed", str(config.seed)]
+        for flag in ("init_from", "usr_dir"):
+            if value := getattr(config, flag):
+                words += [f"--{flag}", value]
+        return shlex.join(["t2t", "train", *words])
+
+    def changed_hparams(self) -> dict[str, object]:
+        """Returns the hyper-parameters that differ from those of the set."""
+        try:
+            named_set = registry.hparams(self.config.hparams_set)
+        except UserError:
+            return {}
+        changes = named_set.difference(self.hparams)
+        return {name: value for name, (_, value) in changes.items()}
+
+    def costs(self) -> dict[str, str]:
+        """Returns what the training has cost, by name."""
+        records = self.records["train"]
+        tokens = target_tokens(records)
+        seconds = training_seconds(records)
+        rows = {"steps": f"{self.step:,} of {self.hparams.train_steps:,}"}
+        if seconds:
+            rows["time of the steps"] = duration(seconds)
+            rows["target tokens"] = f"{tokens:,.0f}"
+            rows["target tokens a second"] = f"{tokens / seconds:,.0f}"
+        if records:
+            rows["epochs"] = f"{records[-1].get('epoch', 0):.2f}"
+            rows["padding"] = f"{records[-1].get('padding_share', 0):.1%}"
+        devices = [str(record.get("devices", "")) for record in self.trainings]
+        rows["devices"] = "; ".join(filter(None, dict.fromkeys(devices)))
+        minutes = sum(record.get("minutes", 0) for record in self.trainings)
+        if minutes:
+            rows["time with evaluations"] = duration(60 * minutes)
+        return {
+            name: value for name, value in (rows | self._size(tokens)).items() if value
+        }
+
+    def _size(self, tokens: float) -> dict[str, str]:
+        """Returns the size of the model, and its FLOPs for some target tokens."""
+        if self.hparams.model not in _KNOWN_MODELS:
+            return {}
+        source_size, target_size = self.config.sizes_of(
+            self.config.tokenizers(self.path)
+        )
+        output_size = target_size or source_size
+        parameters = count_parameters(self.hparams, source_size, target_size)
+        flops = flops_per_token(self.hparams, output_size, _LENGTH)["training"] * tokens
+        return {
+            "parameters": f"{parameters['total']:,}",
+            "matrix products": f"{flops:.2g} FLOPs" if flops else "",
+        }
+
+    def data_rows(self) -> dict[str, str]:
+        """Returns what the data are, by name."""
+        name = self.problem.data_name
+        rows = {
+            "problem": self.config.problem,
+            "languages": " → ".join(self.config.languages or ()),
+            "data_dir": self.config.data_dir,
+        }
+        manifest = Manifest.load(Manifest.path(Path(self.config.data_dir), name))
+        if manifest:
+            for split, count in manifest.examples.items():
+                rows[f"{split} examples"] = f"{count:,}"
+            sizes = dict.fromkeys(map(str, manifest.vocab_sizes.values()))
+            rows["tokens in the vocabulary"] = ", ".join(sizes)
+        return {name: value for name, value in rows.items() if value}
+
+
+def read_run(path: Path, warns: bool = True) -> RunFacts:
+    """Reads the files of a run directory.
+
+    Args:
+        path: the run directory.
+        warns: whether to warn of damaged lines in its logs.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    config = RunConfig.read(path)
+    return RunFacts(
+        path,
+        config,
+        config.read_hparams(path / "hparams.json"),
+        config.registered_problem(),
+        metric_records(path, warns),
+        read_log(path / "history.jsonl", warns=warns),
+        read_samples(path, warns),
+    )

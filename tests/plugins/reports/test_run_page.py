@@ -1,0 +1,218 @@
+"""The page of a run: what it tells, its size, and how it looks in a browser."""
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+from helpers.browser import CHROMIUM, browser
+from helpers.command_line import run_json, run_refused
+from helpers.page_checks import check_page, check_tab_order, check_views
+from helpers.small_run import trainer
+
+from t2t_keras.plugins.reports.live_page import LIVE_PAGE
+from t2t_keras.plugins.reports.run_facts import read_run
+from t2t_keras.plugins.reports.run_page import run_page
+from t2t_keras.plugins.reports.run_records import (
+    metric_records,
+    target_tokens,
+    training_seconds,
+)
+from t2t_keras.plugins.reports.sentence_attention import SentenceAttention
+from t2t_keras.run.dev_samples import DevSamples, Sample, read_samples, write_samples
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+
+ARABIC = "الكلب يجري في الحديقة"
+EVIL = '<img src=x onerror="alert(1)">'
+
+
+@pytest.fixture(scope="module")
+def live_run(data_dir, tmp_path_factory):
+    """A run of four steps with two evaluations, trained with `--page`."""
+    path = tmp_path_factory.mktemp("live") / "run"
+    options = {"eval_every": 2, "eval_sentences": 12, "log_every": 1}
+    training = trainer(
+        data_dir, path, options=options, dropout=0.2, plugins=[LIVE_PAGE]
+    )
+    training.train()
+    return path
+
+
+def long_run(path, config_of, evaluations, texts):
+    """Writes the records of a long training beside the settings of another run."""
+    path.mkdir()
+    for name in ("config.json", "hparams.json", "vocab.*"):
+        for file in config_of.glob(name):
+            (path / file.name).write_bytes(file.read_bytes())
+    with (path / "metrics.jsonl").open("w") as file:
+        for n in range(1, evaluations + 1):
+            train = {"loss": 9 / n, "nll": 8 / n, "learning_rate": 0.1 / n}
+            speeds = {"steps_per_s": 2.0, "target_tokens_per_s": 1000.0}
+            step = {"step": 100 * n}
+            file.write(json.dumps(step | {"kind": "train"} | train | speeds) + "\n")
+            dev = {"loss": 8.5 / n, "bleu": min(n / 10, 40)}
+            file.write(json.dumps(step | {"kind": "dev"} | dev) + "\n")
+    with (path / "samples.jsonl").open("w", encoding="utf-8") as file:
+        for n in range(1, evaluations + 1):
+            samples = [
+                Sample(i, text, text, f"{n} {text}", 10.0)
+                for i, text in enumerate(texts, 1)
+            ]
+            record = DevSamples(100 * n, "bleu", samples, samples[:5], samples[5:])
+            write_samples(file, record)
+    return read_run(path)
+
+
+def weights(source, target, layers=6, heads=8):
+    rng = np.random.default_rng(0)
+
+    def of(rows, columns):
+        return rng.random((layers, heads, rows, columns))
+
+    s, t = len(source), len(target)
+    return SentenceAttention(
+        source, target, of(s, s), of(t, t), of(t, s), ARABIC, "a b"
+    )
+
+
+def test_training_with_a_page_leaves_one_with_all_sections(live_run):
+    page = (live_run / "page.html").read_text(encoding="utf-8")
+    for name in ("curves", "sentences", "attention", "costs", "settings"):
+        assert page.count(f'id="{name}"') == 1, name
+    records = read_samples(live_run)
+    assert [record.step for record in records] == [2, 4]
+    lines = [[sample.line for sample in record.samples] for record in records]
+    assert lines[0] == lines[1] and len(lines[0]) == 10
+    assert page.count('class="sample"') == 20  # ten samples, five worst, five best
+    assert "ended by train_steps" in page and 'id="live"' not in page
+    assert "http" not in page.replace("http://www.w3.org", "") and "url(" not in page
+
+
+def test_the_command_writes_the_same_sections(live_run, data_dir, tmp_path, capfd):
+    page = tmp_path / "page.html"
+    result = run_json(capfd, "page", "--output_dir", live_run, "--output", page)
+    text = page.read_text(encoding="utf-8")
+    assert result == {"page": str(page), "bytes": page.stat().st_size}
+    assert text.count('class="sample"') == 20 and 'id="attention-data"' in text
+    # A run that has recorded no sentences: they are decoded now.
+    (live_run / "samples.jsonl").rename(tmp_path / "samples.jsonl")
+    run_json(capfd, "page", "--output_dir", live_run, "--output", page)
+    (tmp_path / "samples.jsonl").rename(live_run / "samples.jsonl")
+    text = page.read_text(encoding="utf-8")
+    assert text.count('class="sample"') == 20 and "earlier output" not in text
+    sentence = run_refused(capfd, "page", "--output_dir", tmp_path)
+    assert "is not a run" in sentence or "config.json" in sentence
+
+
+def test_the_command_that_repeats_a_run_has_its_settings(live_run):
+    facts = read_run(live_run)
+    words = shlex.split(facts.training_command())
+    assert words[:2] == ["t2t", "train"]
+    flags = dict(zip(words[2::2], words[3::2], strict=True))
+    assert flags["--problem"] == "translate_text" and flags["--seed"] == "1"
+    assert flags["--data_dir"] == facts.config.data_dir
+    # The set of this run is not registered, so its hparams cannot be told apart.
+    assert facts.changed_hparams() == {}
+
+
+def test_changed_hyper_parameters_are_in_the_command(live_run, tmp_path):
+    path = tmp_path / "a run"
+    facts = long_run(path, live_run, 2, ["a"])
+    config = json.loads((path / "config.json").read_text())
+    config["hparams_set"] = "tiny"
+    config.pop("sha256")
+    config["hparams_sha256"] = None
+    (path / "config.json").write_text(json.dumps(config))
+    facts = read_run(path)
+    words = shlex.split(facts.training_command())
+    flags = dict(zip(words[2::2], words[3::2], strict=True))
+    from t2t_keras import registry
+
+    repeated = registry.hparams("tiny").parse(flags["--hparams"])
+    repeated = repeated.override(train_steps=int(flags["--train_steps"]))
+    assert repeated == facts.hparams
+    assert flags["--output_dir"] == f"{path}-again"
+
+
+def test_time_and_tokens_are_sums_over_reports(live_run, tmp_path):
+    facts = long_run(tmp_path / "run", live_run, 3, ["a"])
+    # Three reports of 100 steps, at 2 steps and 1000 tokens a second.
+    assert training_seconds(facts.records["train"]) == pytest.approx(150)
+    assert target_tokens(facts.records["train"]) == pytest.approx(150_000)
+    costs = facts.costs()
+    assert costs["target tokens"] == "150,000"
+    assert costs["target tokens a second"] == "1,000"
+
+
+def test_a_resumed_training_has_each_step_once(tmp_path):
+    lines = [(1, 0.9), (2, 0.8), (3, 0.7), (2, 0.6)]
+    text = "".join(
+        json.dumps({"step": step, "kind": "train", "nll": nll}) + "\n"
+        for step, nll in lines
+    )
+    (tmp_path / "metrics.jsonl").write_text(f'{text}{{"step": 3, "ki\n[1]\n')
+    records = metric_records(tmp_path)
+    assert [(x["step"], x["nll"]) for x in records["train"]] == [(1, 0.9), (2, 0.6)]
+    assert records["dev"] == []
+
+
+@pytest.fixture(scope="module")
+def large_page(live_run, tmp_path_factory):
+    """A page of 1,000 evaluations, of which many texts have 5,000 characters."""
+    texts = [f"{ARABIC} {EVIL} " * 80, "a" * 5000, "ü b c " * 800, *["d"] * 7]
+    folder = tmp_path_factory.mktemp("large")
+    facts = long_run(folder / "run", live_run, 1000, texts)
+    source, target = ["▁الكلب"] * 40, ["▁Hund"] * 40
+    page = folder / "page.html"
+    text = run_page(facts, weights(source, target), is_live=True)
+    page.write_text(text, encoding="utf-8")
+    return page
+
+
+def test_a_page_of_a_long_training_is_below_a_megabyte(large_page):
+    assert 100_000 < large_page.stat().st_size < 1_000_000
+    text = large_page.read_text(encoding="utf-8")
+    assert EVIL not in text and "100,000" in text
+    assert 'id="live"' in text and "in training" in text
+
+
+@needs_chromium
+def test_a_large_page_in_a_browser(large_page):
+    with browser() as page:
+        check_views(page, large_page.as_uri())
+        page.run("for (const d of document.querySelectorAll('details')) d.open = true")
+        check_page(page)
+        assert page.run("document.images.length") == 0
+        direction = "getComputedStyle(document.querySelector('.sample dd')).direction"
+        assert page.run(direction) == "rtl"
+
+
+@needs_chromium
+def test_a_page_in_a_browser(live_run, tmp_path):
+    facts = long_run(tmp_path / "run", live_run, 4, ["the dog .", ARABIC])
+    attention = weights(["▁the", "</s>"], ["▁der", "</s>"], layers=2, heads=2)
+    file = tmp_path / "page.html"
+    file.write_text(run_page(facts, attention, is_live=True), encoding="utf-8")
+    with browser() as page:
+        check_views(page, file.as_uri())
+        check_tab_order(page)
+        # The values of a curve, by mouse and by keyboard.
+        shown = "document.querySelector('.chart output').textContent"
+        page.point(".chart .cursor")
+        page.run("document.querySelector('.plot').focus()")
+        assert page.run(shown) == "step 400: train 2, dev 2.125"
+        page.press("ArrowLeft")
+        page.press("ArrowLeft")
+        assert page.run(shown) == "step 200: train 4, dev 4.25"
+        # What is open stays open when the page loads itself again.
+        assert page.run("document.getElementById('live').checked")
+        page.run("document.getElementById('live').click()")
+        page.open(file.as_uri(), 390)
+        assert not page.run("document.getElementById('live').checked")
+
+
+@needs_chromium
+def test_the_page_of_a_real_training_in_a_browser(live_run):
+    with browser() as page:
+        check_views(page, (live_run / "page.html").as_uri())

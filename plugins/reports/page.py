@@ -39,6 +39,7 @@ def _page_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--data_dir",
+        metavar="DIR",
         help="the data (default: those of the training), for the sentences of a run "
         "that has recorded none",
     )
@@ -126,4 +127,5 @@ COMMAND = Command(
     lambda result: result["page"],
     uses_tensorflow=True,
     check=_check_page,
+    group="judging a model",
 )

@@ -59,6 +59,6 @@ setup(
             *("attention_view.css", "attention_view.js"),
             *("run_page.css", "run_page.js"),
         ],
-        "t2t_keras.plugins.server": ["page.css", "page.html", "page.js"],
+        "t2t_keras.plugins.server": ["*.css", "*.html", "*.js"],
     },
 )

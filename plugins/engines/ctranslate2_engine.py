@@ -159,15 +159,9 @@ class CTranslate2Engine:
         """Returns the n best hypotheses of each source; see `Engine`."""
         max_lengths = []
         for source in sources:
-            prefix_length = len(source.prefix)
-            if prefix_length >= self.settings.positions:
-                raise UserError(
-                    f"prefixes[{source.call_index}] has {prefix_length} tokens; with "
-                    "this export a prefix can have at most "
-                    f"{self.settings.positions - 1}"
-                )
+            self._require_room(source)
             max_length = len(source.ids) + options.extra_length
-            max_lengths.append(max(max_length, prefix_length + 1))
+            max_lengths.append(max(max_length, len(source.prefix) + 1))
         if options.sampling:
             return self._sample(sources, max_lengths, options, progress)
         return self._beam_search(sources, max_lengths, options, progress)
@@ -186,6 +180,35 @@ class CTranslate2Engine:
             row = tuple(result.log_probs[: len(targets[i])])
             scores[i] = TokenScores(math.fsum(row), row)
         return scores
+
+    def next_tokens(
+        self, sources: Sequence[Source], count: int, options: DecodingOptions
+    ) -> list[list[int]]:
+        """Returns the likeliest tokens after prefixes; see `Engine`.
+
+        They are the hypotheses of a beam search that is one token longer than the
+        prefix.
+        """
+        waiting = []
+        for source in sources:
+            self._require_room(source)
+            waiting += self._model.translate_batch(
+                [_strings(self._source_strings, source.ids)],
+                [_strings(self._target_strings, source.prefix)],
+                asynchronous=True,
+                beam_size=count,
+                num_hypotheses=count,
+                max_input_length=0,
+                max_decoding_length=len(source.prefix) + 1,
+                return_end_token=True,
+                suppress_sequences=[[PAD_TOKEN]],
+            )
+        results = []
+        for source, result in zip(sources, waiting, strict=True):
+            hypotheses = result.result().hypotheses
+            tokens = [row[len(source.prefix)] for row in hypotheses]
+            results.append([self._target_ids[token] for token in tokens])
+        return results
 
     def alignment_head(self, head: AlignmentHead) -> AlignmentHead:
         """Returns the attention head to read, of which an export has only one."""
@@ -218,6 +241,15 @@ class CTranslate2Engine:
         )
         for i, result in self._run_pairs(force, sources, targets, options):
             yield i, np.array(result.attention[0][: len(targets[i])])
+
+    def _require_room(self, source: Source) -> None:
+        """Refuses a prefix after which the model has no position for a token."""
+        prefix_length = len(source.prefix)
+        if prefix_length >= self.settings.positions:
+            raise UserError(
+                f"prefixes[{source.call_index}] has {prefix_length} tokens; with this "
+                f"export a prefix can have at most {self.settings.positions - 1}"
+            )
 
     def _sample(
         self,

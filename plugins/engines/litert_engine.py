@@ -31,6 +31,7 @@ MODEL = "model.tflite"
 
 # `Translator` itself applies them.
 _FREE_OPTIONS = ("batch_tokens", "split_sentences", "truncate")
+_NO_PREFIXES = "prefixes: a LiteRT model cannot force them; load the run directory"
 
 
 class LiteRTEngine:
@@ -86,9 +87,7 @@ class LiteRTEngine:
         results = []
         for source in sources:
             if source.prefix:
-                raise UserError(
-                    "prefixes: a LiteRT model cannot force them; load the run directory"
-                )
+                raise UserError(_NO_PREFIXES)
             results.append(self._search_sentence(source.ids))
             if progress is not None:
                 progress([source])
@@ -102,6 +101,12 @@ class LiteRTEngine:
     ) -> list[TokenScores]:
         """Refuses to score targets, which the model cannot do."""
         raise UserError("LiteRT computes no scores of targets; load the run directory")
+
+    def next_tokens(
+        self, sources: Sequence[Source], count: int, options: DecodingOptions
+    ) -> NoReturn:
+        """Refuses next tokens, because the model cannot force prefixes."""
+        raise UserError(_NO_PREFIXES)
 
     def alignment_head(self, head: AlignmentHead) -> NoReturn:
         """Refuses alignments, because the model returns no attention."""

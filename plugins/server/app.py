@@ -36,7 +36,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from t2t_keras.data.console import say
 from t2t_keras.errors import UserError, first_line
+from t2t_keras.html_page import style_sheet
 
+from .alternatives import NUM_ALTERNATIVES
 from .batcher import Batcher, Overloaded
 from .connections import BUSY, Connections
 from .limits import Limits
@@ -61,6 +63,10 @@ _EXTRA_LENGTH = 64  # a rough bound on how much longer than its source an output
 _PHRASE_WEIGHT = 4  # the work of a phrase's character, in characters of a sentence
 # A sentence is cheap up to this work for each hypothesis of the default beam size.
 _CHEAP = 400
+_STYLE = "style.css"  # of all pages of this package
+_PAGE_FILES = (
+    *(_STYLE, "page.css", "page.js", "request.js", "sentence.js", "word_menu.js"),
+)
 # The page loads nothing from other sites.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -293,22 +299,36 @@ class Service:
         return Response(text, media_type=prometheus.CONTENT_TYPE_LATEST)
 
     async def page(self, request: Request) -> Response:
-        """The web page: its HTML, style or script."""
+        """The web page: its HTML, style or scripts."""
         # `FileResponse` would keep the file open until the client has read all of it.
-        file = Path(__file__).with_name(request.scope["path"].strip("/") or "page.html")
+        name = request.scope["path"].strip("/") or "page.html"
+        if name == _STYLE:
+            content = style_sheet()
+        else:
+            content = Path(__file__).with_name(name).read_text(encoding="utf-8")
         headers = {"Content-Security-Policy": _POLICY}
-        media_type, _ = mimetypes.guess_type(file.name)
-        return Response(file.read_bytes(), headers=headers, media_type=media_type)
+        media_type, _ = mimetypes.guess_type(name)
+        return Response(content, headers=headers, media_type=media_type)
 
     async def models(self, request: Request) -> Response:
         """The names of the models, for which TensorFlow Serving has no endpoint.
 
-        `split_sentences` has the names of those that split texts into sentences.
+        `split_sentences` has the names of those that split texts into sentences, and
+        `details` for each one the version, the languages and what it cannot do.
         """
         splitting = [
             name for name, x in self._served.items() if x.model.split_sentences
         ]
-        return _json({"models": list(self._served), "split_sentences": splitting})
+        details = {
+            name: {
+                "version": served.version,
+                "languages": served.model.languages,
+                "missing": served.model.missing,
+            }
+            for name, served in self._served.items()
+        }
+        models = {"models": [*self._served], "split_sentences": splitting}
+        return _json(models | {"details": details})
 
     async def status(self, request: Request) -> Response:
         """The states of the versions of a model, in TensorFlow Serving's form."""
@@ -387,7 +407,8 @@ class Service:
         The length is that of the source in bytes of UTF-8, which is at least its
         number of tokens, plus a constant, as outputs may be longer than sources, and
         plus those of its phrases, with a weight. The signature `score` searches
-        nothing: the lengths of both texts are added.
+        nothing: the lengths of both texts are added. `alternatives` searches once for
+        each word.
 
         Raises:
             UserError: the beam size or a length is beyond the limit.
@@ -421,7 +442,7 @@ class Service:
                 )
             size = sum(len(text.encode()) for text in row.values())
             size += _EXTRA_LENGTH + _PHRASE_WEIGHT * characters
-            works.append(size if request.signature == "score" else beam * size)
+            works.append(_searches(request.signature, beam) * size)
         total = sum(works)
         if total > limits.max_work:
             raise TooLarge(
@@ -562,7 +583,7 @@ def make_app(
             start.
     """
     service = Service(models, limits, hosts, poll_seconds)
-    routes = [Route(f"/{x}", service.page) for x in ("", "page.css", "page.js")]
+    routes = [Route(f"/{x}", service.page) for x in ("", *_PAGE_FILES)]
     routes += [Route("/health", service.health), Route("/metrics", service.metrics)]
     routes += [Route("/v1/models", service.models)]
     for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version:int}"):
@@ -590,6 +611,13 @@ def make_app(
     )
     app.state.service = service
     return app
+
+
+def _searches(signature: str, beam_size: int) -> int:
+    """Returns how many hypotheses are computed for each token of a row."""
+    if signature == "score":
+        return 1
+    return beam_size * (NUM_ALTERNATIVES if signature == "alternatives" else 1)
 
 
 def _json(value: object, status: int = 200, headers: _Headers = None) -> Response:

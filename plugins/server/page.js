@@ -1,95 +1,220 @@
-"use strict";
-const $ = selector => document.querySelector(selector);
-let latest = 0;
+// The page of `t2t serve`: texts are translated and explained, and may be changed.
+import {$, ask, attempt, copy, make, predict} from "./request.js";
+import {Sentence} from "./sentence.js";
+import {WordMenu, missingSentence} from "./word_menu.js";
 
-// Texts get into the page by textContent and attributes only.
-function make(name, attributes = {}, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
+const page = {
+  details: {},  // of the models
+  splitting: [],  // the names of models that split texts into sentences
+  lines: [],  // for each line of the text its sentences; a blank line has none
+  terms: [],  // the glossary
+  latest: 0,  // the number of the request whose results are wanted
+
+  get model() { return this.details[$("#model").value] ?? {missing: {}}; },
+  get missing() { return this.model.missing; },
+  get languages() { return this.model.languages; },
+
+  // The options that all sentences share.
+  options() {
+    const n_best = Number($("#count").value) || 1;
+    const beam_size = Math.max(Number($("#beam").value) || 1, n_best);
+    const options = {n_best, beam_size};
+    return "glossary" in this.missing ? options : {...options, glossary: this.terms};
+  },
+
+  row(sentence) {
+    const row = {...sentence.row, ...this.options()};
+    if ("forbidden" in this.missing) delete row.forbidden;
+    return row;
+  },
+
+  // Translates the whole text; changes of sentences are forgotten.
+  async translate() {
+    const texts = $("#text").value.split(/\r?\n/);
+    const rows = texts.filter(text => text.trim());
+    if (!rows.length) { $("#text").focus(); return; }
+    await this.work(async isWanted => {
+      const options = this.options();
+      const answers = await predict("explain", rows.map(texts => ({texts, ...options})));
+      if (!isWanted()) return;
+      this.lines = texts.map(text => text.trim()
+        ? answers.shift().sentences.map(explained => {
+          const sentence = new Sentence(this, explained.source);
+          sentence.show(explained);
+          return sentence;
+        }) : []);
+      this.show();
+    });
+  },
+
+  // Translates all sentences again, with the changes that each one has.
+  async retranslate() {
+    const sentences = this.lines.flat();
+    if (!sentences.length) return;
+    await this.work(async isWanted => {
+      const answers = await predict("explain", sentences.map(x => this.row(x)));
+      if (!isWanted()) return;
+      answers.forEach(({sentences: [explained]}, i) => sentences[i].show(explained));
+    });
+  },
+
+  // Runs a request for the whole text. If it fails, earlier results disappear.
+  async work(action) {
+    const mine = ++this.latest;
+    const button = $("#ask button");
+    button.disabled = true;
+    $("[role=status]").textContent = "Translating …";
+    $("#paragraphs").setAttribute("aria-busy", "true");
+    try {
+      const start = performance.now();
+      await action(() => mine === this.latest);
+      const seconds = ((performance.now() - start) / 1000).toFixed(2);
+      const count = this.lines.flat().length;
+      $("[role=status]").textContent =
+        `${count} ${count === 1 ? "sentence" : "sentences"} in ${seconds} seconds`;
+    } catch (error) {
+      $("[role=status]").textContent = "";
+      this.clear();
+      throw error;
+    } finally {
+      button.disabled = false;
+      $("#paragraphs").removeAttribute("aria-busy");
+    }
+  },
+
+  show() {
+    const paragraphs = this.lines.filter(line => line.length).map(line =>
+      make("div", {class: "paragraph"}, ...line.map(sentence => sentence.node)));
+    $("#paragraphs").replaceChildren(...paragraphs);
+    $("#results").hidden = false;
+  },
+
+  clear() {
+    this.lines = [];
+    $("#paragraphs").replaceChildren();
+    $("#results").hidden = true;
+  },
+
+  // Translates one sentence again after a change.
+  async update(sentence, change) {
+    Object.assign(sentence, change);
+    sentence.wait();
+    await attempt(async () => {
+      try {
+        const [{sentences: [explained]}] = await predict("explain", [this.row(sentence)]);
+        sentence.show(explained);
+      } catch (error) {
+        sentence.fail(error);
+        throw error;
+      }
+    });
+  },
+
+  openWord(sentence, i) { this.menu.open(sentence, i); },
+  force(sentence, prefix) { return this.update(sentence, {prefix}); },
+  undo(sentence) { return this.update(sentence, {prefix: "", forbidden: []}); },
+
+  // A forced word that is forbidden would leave no output.
+  forbid(sentence, word) {
+    const forbidden = [...sentence.forbidden, word];
+    return this.update(sentence, {forbidden, prefix: ""});
+  },
+
+  addTerm(source, target) {
+    this.terms = [...this.terms.filter(([x]) => x !== source), [source, target]];
+    this.changeTerms();
+  },
+
+  changeTerms() {
+    const count = this.terms.length;
+    $("#terms-count").textContent = ["no terms", "1 term"][count] ?? `${count} terms`;
+    $("#copy-terms").hidden = !count;
+    $("#terms").replaceChildren(...this.terms.map(term => this.termItem(term)));
+    attempt(() => this.retranslate());
+  },
+
+  termItem(term) {
+    const [source, target] = term;
+    const remove = make("button", {type: "button",
+      "aria-label": `Remove ${source} → ${target}`}, "×");
+    remove.addEventListener("click", () => {
+      this.terms = this.terms.filter(x => x !== term);
+      this.changeTerms();
+    });
+    return make("li", {}, make("bdi", {}, source), " → ", make("bdi", {}, target), " ", remove);
+  },
+
+  // Names the model and its languages, and tells what it cannot do.
+  describe() {
+    const name = $("#model").value;
+    const names = (this.languages ?? []).map(languageName);
+    $("h1").textContent = names.length ? `${names[0]} → ${names[1]}` : "Translate";
+    document.title = names.length ? `${names[0]} → ${names[1]}: ${name}` : `${name}: t2t serve`;
+    $("#served").textContent = `Model ${name}, version ${this.model.version}` +
+      (names.length ? "" : "; its languages are not recorded");
+    $("#splitting").textContent = this.splitting.includes(name)
+      ? "Lines are paragraphs; their sentences are translated one by one."
+      : "Lines are translated one by one.";
+    $("#missing").textContent = missingSentence(this.missing);
+    const hints = [];
+    if (!("alignment" in this.missing)) hints.push("Point at a word to see where it comes from");
+    if (!("probabilities" in this.missing)) {
+      hints.push("dotted words have a probability below 60%, wavy ones below 30%");
+    }
+    hints.push("click a word, or press Enter, to change it");
+    $("#reading").textContent = `${hints.join("; ")}.`;
+    $("#glossary").hidden = "glossary" in this.missing;
+  },
+
+  // The translation with the lines of the text.
+  text() {
+    return this.lines.map(line => line.map(x => x.output).join("\n")
+      .replace(/([\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff65])\n/g, "$1")
+      .replaceAll("\n", " ")).join("\n");
+  },
+};
+
+function languageName(code) {
+  try { return new Intl.DisplayNames(["en"], {type: "language"}).of(code); }
+  catch { return code; }
 }
 
-async function ask(path, body) {
-  const answer = await fetch(path, body && {
-    method: "POST", body: JSON.stringify(body),
-    headers: {"Content-Type": "application/json"},
-  }).catch(() => { throw new Error("The server does not answer."); });
-  const text = await answer.text();
-  let data;
-  // The score of an output that does not exist is -Infinity, which JSON lacks.
-  const json = text.replace(/("(?:\\.|[^"\\])*")|-Infinity/g, (_, string) => string ?? "null");
-  try { data = JSON.parse(json); }
-  catch { data = {error: `status ${answer.status}`}; }
-  if (!answer.ok) throw new Error(data.error);
-  return data;
+async function copied(button, text) {
+  await copy(text);
+  const label = button.textContent;
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = label; }, 1500);
 }
 
-async function attempt(action) {
-  $("[role=alert]").textContent = "";
-  try { await action(); }
-  catch (error) { $("[role=alert]").textContent = error.message; }
-}
-
-async function translate() {
-  const mine = ++latest;
-  const button = $("form button");
-  const texts = $("#text").value.split(/\r?\n/).filter(line => line.trim());
-  if (!texts.length) { $("#text").focus(); return; }
-  const n_best = Number($("#count").value) || 1;
-  const beam_size = Math.max(Number($("#beam").value) || 1, n_best);
-  button.disabled = true;
-  $("[role=status]").textContent = "Translating …";
-  try {
-    const start = performance.now();
-    const {outputs} = await ask(`v1/models/${$("#model").value}:predict`,
-      {signature_name: "translate", inputs: {texts, n_best, beam_size}});
-    if (mine !== latest) return;
-    const seconds = ((performance.now() - start) / 1000).toFixed(2);
-    $("#results").replaceChildren(
-      ...texts.map((text, i) => result(text, outputs.texts[i], outputs.scores[i])));
-    const lines = texts.length === 1 ? "1 line" : `${texts.length} lines`;
-    $("[role=status]").textContent = `${lines} in ${seconds} seconds`;
-  } catch (error) {
-    $("[role=status]").textContent = "";
-    throw error;
-  } finally { button.disabled = false; }
-}
-
-function result(text, outputs, scores) {
-  const list = make("ol", {class: "outputs"});
-  outputs.forEach((output, i) => {
-    if (i && scores[i] === null) return;
-    const score = scores[i] === null ? "none" : scores[i].toFixed(3);
-    list.append(make("li", {class: i ? "" : "best"},
-      make("span", {dir: "auto"}, output),
-      make("span", {class: "score", title: "log-probability over length penalty"},
-        score)));
-  });
-  return make("article", {}, make("h2", {dir: "auto"}, text), list);
-}
-
-function explain(splitting) {
-  const splits = splitting.includes($("#model").value);
-  $("#splitting").textContent = splits
-    ? "A line of several sentences is translated sentence by sentence." : "";
-}
-
-$("form").addEventListener("submit", event => {
-  event.preventDefault();
-  attempt(translate);
-});
-$("#text").addEventListener("keydown", event => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+function listen() {
+  $("#ask").addEventListener("submit", event => {
     event.preventDefault();
-    $("form").requestSubmit();
-  }
-});
+    attempt(() => page.translate());
+  });
+  $("#text").addEventListener("keydown", event => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      $("#ask").requestSubmit();
+    }
+  });
+  $("#term").addEventListener("submit", event => {
+    event.preventDefault();
+    page.addTerm($("#term-source").value.trim(), $("#term-target").value.trim());
+    event.target.reset();
+    $("#term-source").focus();
+  });
+  $("#model").addEventListener("change", () => { page.clear(); page.describe(); });
+  $("#copy").addEventListener("click", event => copied(event.target, page.text()));
+  const file = () => page.terms.map(term => `${term.join("\t")}\n`).join("");
+  $("#copy-terms").addEventListener("click", event => copied(event.target, file()));
+}
+
 attempt(async () => {
-  const {models, split_sentences} = await ask("v1/models");
+  const {models, split_sentences, details} = await ask("v1/models");
   if (!models.length) throw new Error("The models are loading; reload the page soon.");
+  Object.assign(page, {details, splitting: split_sentences, menu: new WordMenu(page)});
   for (const name of models) $("#model").append(make("option", {value: name}, name));
-  $("#model").addEventListener("change", () => explain(split_sentences));
-  explain(split_sentences);
+  page.describe();
+  listen();
   $("#text").focus();
 });

@@ -17,8 +17,13 @@ _TEXTS = {
     "serving_default": ("texts",),
     "translate": ("texts",),
     "score": ("texts", "targets"),
+    "explain": ("texts",),
+    "alternatives": ("texts", "prefixes"),
     "options": (),
 }
+# Further texts that a signature may have; "" where they are left out.
+_OPTIONAL_TEXTS = {"explain": ("prefixes",)}
+_WITH_OPTIONS = ("translate", "explain", "alternatives")
 _DTYPES = DecodingOptions.dtypes("is_served")
 
 
@@ -62,7 +67,9 @@ class Request(NamedTuple):
                 f"{', '.join(_TEXTS)}"
             )
         names = _TEXTS[signature]
-        inputs = (*names, *(_DTYPES if signature == "translate" else ()))
+        optional = _OPTIONAL_TEXTS.get(signature, ())
+        option_names = _DTYPES if signature in _WITH_OPTIONS else ()
+        inputs = (*names, *optional, *option_names)
         in_rows = "instances" in body
         if in_rows:
             rows = body["instances"]
@@ -84,13 +91,16 @@ class Request(NamedTuple):
                     f"row {index}: '{signature}' has the inputs {', '.join(inputs)}"
                     f"{hint}"
                 )
-            options = {k: row[k] for k in inputs[len(names) :] if k in row}
+            options = {k: row[k] for k in option_names if k in row}
             identity = tuple(map(id, [*options, *options.values()]))
             if identity not in key_of_options:
                 checked = _options(options) if options else {}
                 key_of_options[identity] = signature, tuple(checked.items())
             keys.append(key_of_options[identity])
-            texts.append({k: _string(f"{k}[{index}]", row[k]) for k in names})
+            row_texts = {k: _string(f"{k}[{index}]", row[k]) for k in names}
+            for name in optional:
+                row_texts[name] = _string(f"{name}[{index}]", row.get(name, ""))
+            texts.append(row_texts)
         return cls(signature, keys, texts, in_rows)
 
     def answer(self, outputs: list[Outputs]) -> dict[str, object]:

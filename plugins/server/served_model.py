@@ -5,12 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
 
+from .alternatives import alternatives
+from .explanation import Explainer, missing_features
 from .rows import Options, Outputs
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.outputs import Hypothesis
-    from t2t_keras.decoding.translator import Translator
     from t2t_keras.export.text_saved_model import TextSavedModel
 
 
@@ -29,6 +32,8 @@ class ServedModel:
         defaults: the default values of the options that requests may have.
         divides_batches: whether the engine searches parts of a batch in threads.
         split_sentences: whether texts of several sentences are split into them.
+        languages: the codes of the source's and the target's language; None: unknown.
+        missing: what the model cannot do, with the reason; see `missing_features`.
     """
 
     def __init__(
@@ -46,6 +51,9 @@ class ServedModel:
             name: getattr(resolved, name) for name in names if name in available
         }
         self.split_sentences: bool = resolved.split_sentences
+        self.languages = _languages(translator)
+        self.missing = missing_features(translator)
+        self._explainer = Explainer(translator, self.missing)
 
     def predict(
         self,
@@ -83,9 +91,40 @@ class ServedModel:
             scores = self._translator.score(texts, targets, **self._options)
             return [score._asdict() for score in scores]
         options = self._options | options
+        if signature in ("explain", "alternatives"):
+            prefixes = [row["prefixes"] for row in rows]
+            return self._explained(signature, texts, prefixes, options, advance)
         n_best_lists = self._translator.n_best(texts, advance=advance, **options)
         n = options.get("n_best", self.defaults["n_best"])
         return [_outputs(hypotheses, n) for hypotheses in n_best_lists]
+
+    def _explained(
+        self,
+        signature: str,
+        texts: Sequence[str],
+        prefixes: Sequence[str],
+        options: Options,
+        advance: Callable[[int], None],
+    ) -> list[Outputs]:
+        """Returns explained translations, or the words that may follow prefixes.
+
+        Raises:
+            UserError: see `predict`; or the model cannot force prefixes.
+        """
+        if signature == "explain":
+            return self._explainer.explain(texts, prefixes, options, advance)
+        if "prefixes" in self.missing or not isinstance(self._translator, Translator):
+            raise UserError(self.missing["prefixes"])
+        return alternatives(self._translator, texts, prefixes, options, advance)
+
+
+def _languages(translator: "Translator | TextSavedModel") -> list[str] | None:
+    """Returns the language codes of source and target, which runs and exports have."""
+    has_languages = getattr(translator, "settings", None) or getattr(
+        translator, "problem", None
+    )
+    languages = getattr(has_languages, "languages", None)
+    return [*languages] if languages else None
 
 
 def _outputs(hypotheses: "Sequence[Hypothesis]", n: int) -> Outputs:

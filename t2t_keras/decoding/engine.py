@@ -111,6 +111,17 @@ class Engine(Protocol):
     ) -> list[TokenScores]:
         """Returns the log-probabilities of targets, EOS last, given their sources."""
 
+    def next_tokens(
+        self, sources: Sequence[Source], count: int, options: DecodingOptions
+    ) -> list[list[int]]:
+        """Returns the likeliest tokens after the prefix of each source, best first.
+
+        PAD is never one of them. There may be fewer than `count`.
+
+        Raises:
+            UserError: the engine cannot force prefixes.
+        """
+
     def alignment_head(self, head: AlignmentHead) -> AlignmentHead:
         """Returns the attention head to read, with the engine's defaults.
 

@@ -15,11 +15,15 @@ from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.parallel_search import search_in_batches
-from t2t_keras.decoding.scoring import attention_weights, score_targets
+from t2t_keras.decoding.scoring import (
+    attention_weights,
+    likeliest_tokens,
+    score_targets,
+)
 from t2t_keras.decoding.search_graph import SearchGraph
 from t2t_keras.model.backend import Nest, require_tensorflow
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import PAD, Tokenizer
+from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 
 _MAX_GRAPHS = 32  # a new combination of options replaces the oldest one
 
@@ -106,6 +110,19 @@ class GraphEngine:
             row = tuple(token_log_probs[:length].tolist())
             scores[i] = TokenScores(float(log_prob), row)
         return scores
+
+    def next_tokens(
+        self, sources: Sequence[Source], count: int, options: DecodingOptions
+    ) -> list[list[int]]:
+        """Returns the likeliest tokens after prefixes; see `Engine`."""
+        key = "next", count
+        graph = self._graph(key, _pairs_graph, likeliest_tokens, self.model, count)
+        targets = [[*source.prefix, EOS] for source in sources]
+        source_ids = [source.ids for source in sources]
+        results: list[list[int]] = [[]] * len(sources)
+        for i, (tokens,) in _run_pairs(graph, source_ids, targets, options):
+            results[i] = tokens.tolist()
+        return results
 
     def alignment_head(self, head: AlignmentHead) -> AlignmentHead:
         """Returns the attention head to read; see `Engine`."""

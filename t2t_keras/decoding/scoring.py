@@ -45,6 +45,28 @@ def score_targets(
     )
 
 
+def likeliest_tokens(
+    model: DecodingModel, count: int, source: tf.Tensor, target: tf.Tensor
+) -> tuple[tf.Tensor]:
+    """Returns the likeliest tokens in the place of the last one of each target.
+
+    Args:
+        model: the model.
+        count: the number of tokens, K.
+        source: ids [B, S], padded with PAD.
+        target: ids [B, T], padded with PAD; the last token of each is not read.
+
+    Returns:
+        Ids [B, K] int32, the likeliest first, without PAD; K is at most V - 1.
+    """
+    logits = model(source, target)  # [B, T, V]
+    lengths = tf.reduce_sum(tf.cast(target != PAD, tf.int32), axis=1)  # [B]
+    final = tf.gather(logits, lengths - 1, batch_dims=1)  # [B, V]
+    size = tf.shape(final)[1]
+    final -= tf.one_hot(PAD, size, on_value=final.dtype.max, dtype=final.dtype)
+    return (tf.math.top_k(final, tf.minimum(count, size - 1)).indices,)
+
+
 def attention_weights(
     model: DecodingModel, head: AlignmentHead, source: tf.Tensor, target: tf.Tensor
 ) -> tuple[tf.Tensor]:

@@ -25,6 +25,7 @@ from t2t_keras.text_processor import TextProcessor
 
 # `Translator` itself applies it.
 _FREE_OPTIONS = ("batch_tokens",)
+_NO_PREFIXES = "prefixes: an export cannot force them; load the run directory"
 
 
 class SavedModelEngine:
@@ -88,9 +89,7 @@ class SavedModelEngine:
     ) -> list[list[TokenHypothesis]]:
         """Returns the n best hypotheses of each source; see `Engine`."""
         if any(source.prefix for source in sources):
-            raise UserError(
-                "prefixes: an export cannot force them; load the run directory"
-            )
+            raise UserError(_NO_PREFIXES)
         values = DecodingOptions.inputs(vars(options), self._dtypes)
         inputs = {
             name: tf.constant(value, self._dtypes[name])
@@ -121,6 +120,12 @@ class SavedModelEngine:
                 row_of_target = tuple(row[: len(targets[i])].tolist())
                 scores[i] = TokenScores(float(log_prob), row_of_target)
         return scores
+
+    def next_tokens(
+        self, sources: Sequence[Source], count: int, options: DecodingOptions
+    ) -> NoReturn:
+        """Refuses next tokens, because a SavedModel cannot force prefixes."""
+        raise UserError(_NO_PREFIXES)
 
     def alignment_head(self, head: AlignmentHead) -> NoReturn:
         """Refuses alignments, because a SavedModel returns no attention."""

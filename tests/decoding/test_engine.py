@@ -9,6 +9,7 @@ from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.engine import TokenHypothesis, TokenScores, refuse_changes
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.text.tokenizer import EOS
 from t2t_keras.text_processor import TextProcessor
 
 TEXTS = ["the old dog .", "", "a dog runs . the woman reads a very long book ."]
@@ -39,6 +40,9 @@ class Echo:
             hypothesis = TokenHypothesis(ids, -1.0, -float(len(ids)))
             n_best_lists.append([hypothesis] * options.n_best)
         return n_best_lists
+
+    def next_tokens(self, sources, count, options):
+        return [[EOS] for _ in sources]
 
     def score(self, sources, targets, options):
         return [TokenScores(-len(ids), (-1.0,) * len(ids)) for ids in targets]

@@ -23,6 +23,8 @@ class Stub:
         self.divides_batches = True
         self.defaults = dict(OPTIONS)
         self.split_sentences = True
+        self.languages = None
+        self.missing = {}
         self.begun: list[str] = []  # the texts of all batches, also of one that waits
         self.batches: list[list[str]] = []
         self.may_run = threading.Event()

@@ -1,6 +1,7 @@
 """The export for CTranslate2, and the verification of both kinds of exports."""
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.decoding import search_graph
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.constraint import BannedTokens
+from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import converted
@@ -362,6 +364,19 @@ def test_beams_are_scored_and_ordered_as_those_of_the_translator(engine, transla
                 assert x.log_prob == pytest.approx(sum(x.token_log_probs))
             same += rows[0].ids == bests[0].ids
     assert same > len(TEXTS)  # random weights: many are nearly as good
+
+
+def test_next_tokens_are_those_of_the_translator(engine, translator):
+    tokenizer = translator.source_tokenizer
+    sources = []
+    for text, prefix in itertools.product(LINES[:2], ("", "a", "the old river")):
+        ids = translator.target_tokenizer.encode(prefix)[:-1]
+        sources.append(Source(tokenizer.encode(text), text, ids))
+    options = translator.options
+    expected = translator.engine.next_tokens(sources, 6, options)
+    assert engine.engine.next_tokens(sources, 6, options) == expected
+    too_long = [sources[0]._replace(prefix=[5] * 50)]
+    refused("a prefix can have", engine.engine.next_tokens, too_long, 6, options)
 
 
 def test_scores_are_those_of_the_translator(engine, translator):

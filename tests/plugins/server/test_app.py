@@ -17,7 +17,6 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
 import httpx
-from helpers.browser import CHROMIUM, browser
 from helpers.decoding_models import LINES
 from helpers.errors import refused
 from helpers.stub_server import (
@@ -163,10 +162,14 @@ def test_requests_that_are_too_large_or_ask_for_no_model(client):
 
 def test_other_endpoints():
     with serving(Stub()) as (client, _, _):
-        models = {"models": ["stub"], "split_sentences": ["stub"]}
-        assert client.get("/v1/models").json() == models
+        stub = {"version": 1, "languages": None, "missing": {}}
+        assert client.get("/v1/models").json() == {
+            "models": ["stub"],
+            "split_sentences": ["stub"],
+            "details": {"stub": stub},
+        }
         assert error_of(client.get("/none")) == "Not Found"
-        for path in ("/", "/page.css", "/page.js"):
+        for path in ("/", "/style.css", "/page.css", "/page.js", "/sentence.js"):
             answer = client.get(path)
             assert answer.status_code == 200
             assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
@@ -447,23 +450,3 @@ def test_what_is_not_answered_in_time_at_shutdown_gets_an_error():
         answer = waiting.result()
         assert answer.status_code == 503
         assert error_of(answer) == "the server is stopping"
-
-
-# The page.
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
-def test_page(translator):
-    text = "<img src=x onerror=alert(1)> a dog"
-    model = ServedModel(translator)
-    with serving(model) as (_, port, _), browser() as page:
-        for width in (1000, 390):
-            page.open(f"http://127.0.0.1:{port}", width)
-            page.wait("document.querySelector('#model').options.length === 1")
-            page.submit(f"{text}\nthe old dog .")
-            page.wait("document.querySelectorAll('article').length === 2")
-            shown = page.run("document.querySelector('.best span').textContent")
-            assert shown == translator.translate([text])[0]
-            assert page.run("document.querySelector('h2').textContent") == text
-            assert page.run("document.images.length") == 0
-            assert page.run("document.documentElement.scrollWidth") <= width

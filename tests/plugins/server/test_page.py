@@ -1,0 +1,287 @@
+"""The page of the server in a browser: explained words, changes, errors, keyboard."""
+
+import json
+import math
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra [serve] is not installed")
+from helpers.browser import CHROMIUM, browser
+from helpers.page_checks import check_page, check_tab_order
+from helpers.stub_server import Stub, serving
+
+from t2t_keras.errors import UserError
+from t2t_keras.plugins.server.served_model import ServedModel
+from t2t_keras.text.sentence_ends import split_sentences
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+
+HEBREW = "שלום עולם גדול"
+PARAGRAPHS = "A dog runs. It is late.\n\nThe end."
+WORDS = ".target [role=button]"
+
+
+class Explained(Stub):
+    """Translates each word into upper case; its sources are the words in its place."""
+
+    def __init__(self):
+        super().__init__()
+        self.languages = ["en", "he"]
+        self.asked = []
+
+    def predict(self, signature, rows, options, is_wanted=lambda: True):
+        if rows == [{"texts": "A test ."}]:
+            return [{}]
+        self.asked += [(signature, row, options) for row in rows]
+        return [getattr(self, signature)(**row, **options) for row in rows]
+
+    def explain(self, texts, prefixes, **options):
+        if "poison" in texts:
+            raise UserError("this one is bad")
+        return {
+            "sentences": [
+                self.sentence(text, prefixes, **options)
+                for text in split_sentences(texts)
+            ]
+        }
+
+    def sentence(self, text, prefix, n_best, forbidden=(), glossary=(), **options):
+        source = text.split()
+        words = [dict(glossary).get(word, word.upper()) for word in source]
+        words = [word for word in words if word not in forbidden]
+        forced = prefix.split()
+        words[: len(forced)] = forced
+        return {
+            "source": text,
+            "source_words": source,
+            "texts": [" ".join(words)] * n_best,
+            "scores": [-0.5 * k if k < 3 else -math.inf for k in range(n_best)],
+            "is_truncated": False,
+            "words": words,
+            "probabilities": [(0.9, 0.5, 0.2)[i % 3] for i in range(len(words))],
+            "alignment": [[i, i] for i in range(min(len(words), len(source)))],
+            "tokens": len(words),
+            "log_prob": -3.0,
+            "length_penalty": 1.5,
+        }
+
+    def alternatives(self, texts, prefixes, **options):
+        words = ["ALPHA", "<b>", ""]
+        texts = [f"{prefixes} {word}" for word in words]
+        return {"words": words, "probabilities": [0.7, 0.2, 0.1], "texts": texts}
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def server():
+    model = Explained()
+    with serving(model, "ende") as (_, port, _):
+        yield model, f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def page(chromium, server):
+    """The page of the stub, and what the stub was asked."""
+    model, url = server
+    model.missing = {}
+    model.asked.clear()
+    open_page(chromium, url)
+    return chromium
+
+
+def open_page(page, url, width=1280, **options):
+    page.open(url, width, **options)
+    page.wait("document.querySelector('#model').options.length === 1")
+
+
+def translate(page, text, count):
+    page.submit(text)
+    page.wait(f"document.querySelectorAll('article').length === {count}")
+    page.wait("!document.querySelector('#ask button').disabled")
+
+
+def texts(page, selector):
+    script = "[...document.querySelectorAll(%s)].map(x => x.innerText.trim())"
+    return page.run(script % json.dumps(selector))
+
+
+def click(page, selector):
+    page.run(f"document.querySelector({json.dumps(selector)}).click()")
+
+
+def changed(page):
+    page.wait("!document.querySelector('[aria-busy]')")
+
+
+@pytest.mark.parametrize("text", [PARAGRAPHS, HEBREW, "long words " * 450, "x" * 5000])
+def test_every_view(text, page, server):
+    """Without errors and in good contrast, in both modes, on a phone."""
+    for width in (1280, 390):
+        for dark in (False, True):
+            open_page(page, server[1], width, dark=dark)
+            translate(page, text, 3 if text == PARAGRAPHS else 1)
+            check_page(page)
+            page.run("document.querySelectorAll('summary').forEach(x => x.click())")
+            check_page(page)
+            click(page, WORDS)
+            page.wait("document.querySelectorAll('#menu-words button').length === 2")
+            check_page(page)
+
+
+def test_what_a_word_tells(page):
+    translate(page, PARAGRAPHS, 3)
+    assert texts(page, "h1, #served") == ["English → Hebrew", "Model ende, version 1"]
+    page.point(f"{WORDS}:nth-child(2)")
+    assert texts(page, ".linked") == ["dog", "DOG"]
+    assert texts(page, "#tip") == ["from dog · 50%"]
+    assert texts(page, ".doubtful") == ["DOG", "IS", "END."]
+    assert texts(page, ".unlikely") == ["RUNS.", "LATE."]
+    page.point(".source span")
+    assert texts(page, ".linked") == ["A", "A"]
+    (summary, *_) = texts(page, ".tools summary")
+    assert summary == "score 0.000"
+    click(page, ".tools summary")
+    (reason, _) = texts(page, ".tools details[open] p")
+    assert "−3.000, over the length penalty of its 3 tokens, 1.500" in reason
+
+
+def test_another_word_is_used_and_taken_back(page, server):
+    asked = server[0].asked
+    translate(page, PARAGRAPHS, 3)
+    click(page, f"{WORDS}:nth-child(2)")
+    page.wait("document.querySelectorAll('#menu-words button').length === 2")
+    assert texts(page, "#menu-words li") == [
+        "ALPHA\n70%",
+        "<b>\n20%",
+        "end of the output\n10%",
+    ]
+    assert asked[-1][:2] == ("alternatives", {"texts": "A dog runs.", "prefixes": "A"})
+    click(page, "#menu-words li:nth-child(2) button")
+    changed(page)
+    assert texts(page, ".target")[0] == "A <b> RUNS."
+    assert texts(page, ".forced") == ["A", "<b>"]
+    assert page.run("document.activeElement.textContent") == "<b>"
+    click(page, ".undo")
+    changed(page)
+    assert texts(page, ".target")[0] == "A DOG RUNS."
+    click(page, WORDS)
+    page.run("document.querySelector('#menu-word').value = 'ein'")
+    click(page, "#menu-force button")
+    changed(page)
+    assert texts(page, ".target") == ["ein DOG RUNS.", "IT IS LATE.", "THE END."]
+
+
+def test_a_word_is_forbidden_and_a_term_is_added(page, server):
+    asked = server[0].asked
+    translate(page, "A dog runs.\nA cat.", 2)
+    click(page, f"{WORDS}:nth-child(3)")
+    assert texts(page, "#menu-forbid") == ["Never “RUNS” in this sentence"]
+    click(page, "#menu-forbid button")
+    changed(page)
+    assert asked[-1][2]["forbidden"] == ("RUNS",)
+    click(page, f"{WORDS}:nth-child(2)")
+    assert page.run("document.querySelector('#menu-source').value") == "dog"
+    page.run("document.querySelector('#menu-target').value = 'HUND'")
+    click(page, "#menu-term button")
+    changed(page)
+    assert texts(page, ".target") == ["A HUND RUNS.", "A CAT."]
+    assert texts(page, "#terms-count") == ["1 term"]
+    # Each sentence keeps what was forbidden in it.
+    options = {row["texts"]: options for _, row, options in asked[-2:]}
+    assert options["A dog runs."]["forbidden"] == ("RUNS",)
+    assert not options["A cat."].get("forbidden")
+    page.run("document.querySelector('#glossary').open = true")
+    check_page(page)
+    click(page, "#terms button")
+    changed(page)
+    assert texts(page, ".target")[0] == "A DOG RUNS."
+
+
+def test_an_error_takes_the_place_of_old_results(page):
+    translate(page, PARAGRAPHS, 3)
+    page.run("document.querySelector('#text').value = ''")
+    page.run("document.querySelector('#text').focus()")
+    page.submit("poison")
+    page.wait("document.querySelector('[role=alert]').textContent")
+    assert texts(page, "[role=alert]") == ["this one is bad"]
+    assert texts(page, "article") == [] and page.run("!!results.hidden")
+    assert [error for error in page.errors if "400" not in error] == []
+    page.errors.clear()
+    check_page(page)
+
+
+def test_keys(page):
+    translate(page, PARAGRAPHS, 3)
+    # From the top: the text field had the focus.
+    page.run("document.querySelector('h1').tabIndex = -1")
+    page.run("document.querySelector('h1').focus()")
+    check_tab_order(page)
+    page.run(f"document.querySelector('{WORDS}').focus()")
+    page.press("ArrowRight")
+    page.press("ArrowRight")
+    page.press("ArrowLeft")
+    assert page.run("document.activeElement.textContent") == "DOG"
+    page.press("Enter")
+    page.wait("document.querySelectorAll('#menu-words button').length === 2")
+    assert page.run("document.querySelector('#menu').open")
+    page.press("Escape")
+    assert not page.run("document.querySelector('#menu').open")
+    assert page.run("document.activeElement.textContent") == "DOG"
+
+
+def test_arrows_in_a_text_from_right_to_left(page):
+    translate(page, HEBREW, 1)
+    assert (
+        page.run("getComputedStyle(document.querySelector('.target')).direction")
+        == "rtl"
+    )
+    page.run(f"document.querySelector('{WORDS}').focus()")
+    page.press("ArrowLeft")
+    assert page.run("document.activeElement.textContent") == HEBREW.split()[1]
+
+
+def test_the_translation_is_copied_with_its_lines(page):
+    page.run("navigator.clipboard.writeText = text => { window.copied = text; }")
+    translate(page, PARAGRAPHS, 3)
+    click(page, "#copy")
+    page.wait("window.copied")
+    assert page.run("window.copied") == "A DOG RUNS. IT IS LATE.\n\nTHE END."
+
+
+def test_what_a_model_lacks_is_told(chromium, server):
+    model, url = server
+    names = ("probabilities", "alignment", "prefixes", "glossary", "forbidden")
+    model.missing = dict.fromkeys(names, "alignment: a SavedModel returns none")
+    open_page(chromium, url)
+    translate(chromium, "A dog runs.", 1)
+    assert texts(chromium, "#missing") == [
+        "Not with this model: probabilities, word alignment, alternatives and forced "
+        "words, glossary, forbidden words (a SavedModel returns none)."
+    ]
+    click(chromium, WORDS)
+    buttons = "[...document.querySelectorAll('#menu button')]"
+    assert chromium.run(f"{buttons}.filter(x => x.checkVisibility()).length") == 1
+    assert chromium.run("glossary.checkVisibility()") is False
+    assert "glossary" not in model.asked[-1][2]
+    check_page(chromium)
+
+
+def test_a_model(translator, chromium):
+    """What the stub is asked and answers is what a model understands and answers."""
+    text = "<img src=x onerror=alert(1)> a dog"
+    with serving(ServedModel(translator), "run") as (_, port, _):
+        open_page(chromium, f"http://127.0.0.1:{port}")
+        translate(chromium, f"{text}\nthe old dog .", 2)
+        (best,) = translator.translate([text])
+        assert texts(chromium, ".target")[0] == " ".join(best.split())
+        assert texts(chromium, ".source")[0] == text
+        assert chromium.run("document.images.length") == 0
+        click(chromium, WORDS)
+        chromium.wait("!document.querySelector('#menu-words').innerText.includes('…')")
+        click(chromium, "#menu-close")
+        check_page(chromium)

@@ -3,7 +3,9 @@
 - `inspecting` is the command `t2t inspect`. `inspection` reads the splits and learns
   the `norm` from a sample; `split_inspection` compares all pairs with it
   (`measurements`, `shifts`) and reports `findings`; `split_statistics` describes a
-  split, and `inspection_page` writes HTML. `decoded_examples` reads a data directory.
+  split, and `inspection_page` writes HTML with `faulty_pairs`. A `recipe` says what
+  becomes of them, and `cleaned_copy` applies it. `decoded_examples` reads a data
+  directory.
 - `formats` has the formats `tmx` and `xliff` (with `xml_units` and `xml_texts`),
   `json_lines`, `csv_table` and `parquet_table`; `language_codes` finds their languages.
 - `wmt` has problems whose data are in `archives`.

@@ -1,6 +1,8 @@
 """The command that looks for faults in data: `inspect`."""
 
 import argparse
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +15,13 @@ from t2t_keras.data.console import say
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source
 
+from .findings import Finding
+
 if TYPE_CHECKING:
     from t2t_keras.text.tokenizer import Tokenizer
+
+    from .inspection import Inspection
+    from .recipe import SplitRecipe
 
 _MAX_FINDINGS = 12  # findings that are printed; the page has them all
 
@@ -31,7 +38,21 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     )
     add_usr_dir(parser)
     parser.add_argument(
-        "--page", metavar="FILE", help="also write the result as an HTML page"
+        "--page",
+        metavar="FILE",
+        help="also write an HTML page that shows the faulty pairs, to choose what "
+        "becomes of them",
+    )
+    parser.add_argument(
+        "--apply",
+        metavar="DIR",
+        help="write a cleaned copy of the files, and the recipe, to this directory: "
+        "without --recipe, faulty training pairs are repaired or left out",
+    )
+    parser.add_argument(
+        "--recipe",
+        metavar="FILE",
+        help="what --apply does with each fault: a file that the page saves",
     )
     add_sources(parser)
 
@@ -55,6 +76,16 @@ def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
 
 def _check(args: argparse.Namespace) -> None:
     require_outputs(args, {"page": [args.page] if args.page else []})
+    if args.recipe and not args.apply:
+        raise UserError("--recipe has no effect without --apply; give --apply DIR")
+    if args.apply:
+        directory = Path(args.apply)
+        if directory.exists() and not (
+            directory.is_dir() and not any(directory.iterdir())
+        ):
+            raise UserError(
+                f"--apply: {directory} exists already; name a new directory"
+            )
     if args.data_dir:
         flags = {"--problem", "--data_dir", "--usr_dir", "--page", "--json"}
         require_only(args, flags, "--data_dir, whose examples are inspected")
@@ -62,27 +93,107 @@ def _check(args: argparse.Namespace) -> None:
 
 def _inspect(args: argparse.Namespace) -> dict[str, Any]:
     from .decoded_examples import decoded_examples
-    from .inspection import inspect
+    from .inspection import inspect_pairs
+    from .recipe import read_recipes
 
+    recipes = read_recipes(args.recipe) if args.recipe else {}
     problem = registry.problem(args.problem)
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None
     if args.data_dir:
         sources, tokenizers = decoded_examples(Path(args.data_dir), problem)
     else:
         sources = _sources(args, problem)
-    result: dict[str, Any] = {**inspect(sources, tokenizers)}
+    inspection = inspect_pairs(sources, tokenizers)
+    result: dict[str, Any] = {**inspection.report}
     if args.page:
-        from .inspection_page import inspection_page
-
         title = f"The data of {problem.name}"
-        page = inspection_page(title, _sentences(result), result["splits"])
+        page = _page(title, args.argv, sources, inspection)
         with open_lines(args.page) as file:
             file.write(page)
     for finding in result["findings"]:
         if finding["kind"] == "unreadable":
             say(_show(result))
             raise UserError(f"{finding['split']} {finding['message']}")
+    if args.apply:
+        result["applied"] = _apply(args, sources, inspection, recipes)
     return result
+
+
+def _page(
+    title: str,
+    argv: Sequence[str],
+    sources: Mapping[str, Source],
+    inspection: "Inspection",
+) -> str:
+    """Returns the page of an inspection.
+
+    Args:
+        title: its title.
+        argv: the words of the command line after `t2t`.
+        sources: the sources.
+        inspection: their inspection.
+    """
+    from .faulty_pairs import faulty_pairs, sorted_by_weight
+    from .inspection import is_train
+    from .inspection_page import inspection_page
+
+    unreadable = []
+    for finding in inspection.report["findings"]:
+        if finding["kind"] == "unreadable":
+            unreadable.append(str(Finding(**finding)))  # type: ignore[arg-type]
+    groups = []
+    for name, faults in inspection.faults.items():
+        groups += faulty_pairs(name, sources[name], faults, is_train(name))
+    return inspection_page(
+        title,
+        shlex.join(["t2t", *_without_page(argv)]),
+        unreadable,
+        sorted_by_weight(inspection.faults, groups),
+        inspection.report["splits"],
+    )
+
+
+def _without_page(argv: Sequence[str]) -> list[str]:
+    """Returns the words of a command line without those that name outputs."""
+    words = []
+    remaining = iter(argv)
+    for word in remaining:
+        flag, equals, _ = word.partition("=")
+        if flag not in ("--page", "--apply", "--recipe", "--json"):
+            words.append(word)
+        elif not equals and flag != "--json":
+            next(remaining, None)
+    return words
+
+
+def _apply(
+    args: argparse.Namespace,
+    sources: Mapping[str, Source],
+    inspection: "Inspection",
+    recipes: Mapping[str, "SplitRecipe"],
+) -> dict[str, Any]:
+    """Writes the cleaned copy, and returns what it has by split.
+
+    Raises:
+        UserError: the recipe is of other splits.
+    """
+    from .cleaned_copy import write_copies
+    from .inspection import is_train
+    from .recipe import default_recipe, keep_all
+
+    for name in recipes:
+        if name not in sources:
+            raise UserError(
+                f"--recipe: {args.recipe} has [{name}], but there are only "
+                f"{', '.join(sources)}"
+            )
+    chosen = {}
+    for name in sources:
+        # A page has no choices for splits without faults.
+        default = keep_all() if recipes else default_recipe(is_train(name))
+        chosen[name] = recipes.get(name, default)
+    copies = write_copies(Path(args.apply), sources, inspection.faults, chosen)
+    return {name: copy._asdict() for name, copy in copies.items()}
 
 
 def _show(result: dict[str, Any]) -> str:
@@ -98,6 +209,12 @@ def _show(result: dict[str, Any]) -> str:
         lines.append(f"and {len(findings) - _MAX_FINDINGS} more (--page, --json)")
     if not findings:
         lines.append("no faults were found")
+    for name, copy in result.get("applied", {}).items():
+        lines.append(
+            f"{name}: {copy['pairs']:,} pairs are in {copy['source']} and "
+            f"{copy['target']}; {copy['dropped']:,} were left out and "
+            f"{copy['repaired']:,} repaired"
+        )
     return "\n".join(lines)
 
 
@@ -112,8 +229,6 @@ def _describe_side(side: dict[str, Any], pairs: int) -> str:
 
 def _sentences(result: dict[str, Any]) -> list[str]:
     """Returns a sentence for each finding."""
-    from .findings import Finding
-
     return [str(Finding(**values)) for values in result["findings"]]
 
 

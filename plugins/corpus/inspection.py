@@ -6,7 +6,7 @@ A sample of the pairs shows what is normal (`Norm`). Then all pairs are compared
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from t2t_keras.data.progress import progress
 from t2t_keras.errors import UserError
@@ -15,7 +15,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 from .findings import Finding, unreadable_source
 from .norm import Norm
-from .split_inspection import CHUNK, SplitInspection
+from .split_inspection import CHUNK, PairFault, SplitInspection
 from .split_statistics import split_statistics
 
 SAMPLE = 30_000  # pairs that show what is normal
@@ -33,10 +33,30 @@ class Report(TypedDict):
     findings: list[dict[str, object]]
 
 
+class Inspection(NamedTuple):
+    """An inspection with the pairs that have faults.
+
+    Attributes:
+        report: the result.
+        faults: the faults of each source, by its name.
+    """
+
+    report: Report
+    faults: dict[str, list[PairFault]]
+
+
 def inspect(
     sources: Mapping[str, Source],
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
 ) -> Report:
+    """Returns the report of `inspect_pairs`."""
+    return inspect_pairs(sources, tokenizers).report
+
+
+def inspect_pairs(
+    sources: Mapping[str, Source],
+    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+) -> Inspection:
     """Inspects the splits of a corpus; each source is read twice.
 
     Args:
@@ -56,17 +76,23 @@ def inspect(
         inspections[name] = SplitInspection(name, norms[name])
         with progress(f"inspecting {name}", "pairs") as advance:
             inspections[name].add_all(_watched(source(), name, [], advance))
-    held_out = [i for name, i in inspections.items() if not _is_train(name)]
+    held_out = [i for name, i in inspections.items() if not is_train(name)]
     splits = {}
+    faults = {}
     for name, inspection in inspections.items():
         if not inspection.pairs and not any(f.split == name for f in findings):
             findings.append(unreadable_source(name, "has not a single pair"))
-        findings += inspection.findings(held_out if _is_train(name) else [])
+        faults[name] = inspection.faults(held_out if is_train(name) else [])
+        findings += [fault.finding for fault in faults[name]]
         splits[name] = split_statistics(
             inspection, samples[name], norms[name], tokenizers
         )
     findings.sort(key=lambda finding: finding.weight, reverse=True)
-    return {"splits": splits, "findings": [f._asdict() for f in findings]}
+    report: Report = {
+        "splits": splits,
+        "findings": [finding._asdict() for finding in findings],
+    }
+    return Inspection(report, faults)
 
 
 def _norms(samples: Mapping[str, list[Pair]]) -> dict[str, Norm]:
@@ -75,7 +101,7 @@ def _norms(samples: Mapping[str, list[Pair]]) -> dict[str, Norm]:
     With several training corpora, it is unknown to which of them dev and test belong:
     then each split has a norm.
     """
-    trains = [name for name in samples if _is_train(name)]
+    trains = [name for name in samples if is_train(name)]
     if len(trains) == 1:
         return dict.fromkeys(samples, Norm(samples[trains[0]]))
     return {name: Norm(sample) for name, sample in samples.items()}
@@ -101,7 +127,7 @@ def _watched(
     advance(count % CHUNK)
 
 
-def _is_train(name: str) -> bool:
+def is_train(name: str) -> bool:
     """Whether a name is "train" or names a corpus in it."""
     return name.split()[0] == "train"
 

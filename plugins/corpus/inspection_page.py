@@ -2,32 +2,28 @@
 
 import html
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-_PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark }}
-body {{ font: 1rem/1.5 sans-serif; margin: 0 auto; padding: 1rem; max-width: 60rem }}
-body {{ overflow-wrap: anywhere }}
-h1 {{ font-size: 1.4rem }}
-h2 {{ font-size: 1.1rem; margin-top: 2rem }}
-table {{ border-collapse: collapse; margin: 0.5rem 0 }}
-caption {{ text-align: left; font-weight: bold }}
-th, td {{ padding: 0.1rem 1rem 0.1rem 0; text-align: right; vertical-align: top }}
-th {{ text-align: left; font-weight: normal }}
-thead th {{ text-align: right; opacity: 0.7 }}
-meter {{ width: 8rem; vertical-align: middle }}
-</style>
+from t2t_keras.html_page import html_page
+
+from .faulty_pairs import FaultyPairs, faulty_pairs_section
+
+_BODY = """\
 <h1>{title}</h1>
+<main>
 <h2>Findings</h2>
 {findings}
+<section id="choices" hidden>
+<h2>A cleaned copy</h2>
+<p>Choose above what becomes of each fault, and untick pairs that are right. Save the
+recipe, and run the command again with it:</p>
+<pre><code>{command} --recipe recipe.toml --apply cleaned</code></pre>
+<p><button type="button" class="main" id="save">Save recipe.toml</button></p>
+<details><summary>The recipe</summary><pre id="recipe" tabindex="0"></pre></details>
+</section>
 {splits}
-</html>
+</main>
 """
 
 
@@ -36,21 +32,34 @@ SideStatistics = Mapping[str, Any]
 
 
 def inspection_page(
-    title: str, findings: Sequence[str], splits: Mapping[str, Mapping[str, Any]]
+    title: str,
+    command: str,
+    findings: Sequence[str],
+    faulty: Sequence[FaultyPairs],
+    splits: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Returns an HTML page with the findings, and with a section for every split.
+    """Returns an HTML page with the faulty pairs, and with a section for every split.
 
     Args:
         title: the title.
-        findings: a sentence for each.
+        command: the command that has written the page.
+        findings: sentences about sources that cannot be read.
+        faulty: the pairs that have faults, the worst first.
         splits: the "splits" of a `Report`.
     """
-    items = "\n".join(f"<li>{html.escape(text)}</li>" for text in findings)
-    return _PAGE.format(
+    sections = [f'<p class="error">{html.escape(text)}</p>' for text in findings]
+    for number, group in enumerate(faulty, start=1):
+        sections.append(faulty_pairs_section(group, number))
+    body = _BODY.format(
         title=html.escape(title),
-        findings=f"<ol>\n{items}\n</ol>" if items else "<p>No faults were found.</p>",
+        command=html.escape(command),
+        findings="\n".join(sections) or "<p>No faults were found.</p>",
         splits="\n".join(_section(*split) for split in splits.items()),
     )
+    file = Path(__file__)
+    style = file.with_suffix(".css").read_text(encoding="utf-8")
+    script = file.with_suffix(".js").read_text(encoding="utf-8")
+    return html_page(title, body, style, script)
 
 
 def _section(name: str, split: Mapping[str, Any]) -> str:
@@ -63,8 +72,9 @@ def _section(name: str, split: Mapping[str, Any]) -> str:
     return (
         f"<h2>{html.escape(name)}: {split['pairs']:,} pairs</h2>\n"
         f"<p>Targets have {ratio:.2f} characters for each source character.</p>\n"
-        f"{_html_table('', rows)}\n"
+        f'<div class="split">{_html_table("Words and characters", rows)}\n'
         f"{_histograms(split['source']['histogram'], split['target']['histogram'])}"
+        "</div>"
     )
 
 
@@ -118,7 +128,8 @@ def _html_table(
         )
     lines = "\n".join(body)
     return (
-        f"<table><caption>{html.escape(caption)}</caption>\n<thead><tr><td></td>"
+        f'<div class="scroll"><table><caption>{html.escape(caption)}</caption>\n'
+        f"<thead><tr><td></td>"
         f'<th scope="col">source</th><th scope="col">target</th></tr></thead>\n'
-        f"<tbody>\n{lines}\n</tbody></table>"
+        f"<tbody>\n{lines}\n</tbody></table></div>"
     )

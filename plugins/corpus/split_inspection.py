@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,18 @@ LENGTH_CLASSES = [f"0 to {_BOUNDS[0]}"]
 for _low, _high in itertools.pairwise(_BOUNDS):
     LENGTH_CLASSES.append(f"{_low + 1} to {_high}")
 LENGTH_CLASSES.append(f"more than {_BOUNDS[-1]}")
+
+
+class PairFault(NamedTuple):
+    """The pairs of a split that have a fault.
+
+    Attributes:
+        finding: what is reported of it.
+        indices: the indices of all these pairs, increasing.
+    """
+
+    finding: Finding
+    indices: np.ndarray
 
 
 class SplitInspection:
@@ -98,8 +111,8 @@ class SplitInspection:
             else:
                 self._shifts.append(shift)
 
-    def findings(self, disjoint: Sequence["SplitInspection"]) -> list[Finding]:
-        """Returns the faults.
+    def faults(self, disjoint: Sequence["SplitInspection"]) -> list[PairFault]:
+        """Returns the faults with their pairs.
 
         Args:
             disjoint: splits that should have other sources.
@@ -108,10 +121,10 @@ class SplitInspection:
             self._search_shifts()
         faults = {name: np.concatenate(ids) for name, ids in self._faults.items()}
         is_shifted = np.zeros(self.pairs, bool)
-        findings = []
+        found = []
         for shift in self._shifts:
             is_shifted[shift.start : shift.stop] = True
-            findings.append(self._shift_finding(shift))
+            found.append(self._shift_fault(shift))
         if "length" in faults:  # a shift explains unusual lengths
             faults["length"] = faults["length"][~is_shifted[faults["length"]]]
         sources, pairs = self._all_hashes()
@@ -119,28 +132,28 @@ class SplitInspection:
         is_repeated = pairs[order][1:] == pairs[order][:-1]
         faults["duplicate"] = np.sort(order[1:][is_repeated])
         for fault, indices in faults.items():
-            findings.append(self._finding(fault, indices))
+            found.append(self._fault(fault, indices))
         for inspection in disjoint:
             shared = np.isin(sources, inspection._all_hashes()[0])
             indices = np.flatnonzero(shared)
-            findings.append(self._finding("overlap", indices, inspection.split))
-        return [finding for finding in findings if finding.pairs]
+            found.append(self._fault("overlap", indices, inspection.split))
+        return [fault for fault in found if fault.finding.pairs]
 
     def _all_hashes(self) -> np.ndarray:
         """Returns the hashes of the sources and of the pairs, uint64 [2, N]."""
         return np.concatenate([np.zeros((0, 2), np.uint64), *self._hashes]).T
 
-    def _shift_finding(self, shift: Shift) -> Finding:
+    def _shift_fault(self, shift: Shift) -> PairFault:
         distance = abs(shift.lines)
         detail = (
             f"from line {shift.start + 1:,} to {shift.stop:,} the right target is "
             f"{distance} line{'s' * (distance > 1)} "
             f"{'below' if shift.lines > 0 else 'above'}"
         )
-        return self._finding("shifted", np.arange(shift.start, shift.stop), detail)
+        return self._fault("shifted", np.arange(shift.start, shift.stop), detail)
 
-    def _finding(self, name: str, indices: np.ndarray, detail: str = "") -> Finding:
-        """Returns the finding that some pairs have a fault.
+    def _fault(self, name: str, indices: np.ndarray, detail: str = "") -> PairFault:
+        """Returns the fault that some pairs have.
 
         Args:
             name: the name of the fault.
@@ -149,7 +162,7 @@ class SplitInspection:
         """
         fault = FAULTS[name]
         share = len(indices) / max(self.pairs, 1)
-        return Finding(
+        finding = Finding(
             split=self.split,
             kind=name,
             message=fault.message.format(detail=detail),
@@ -159,6 +172,7 @@ class SplitInspection:
             weight=fault.weight * share,
             remedy=fault.remedy,
         )
+        return PairFault(finding, indices)
 
 
 def _strip(text: str) -> str:

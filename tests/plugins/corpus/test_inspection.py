@@ -152,8 +152,8 @@ def test_the_command_and_its_page(tmp_path, capfd):
     kinds = [f["kind"] for f in result["findings"] if f["split"] == "train"]
     assert kinds == ["overlap", "identical"]
     content = page.read_text()
-    assert "train: the source is also in dev: 60 pairs" in content
-    assert content.count("<h2>") == 3 and "http" not in content
+    assert "train: the source is also in dev: 60 pairs (100.00%)</h3>" in content
+    assert content.count("<h2>") == 4 and "http" not in content
     assert run(*argv) == 0
     text = capfd.readouterr().out
     assert re.search(r"^train +60 ", text, re.MULTILINE)
@@ -168,6 +168,9 @@ MISTAKES = [
     (FILES_OF, "train cannot be read to the end: .*No such file"),
     ((*FILES_OF, "--data_dir", "."), "has no effect with --data_dir"),
     ((*FILES_OF, "--page", "no/x.html"), "--page: there is no directory"),
+    ((*FILES_OF, "--recipe", "x"), "--recipe has no effect without --apply"),
+    ((*FILES_OF, "--apply", "."), "--apply: . exists already; name a new directory"),
+    (("--data_dir", ".", "--apply", "x"), "--apply has no effect with --data_dir"),
     (("--problem", "translate_text"), "has no examples; give --data_dir"),
 ]
 

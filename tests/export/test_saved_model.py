@@ -474,7 +474,7 @@ def test_functions_are_stored_once(export):
 
 
 def test_operations_of_tensorflow_text(export, ids_export):
-    """docs/serving.md names them; exports of ids have none."""
+    """docs/exports.md names them; exports of ids have none."""
 
     def lacking(graph):
         functions = graph.library.function

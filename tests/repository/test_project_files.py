@@ -162,7 +162,7 @@ def test_libraries_of_the_server_have_upper_bounds():
         re.fullmatch(r"([\w-]+)(.*)", requirement).groups()
         for requirement in PROJECT["optional-dependencies"]["serve"]
     )
-    text = dockerfile("serve-light") + (ROOT / "docs" / "serving.md").read_text()
+    text = dockerfile("serve-light") + (ROOT / "docs" / "exports.md").read_text()
     for name in ("h11", "prometheus-client", "starlette", "uvicorn"):
         upper_bound = re.search(r"<[\d.]+", requirements[name])
         assert upper_bound, f"{name}{requirements[name]}"

@@ -61,6 +61,5 @@ setup(
             *("run_page.css", "run_page.js"),
         ],
         "t2t_keras.plugins.server": ["*.css", "*.html", "*.js"],
-        "t2t_keras.plugins.server": ["*.css", "*.html", "*.js"],
     },
 )

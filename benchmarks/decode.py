@@ -3,7 +3,13 @@
     python benchmarks/decode.py --config compare --dtype bfloat16 --json
 
 With `--batch 1` the latency matters: the report has the milliseconds of a step, and of
-reading the weights from memory once.
+reading the weights from memory once. With `--jit_compile` XLA compiles the search, as
+it does by default on a GPU:
+
+    for batch in 1 32 128 512; do
+        python benchmarks/decode.py --config base --dtype bfloat16 --jit_compile \
+            --batch $batch --json
+    done
 """
 
 import argparse
@@ -13,7 +19,7 @@ from typing import NamedTuple
 import matmul_flops
 import matmul_rate
 import workload
-from matmul_rate import median_seconds
+from matmul_rate import median_seconds, seconds_of
 
 from t2t_keras.cli.command import positive
 
@@ -41,6 +47,9 @@ def main() -> None:
         "--max_length", type=int, default=40, help="steps of each search, above 1"
     )
     parser.add_argument("--steps", type=positive, default=4, help="searches timed")
+    parser.add_argument(
+        "--jit_compile", action="store_true", help="let XLA compile the search"
+    )
     args = parser.parse_args()
     if args.max_length < 2:
         parser.error("--max_length must be at least 2")
@@ -49,14 +58,22 @@ def main() -> None:
     workload.print_report(report, args.json)
 
 
-def timed_search(work: workload.Workload, beam_size: int) -> TimedSearch:
+def timed_search(
+    work: workload.Workload, beam_size: int, jit_compile: bool = False
+) -> TimedSearch:
     """Returns a beam search on random ids, as the translator runs it.
 
     The graph is for any batch, beam and length. EOS is ruled out until the last step.
+
+    Args:
+        work: the model and the size of the batch.
+        beam_size: K.
+        jit_compile: whether XLA compiles the search, once for each size.
     """
     import tensorflow as tf
 
     from t2t_keras.decoding.beam_search import beam_search
+    from t2t_keras.decoding.compiled_loop import compiled
     from t2t_keras.decoding.constraints.minimum_length import MinimumLength
     from t2t_keras.model.transformer import Transformer
 
@@ -67,14 +84,20 @@ def timed_search(work: workload.Workload, beam_size: int) -> TimedSearch:
 
     @tf.function(input_signature=[ids, scalar, scalar], autograph=False)
     def search(source, beam_size, length):
-        return beam_search(
-            model,
-            source,
-            beam_size=beam_size,
-            alpha=ALPHA,
-            max_length=tf.fill([tf.shape(source)[0]], length),
-            constraint=MinimumLength(length, work.vocab_size),
-        )
+        def search_rows(ids, prefixes=None, loop=None):
+            return beam_search(
+                model,
+                ids,
+                beam_size=beam_size,
+                alpha=ALPHA,
+                max_length=tf.fill([tf.shape(ids)[0]], length),
+                constraint=MinimumLength(length, work.vocab_size),
+                loop=loop,
+            )
+
+        if not jit_compile:
+            return search_rows(source)
+        return compiled(search_rows, source, None, length - tf.shape(source)[1])
 
     def run(steps: int) -> None:
         outputs = search(source, tf.constant(beam_size), tf.constant(steps))
@@ -90,7 +113,9 @@ def _report(work: workload.Workload, args: argparse.Namespace) -> dict[str, obje
     matmuls = matmul_flops.decoding_matmuls(
         work.hparams, work.vocab_size, work.batch, work.length, beam_size, steps
     )
-    search = timed_search(work, beam_size)
+    search = timed_search(work, beam_size, args.jit_compile)
+    first_search = seconds_of(lambda: search.run(steps))
+    search.run(1)
     rate = matmul_rate.MatmulRate(matmuls, args.dtype)
     seconds = matmul_rate.seconds_of_steps(lambda: search.run(steps), args.steps, rate)
     one_step = median_seconds(lambda: search.run(1), args.steps)
@@ -98,6 +123,8 @@ def _report(work: workload.Workload, args: argparse.Namespace) -> dict[str, obje
     per_position = (speed["seconds_per_step"] - one_step) / (steps - 1)
     return {
         "beam_size": beam_size,
+        "jit_compile": args.jit_compile,
+        "seconds_of_first_search": first_search,
         "max_length": steps,
         "sentences_per_s": work.batch / speed["seconds_per_step"],
         **speed,

@@ -27,7 +27,12 @@ from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.layers import (
     Kernels,
     SelfAttentionOutput,
+    UsedColumns,
+    add_used,
+    append_columns,
     causal_bias,
+    no_columns,
+    reserve_columns,
     select_columns,
 )
 
@@ -61,6 +66,25 @@ class RotaryCache(NamedTuple):
     key: Tensor
     value: Tensor
     position: Tensor
+    used: UsedColumns = ()
+
+    def append(self, key: Tensor, value: Tensor) -> "RotaryCache":
+        """Returns the cache with the keys and values [B, G, K, d] of a step."""
+        return RotaryCache(
+            append_columns(self.key, key, self.used),
+            append_columns(self.value, value, self.used),
+            self.position + 1,
+            add_used(self.used, key),
+        )
+
+    def reserve(self, columns: int | Tensor) -> "RotaryCache":
+        """Returns the empty cache with room for C tokens."""
+        return RotaryCache(
+            reserve_columns(self.key, columns),
+            reserve_columns(self.value, columns),
+            self.position,
+            no_columns(),
+        )
 
     def select(self, rows: Tensor, columns: Tensor) -> "RotaryCache":
         """Returns the cache of sentences [R] with some of their tokens [R, U]."""
@@ -124,9 +148,9 @@ class RotaryAttention(SelfAttention):
         query = rotate(query, positions)
         key = rotate(key, positions)
         if cache is not None:
-            key = ops.concatenate([cache.key, key], axis=2)  # [B, G, C + K, d]
-            value = ops.concatenate([cache.value, value], axis=2)
-            cache = RotaryCache(key, value, cache.position + 1)
+            cache = cache.append(key, value)
+            key = cache.key  # [B, G, C + K, d]
+            value = cache.value
         elif self.causal:
             bias = causal_bias(length, bias)
         groups = self.num_heads // self.num_kv_heads

@@ -7,7 +7,7 @@ which the extra `[litert]` installs.
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ import tensorflow as tf
 from t2t_keras.arguments import checked
 from t2t_keras.data.json_files import write_json
 from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.decode_loop import GrowingLoop
 from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
+from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, require_extra
@@ -26,6 +28,7 @@ from t2t_keras.export.formats import require_quantization
 from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.text_processor_settings import text_processor_settings
 from t2t_keras.export.verify import Verification, search_of
+from t2t_keras.model.backend import Nest
 from t2t_keras.model.layers import SelfAttentionCache
 
 from . import LITERT_OPTIONS
@@ -148,7 +151,7 @@ def _convert(
             penalty_formula=options.length_penalty,
             max_length=tf.fill([1], tf.shape(ids)[1] + options.extra_length),
             n_best=options.n_best,
-            loop=_steps_of_one_sentence,
+            loop=_LoopOfOneSentence(),
         )
         return {"ids": hypotheses.ids[0], "scores": hypotheses.scores[0]}
 
@@ -173,40 +176,49 @@ def _convert(
         ) from error
 
 
-def _steps_of_one_sentence(model: Any, start: Any, step: Any, results: Any) -> Any:
-    """Runs steps until the sentence is done: `decode_loop` for a batch of one.
+class _LoopOfOneSentence(GrowingLoop):
+    """The loop for a batch of one sentence, which has no rows to drop.
 
     LiteRT's XNNPACK cannot multiply by empty tensors, so the cache of keys and values
     begins with a dummy token that is in no hypothesis.
     """
-    cache = start.cache
-    shapes = model.cache_shapes(cache)
-    if all(isinstance(layer.tokens, SelfAttentionCache) for layer in cache.layers):
-        row = [[0, 0], [0, 0], [0, 1], [0, 0]]
-        layers = []
-        for layer in cache.layers:
-            tokens = tf.nest.map_structure(lambda x: tf.pad(x, row), layer.tokens)
-            layers.append(layer._replace(tokens=tokens))
-        # One dummy among the older tokens, and one among the recent ones.
-        columns = [[0, 0], [0, 0], [0, 2]]
-        positions = tf.pad(cache.positions, columns, constant_values=-1.0)
-        start = start._replace(
-            cache=cache._replace(positions=positions, layers=tuple(layers))
+
+    def run(
+        self,
+        model: DecodingModel,
+        state: Nest,
+        step: Callable[[Nest], Nest],
+        results: Callable[[Nest], Hypotheses],
+    ) -> Hypotheses:
+        """Runs steps until the sentence is done; see `SearchLoop`."""
+        cache = state.cache
+        shapes = model.cache_shapes(cache)
+        if all(isinstance(layer.tokens, SelfAttentionCache) for layer in cache.layers):
+            row = [[0, 0], [0, 0], [0, 1], [0, 0]]
+            layers = []
+            for layer in cache.layers:
+                tokens = tf.nest.map_structure(lambda x: tf.pad(x, row), layer.tokens)
+                layers.append(layer._replace(tokens=tokens))
+            # One dummy among the older tokens, and one among the recent ones.
+            columns = [[0, 0], [0, 0], [0, 2]]
+            positions = tf.pad(cache.positions, columns, constant_values=-1.0)
+            state = state._replace(
+                cache=cache._replace(positions=positions, layers=tuple(layers))
+            )
+        invariants = tf.nest.map_structure(
+            lambda x: tf.TensorShape([None] * x.shape.rank), state
+        )._replace(
+            cache=keras.tree.map_structure_up_to(
+                cache, lambda shape: tf.TensorShape([None, *shape[1:]]), shapes
+            )
         )
-    invariants = tf.nest.map_structure(
-        lambda x: tf.TensorShape([None] * x.shape.rank), start
-    )._replace(
-        cache=keras.tree.map_structure_up_to(
-            cache, lambda shape: tf.TensorShape([None, *shape[1:]]), shapes
+        (state,) = tf.while_loop(
+            lambda state: ~tf.reduce_all(state.done),
+            lambda state: (step(state),),
+            (state,),
+            shape_invariants=(invariants,),
         )
-    )
-    (state,) = tf.while_loop(
-        lambda state: ~tf.reduce_all(state.done),
-        lambda state: (step(state),),
-        (start,),
-        shape_invariants=(invariants,),
-    )
-    return results(state)
+        return results(state)
 
 
 def _engine(

@@ -24,6 +24,7 @@ def check_model(model: "Transformer", train: bool = True) -> None:
     - Logits depend on no later target token, on no padding, and on no other sentence.
     - Decoding step by step gives the logits of teacher forcing, for beams that continue
       each other, and after finished sentences are removed.
+      So do compiled steps, unless the cache grows (see `TokenCache`).
     - Gradients reach every weight; bfloat16 and XLA give the same logits within their
       precision.
     - The update of a batch is the same as a whole and divided: on two replicas, if
@@ -45,6 +46,7 @@ def check_model(model: "Transformer", train: bool = True) -> None:
     """
     _check_independence(model)
     _check_steps(model)
+    _check_compiled_steps(model)
     _check_arithmetic(model)
     if not train:
         return
@@ -105,6 +107,30 @@ def _check_steps(model: "Transformer") -> None:
             prefixes = prefixes[rows]
             tokens = tokens[:, rows]
         ids = prefixes[:, :, -1]
+
+
+def _check_compiled_steps(model: "Transformer") -> None:
+    """Decodes two tokens with room reserved for them, compiled by XLA."""
+    import tensorflow as tf
+
+    if not model.reserves_cache:
+        return
+    source = _ids(model, 2, 5)
+    tokens = _ids(model, 2, 3)  # [B, K]
+
+    @tf.function(autograph=False, jit_compile=True)
+    def second_step() -> tf.Tensor:
+        cache = model.start_cache(model.encode(source), source, 3)
+        cache = model.reserve_cache(cache, 2)
+        _, cache = model.decode_step(np.zeros_like(tokens), 0, cache)
+        parents = np.array([[2, 0, 0], [1, 1, 2]], np.int32)
+        cache = model.reorder_cache(cache, parents)
+        return model.decode_step(tokens, 1, cache)[0]
+
+    targets = np.stack([tokens, tokens], axis=2).reshape(-1, 2)
+    expected = np.array(model(np.repeat(source, 3, 0), targets))[:, -1]
+    rule = "logits must be those of teacher forcing with reserved room and XLA"
+    _equal(rule, np.array(second_step()), expected.reshape(2, 3, -1), 1e-3)
 
 
 def _check_arithmetic(model: "Transformer") -> None:

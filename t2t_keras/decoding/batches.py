@@ -1,6 +1,6 @@
 """Batches of sequences of similar length."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,8 +14,16 @@ MAX_PARALLEL_BATCHES = 4
 _WIDTH_MULTIPLE = 8
 
 
+def padded_width(length: int) -> int:
+    """Returns the width of an array with a row of this length."""
+    return -(-length // _WIDTH_MULTIPLE) * _WIDTH_MULTIPLE
+
+
 def batches(
-    lengths: Sequence[int], batch_tokens: int, min_batches: int = 1
+    lengths: Sequence[int],
+    batch_tokens: int,
+    min_batches: int = 1,
+    width_of: Callable[[int], int] = padded_width,
 ) -> list[list[int]]:
     """Groups sequences of similar length; the longest come first.
 
@@ -28,11 +36,12 @@ def batches(
         batch_tokens: the largest number of positions in a batch, padding included.
         min_batches: number of batches that are decoded at once; batches are made
             smaller where there would be fewer.
+        width_of: maps the longest length of a batch to its width.
 
     Returns:
         The indices of the sequences in each batch.
     """
-    widths = [_padded_width(length) for length in lengths]
+    widths = [width_of(length) for length in lengths]
     if min_batches > 1:
         batch_tokens = min(batch_tokens, -(-sum(widths) // min_batches))
     groups: list[list[int]] = []
@@ -47,13 +56,8 @@ def batches(
 
 def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
     """Returns the rows as one int32 array, padded with PAD to a multiple of 8."""
-    width = _padded_width(max(map(len, rows)))
+    width = padded_width(max(map(len, rows)))
     array = np.full((len(rows), width), PAD, np.int32)
     for row, ids in zip(array, rows, strict=True):
         row[: len(ids)] = ids
     return array
-
-
-def _padded_width(length: int) -> int:
-    """Returns the width of an array with a row of this length."""
-    return -(-length // _WIDTH_MULTIPLE) * _WIDTH_MULTIPLE

@@ -38,7 +38,7 @@ next length or at the maximum length.
 than n finished hypotheses, the alive ones, cut off, follow them in the result.
 
 *Independence.* A sentence that is done is frozen until it leaves the batch
-(`decode_loop`). So its result is the same in any batch.
+(`GrowingLoop`). So its result is the same in any batch.
 
 PAD is never generated, nor is a token that the constraint excludes; the probabilities
 of the other tokens stay as the model gives them. So every score equals what teacher
@@ -49,19 +49,13 @@ T tokens so far.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.decoding.candidates import (
-    BeamAllocation,
-    Beams,
-    BestCandidates,
-    gather_beams,
-)
+from t2t_keras.decoding.candidates import BeamAllocation, BestCandidates, Candidates
 from t2t_keras.decoding.constraint import AllOf, Constraint, allow_only_mask
-from t2t_keras.decoding.decode_loop import decode_loop, where_rows
+from t2t_keras.decoding.decode_loop import GrowingLoop, SearchLoop, where_rows
 from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.hypotheses import NEG_INF, Hypotheses, length_penalties
 from t2t_keras.decoding.options import LengthPenalty
@@ -83,7 +77,7 @@ def beam_search(
     coverage_penalty: float | tf.Tensor | None = None,
     constraint: Constraint | None = None,
     allocation: BeamAllocation | None = None,
-    loop: Callable[..., Hypotheses] = decode_loop,
+    loop: SearchLoop | None = None,
 ) -> Hypotheses:
     """Finds the n best target sequences for each sentence; see the module's docstring.
 
@@ -102,7 +96,7 @@ def beam_search(
         coverage_penalty: the factor beta of the coverage penalty; None: there is none.
         constraint: restricts what may be generated.
         allocation: chooses the candidates; None: the most likely ones.
-        loop: runs the steps, with the arguments of `decode_loop`.
+        loop: runs the steps; None: `GrowingLoop`.
     """
     search = _BeamSearch(
         model=model,
@@ -113,9 +107,27 @@ def beam_search(
         coverage_penalty=coverage_penalty,
         constraint=constraint or AllOf(),
         allocation=allocation or BestCandidates(),
+        loop=loop or GrowingLoop(),
     )
     state = search.init(source, max_length)
-    return loop(model, state, search.step, search.results)
+    return search.loop.run(model, state, search.step, search.results)
+
+
+class Beams(NamedTuple):
+    """A set of hypotheses for each sentence, best first.
+
+    Attributes:
+        ids: [B, K, 1 + T] or more columns, see `SearchLoop`; the first is PAD, the
+            decoder's first input.
+        log_probs: [B, K]; -inf marks an empty slot.
+        lengths: [B, K], numbers of tokens without the first PAD.
+        coverage: [B, K], the coverage penalty, at most 0.
+    """
+
+    ids: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+    coverage: tf.Tensor
 
 
 class _SearchState(NamedTuple):
@@ -154,6 +166,7 @@ class _BeamSearch:
     coverage_penalty: float | tf.Tensor | None
     constraint: Constraint
     allocation: BeamAllocation
+    loop: SearchLoop
 
     def init(self, source: tf.Tensor, max_length: tf.Tensor) -> _SearchState:
         """Returns the state before the first step: one empty hypothesis is alive.
@@ -163,7 +176,7 @@ class _BeamSearch:
         """
         shape = tf.stack([tf.shape(source)[0], self.beam_size])
         empty = Beams(
-            ids=tf.fill(tf.concat([shape, [1]], 0), PAD),  # [B, K, 1]
+            ids=self.loop.start_ids(tf.fill(tf.concat([shape, [1]], 0), PAD)),
             log_probs=tf.fill(shape, NEG_INF),  # [B, K]
             lengths=tf.zeros(shape, tf.int32),  # [B, K]
             coverage=tf.zeros(shape),  # [B, K]
@@ -174,6 +187,7 @@ class _BeamSearch:
         )
         if self.coverage_penalty is not None:
             cache = self.model.track_coverage(cache, source)
+        cache = self.loop.start_cache(self.model, cache)
         return _SearchState(
             position=tf.constant(0),
             done=max_length <= 0,
@@ -187,7 +201,7 @@ class _BeamSearch:
 
     def step(self, state: _SearchState) -> _SearchState:
         """Extends the alive hypotheses by one token."""
-        last_tokens = state.alive.ids[:, :, -1]  # [B, K]
+        last_tokens = state.alive.ids[:, :, state.position]  # [B, K]
         # [B, K, V]
         logits, cache = self.model.decode_step(last_tokens, state.position, state.cache)
         allowed = tf.logical_and(
@@ -196,31 +210,31 @@ class _BeamSearch:
         )  # broadcasts to [B, K, V]
         candidates = self.allocation.candidates(
             state.allocation,
-            self._with_coverage(state.alive, cache),
+            state.alive.log_probs,
             logits,
             allowed,
             state.max_length - state.position,
         )
-        is_eos = candidates.beams.ids[:, :, -1] == EOS  # [B, N]
-        log_probs = candidates.beams.log_probs  # [B, N]
+        alive = self._with_coverage(state.alive, cache)
+        extended = self._extend(alive, candidates, state.position)  # N hypotheses
+        is_eos = candidates.tokens == EOS  # [B, N]
 
-        eos_log_probs = tf.where(is_eos, log_probs, NEG_INF)  # [B, N]
-        ended = candidates.beams._replace(log_probs=eos_log_probs)
-        finished = self._best_finished(state.finished, ended)
+        eos_log_probs = tf.where(is_eos, candidates.log_probs, NEG_INF)  # [B, N]
+        ended = extended._replace(log_probs=eos_log_probs)
+        finished = self._best_finished(self._append_pad(state.finished), ended)
 
-        open_log_probs = tf.where(is_eos, NEG_INF, log_probs)  # [B, N]
+        open_log_probs = tf.where(is_eos, NEG_INF, candidates.log_probs)  # [B, N]
         indices = self.allocation.select(
             state.allocation, candidates, open_log_probs, self.beam_size
         )  # [B, K]
-        unfinished = candidates.beams._replace(log_probs=open_log_probs)
-        alive = gather_beams(unfinished, indices)
-        parents = tf.gather(candidates.parents, indices, batch_dims=1)  # [B, K]
-        tokens = alive.ids[:, :, -1]  # [B, K]
+        alive = _gather(extended._replace(log_probs=open_log_probs), indices)
+        parents = _gather(candidates.parents, indices)  # [B, K]
+        tokens = _gather(candidates.tokens, indices)  # [B, K]
 
         next_state = state._replace(
             position=state.position + 1,
-            alive=where_rows(state.done, _append_pad(state.alive), alive),
-            finished=where_rows(state.done, _append_pad(state.finished), finished),
+            alive=where_rows(state.done, self._append_pad(state.alive), alive),
+            finished=where_rows(state.done, self._append_pad(state.finished), finished),
             cache=self.model.reorder_cache(cache, parents),
             constraint=self.constraint.advance(state.constraint, parents, tokens),
             allocation=self.allocation.advance(state.allocation, parents, tokens),
@@ -232,7 +246,7 @@ class _BeamSearch:
         beams = _concat_beams(state.finished, state.alive)  # 2K
         is_filled = tf.cast(beams.log_probs > NEG_INF, tf.float32)  # [B, 2K]
         # Both sets are in order, and top_k keeps the order of equals.
-        beams = gather_beams(beams, tf.math.top_k(is_filled, self.n_best).indices)
+        beams = _gather(beams, tf.math.top_k(is_filled, self.n_best).indices)
         is_filled = beams.log_probs > NEG_INF  # [B, n]
         return Hypotheses(
             ids=tf.where(is_filled[:, :, None], beams.ids[:, :, 1:], PAD),
@@ -250,11 +264,27 @@ class _BeamSearch:
         total = tf.reduce_sum(covered, axis=2)  # [B, K]
         return alive._replace(coverage=self.coverage_penalty * total)
 
+    def _extend(
+        self, alive: Beams, candidates: Candidates, position: tf.Tensor
+    ) -> Beams:
+        """Returns the alive hypotheses that the candidates continue, with N tokens."""
+        beams = _gather(alive, candidates.parents)
+        return Beams(
+            ids=self.loop.append(beams.ids, candidates.tokens, position),
+            log_probs=candidates.log_probs,
+            lengths=beams.lengths + 1,
+            coverage=beams.coverage,
+        )
+
+    def _append_pad(self, beams: Beams) -> Beams:
+        """Returns the same hypotheses with as many columns of ids as longer ones."""
+        return beams._replace(ids=self.loop.append_pad(beams.ids))
+
     def _best_finished(self, finished: Beams, ended: Beams) -> Beams:
         """Returns the K best of the finished hypotheses and the newly ended ones."""
-        beams = _concat_beams(_append_pad(finished), ended)  # K + N
+        beams = _concat_beams(finished, ended)  # K + N
         best = tf.math.top_k(self._scores(beams), self.beam_size)
-        return gather_beams(beams, best.indices)
+        return _gather(beams, best.indices)
 
     def _is_complete(self, state: _SearchState) -> tf.Tensor:
         """Returns which sentences are at their limit or have their n best, [B]."""
@@ -281,6 +311,6 @@ def _concat_beams(x: Beams, y: Beams) -> Beams:
     return tf.nest.map_structure(lambda x, y: tf.concat([x, y], 1), x, y)
 
 
-def _append_pad(beams: Beams) -> Beams:
-    """Returns the same hypotheses with one more column of PAD."""
-    return beams._replace(ids=tf.pad(beams.ids, [[0, 0], [0, 0], [0, 1]]))
+def _gather(nest: Nest, indices: tf.Tensor) -> Nest:
+    """Returns the entries of tensors [B, K, ...] at the given indices [B, N]."""
+    return tf.nest.map_structure(lambda x: tf.gather(x, indices, batch_dims=1), nest)

@@ -9,32 +9,18 @@ from t2t_keras.decoding.top_k import top_k
 from t2t_keras.model.backend import Nest
 
 
-class Beams(NamedTuple):
-    """A set of hypotheses for each sentence, best first.
-
-    Attributes:
-        ids: [B, K, 1 + T]; the first is PAD, the decoder's first input.
-        log_probs: [B, K]; -inf marks an empty slot.
-        lengths: [B, K], numbers of tokens without the first PAD.
-        coverage: [B, K], the coverage penalty, at most 0.
-    """
-
-    ids: tf.Tensor
-    log_probs: tf.Tensor
-    lengths: tf.Tensor
-    coverage: tf.Tensor
-
-
 class Candidates(NamedTuple):
     """N continuations of a sentence's K alive hypotheses.
 
     Attributes:
         parents: [B, N], the beam that each of them continues.
-        beams: the continuations, with N instead of K.
+        tokens: [B, N], the token that each of them adds.
+        log_probs: [B, N], their log-probabilities.
     """
 
     parents: tf.Tensor
-    beams: Beams
+    tokens: tf.Tensor
+    log_probs: tf.Tensor
 
 
 class BeamAllocation(Protocol):
@@ -51,7 +37,7 @@ class BeamAllocation(Protocol):
     def candidates(
         self,
         state: Nest,
-        alive: Beams,
+        alive_log_probs: tf.Tensor,
         logits: tf.Tensor,
         allowed: tf.Tensor,
         remaining_length: tf.Tensor,
@@ -60,7 +46,7 @@ class BeamAllocation(Protocol):
 
         Args:
             state: the state before the step.
-            alive: K hypotheses for each sentence.
+            alive_log_probs: [B, K], the log-probabilities of the alive hypotheses.
             logits: [B, K, V], the logits of their next tokens.
             allowed: boolean, broadcasts to [B, K, V].
             remaining_length: [B], how many tokens may still be added.
@@ -97,14 +83,14 @@ class BestCandidates:
     def candidates(
         self,
         state: Nest,
-        alive: Beams,
+        alive_log_probs: tf.Tensor,
         logits: tf.Tensor,
         allowed: tf.Tensor,
         remaining_length: tf.Tensor,
     ) -> Candidates:
         """Returns the 2K most likely continuations."""
         del state, remaining_length
-        return top_candidates(alive, logits, allowed)
+        return top_candidates(alive_log_probs, logits, allowed)
 
     def select(
         self,
@@ -123,14 +109,16 @@ class BestCandidates:
         return state
 
 
-def top_candidates(alive: Beams, logits: tf.Tensor, allowed: tf.Tensor) -> Candidates:
+def top_candidates(
+    alive_log_probs: tf.Tensor, logits: tf.Tensor, allowed: tf.Tensor
+) -> Candidates:
     """Returns the 2K most likely continuations, best first; with K = 1, only one.
 
     The 2K best of all K * V continuations are among the 2K best of each beam. So the
     latter are found first, which sorts shorter rows.
 
     Args:
-        alive: K hypotheses for each sentence.
+        alive_log_probs: [B, K], the log-probabilities of the alive hypotheses.
         logits: [B, K, V], the logits of their next tokens.
         allowed: boolean, broadcasts to [B, K, V].
     """
@@ -142,19 +130,11 @@ def top_candidates(alive: Beams, logits: tf.Tensor, allowed: tf.Tensor) -> Candi
     top_logits, tokens = top_k(tf.where(allowed, logits, NEG_INF), per_beam)
     log_total = tf.reduce_logsumexp(logits, axis=2, keepdims=True)  # [B, K, 1]
     # [B, K, 2K]
-    log_probs = tf.expand_dims(alive.log_probs, 2) + (top_logits - log_total)
+    log_probs = tf.expand_dims(alive_log_probs, 2) + (top_logits - log_total)
 
     row = [-1, beam_size * per_beam]
     count = tf.minimum(count, beam_size * per_beam)
     log_probs, indices = tf.math.top_k(tf.reshape(log_probs, row), count)  # [B, 2K]
     parents = indices // per_beam
     tokens = tf.gather(tf.reshape(tokens, row), indices, batch_dims=1)
-    extended = gather_beams(alive, parents)
-    ids = tf.concat([extended.ids, tf.expand_dims(tokens, 2)], axis=2)  # [B, 2K, 1 + T]
-    beams = Beams(ids, log_probs, extended.lengths + 1, extended.coverage)
-    return Candidates(parents, beams)
-
-
-def gather_beams(beams: Beams, indices: tf.Tensor) -> Beams:
-    """Returns the hypotheses at the given indices [B, N]."""
-    return tf.nest.map_structure(lambda x: tf.gather(x, indices, batch_dims=1), beams)
+    return Candidates(parents, tokens, log_probs)

@@ -1,6 +1,7 @@
 """The loop of beam search and sampling, which drops rows that are done."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import keras
 import tensorflow as tf
@@ -8,11 +9,79 @@ import tensorflow as tf
 from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.model.backend import Nest
+from t2t_keras.text.tokenizer import PAD
 
 # The inner loop ends when one row in 16 is done, or after 8 steps: each step appends to
 # the cache, which copies everything appended since the inner loop began.
 _ROWS_PER_DONE = 16
 _MAX_INNER_STEPS = 8
+
+
+class SearchLoop(Protocol):
+    """Runs the steps of beam search, and stores what gets longer with each of them."""
+
+    def start_cache(self, model: DecodingModel, cache: Nest) -> Nest:
+        """Returns the model's cache before the first step."""
+
+    def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the ids [B, K, 1] before the first step."""
+
+    def append(
+        self, ids: tf.Tensor, tokens: tf.Tensor, position: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns the ids [B, N, 1 + T] of hypotheses with one more token, [B, N].
+
+        Args:
+            ids: their ids so far.
+            tokens: the tokens.
+            position: scalar, the number T of tokens so far.
+        """
+
+    def append_pad(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the same ids with as many columns as `append` returns."""
+
+    def run(
+        self,
+        model: DecodingModel,
+        state: Nest,
+        step: Callable[[Nest], Nest],
+        results: Callable[[Nest], Hypotheses],
+    ) -> Hypotheses:
+        """Runs steps until all rows are done; see `decode_loop`."""
+
+
+class GrowingLoop:
+    """A `SearchLoop` whose cache and ids grow: `decode_loop`."""
+
+    def start_cache(self, model: DecodingModel, cache: Nest) -> Nest:
+        """Returns the same cache."""
+        del model
+        return cache
+
+    def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the same ids."""
+        return ids
+
+    def append(
+        self, ids: tf.Tensor, tokens: tf.Tensor, position: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns the ids with a column of tokens."""
+        del position
+        return tf.concat([ids, tf.expand_dims(tokens, 2)], axis=2)
+
+    def append_pad(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the ids with a column of PAD."""
+        return tf.pad(ids, [[0, 0], [0, 0], [0, 1]], constant_values=PAD)
+
+    def run(
+        self,
+        model: DecodingModel,
+        state: Nest,
+        step: Callable[[Nest], Nest],
+        results: Callable[[Nest], Hypotheses],
+    ) -> Hypotheses:
+        """Runs `decode_loop`."""
+        return decode_loop(model, state, step, results)
 
 
 def decode_loop(
@@ -40,7 +109,7 @@ def decode_loop(
         results: maps a state to the results of its rows, with one column of ids for
             each step done.
     """
-    shapes = _shape_invariants(model, state)
+    shapes = shape_invariants(model, state)
 
     def run_active_rows(
         is_active: tf.Tensor, hypotheses: Hypotheses, state: Nest
@@ -62,11 +131,11 @@ def decode_loop(
     return hypotheses
 
 
-def _shape_invariants(model: DecodingModel, state: Nest) -> Nest:
+def shape_invariants(model: DecodingModel, state: Nest) -> Nest:
     """Returns the shapes that hold for a state with any number of rows."""
     cache_shapes = keras.tree.map_structure_up_to(
         state.cache,
-        lambda shape: tf.TensorShape([None, *shape[1:]]),
+        lambda shape: tf.TensorShape([None, *shape[1:]] if shape else []),
         model.cache_shapes(state.cache),
     )
     return _ranks(state)._replace(cache=cache_shapes)

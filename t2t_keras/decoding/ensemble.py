@@ -69,6 +69,15 @@ class Ensemble:
         """Returns the caches before the first step."""
         return self._call_each("start_cache", encoder_output, source, num_beams)
 
+    @property
+    def reserves_cache(self) -> bool:
+        """Whether no axis of the caches grows after `reserve_cache`."""
+        return all(model.reserves_cache for model in self.models)
+
+    def reserve_cache(self, cache: Nest, steps: int | tf.Tensor) -> Nest:
+        """Returns the caches before the first step with room for a number of steps."""
+        return self._call_each("reserve_cache", cache, steps)
+
     def cache_shapes(self, cache: Nest) -> Nest:
         """Returns the shapes that hold for the caches at every step."""
         return self._call_each("cache_shapes", cache)

@@ -7,8 +7,10 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.data.console import say
 from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.decoding.batches import batches, padded
+from t2t_keras.decoding.batches import batches, padded, padded_width
+from t2t_keras.decoding.compiled_loop import rounded_length
 from t2t_keras.decoding.constraints.phrases import Phrases, protected_parts
 from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis, TokenScores
 from t2t_keras.decoding.ensemble import DecodingModel
@@ -74,6 +76,7 @@ class GraphEngine:
         self._graphs: dict[Hashable, _Graph] = {}
         # The phrases of the latest request, because the next one often has the same.
         self._phrases: dict[Hashable, Phrases] = {}
+        self._says_compiling = False
 
     def check(self, options: DecodingOptions) -> None:
         """Refuses a constraint that the problem does not have."""
@@ -87,13 +90,20 @@ class GraphEngine:
         progress: Progress | None = None,
     ) -> list[list[TokenHypothesis]]:
         """Returns the n best hypotheses of each source; see `Engine`."""
+        is_compiled = self.search_graph.is_compiled(options)
+        if is_compiled and not self._says_compiling:
+            self._says_compiling = True
+            say("XLA compiles the search once for each size of batch")
         search_batch = functools.partial(
             self._search_batch,
             options=options,
             phrases=self._phrases_of(options),
             has_prefixes=any(source.prefix for source in sources),
         )
-        return search_in_batches(search_batch, sources, options.batch_tokens, progress)
+        width_of = rounded_length if is_compiled else padded_width
+        return search_in_batches(
+            search_batch, sources, options.batch_tokens, progress, width_of
+        )
 
     def score(
         self,
@@ -179,6 +189,7 @@ class GraphEngine:
             options.length_penalty,
             options.no_repeat_ngram,
             bool(options.coverage_penalty),
+            self.search_graph.is_compiled(options),
             *map(bool, phrases),
             *inputs,
         )

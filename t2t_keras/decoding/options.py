@@ -34,6 +34,8 @@ MAX_BEAM_SIZE = 1000
 # The formulas of `decoding.length_penalty`.
 LengthPenalty: TypeAlias = Literal["gnmt", "power", "average", "none"]
 
+JitCompile: TypeAlias = Literal["auto", "true", "false"]
+
 
 Use = Literal[
     "from_problem", "is_tensor", "is_served", "changes_metrics", "of_sampling"
@@ -183,6 +185,12 @@ class DecodingOptions:
         "source tokens in a batch, padding included; the memory in use is proportional "
         "to it times the beam size",
         ge=1,
+    )
+    jit_compile: JitCompile = _option(  # noqa: RUF009  it makes a field
+        "auto",
+        "whether XLA compiles the search, once for each size of batch: true, false, or "
+        "auto, where there is a GPU; searches with a constraint, sampling, "
+        "no_repeat_ngram, a glossary, protect or forbidden are not compiled",
     )
     constraint: "str | Constraint" = _option(  # noqa: RUF009  it makes a field
         "none",

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 
-from t2t_keras.decoding.batches import MAX_PARALLEL_BATCHES, batches
+from t2t_keras.decoding.batches import MAX_PARALLEL_BATCHES, batches, padded_width
 from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis
 
 
@@ -24,6 +24,7 @@ def search_in_batches(
     sources: Sequence[Source],
     batch_tokens: int,
     progress: Progress | None = None,
+    width_of: Callable[[int], int] = padded_width,
 ) -> list[list[TokenHypothesis]]:
     """Returns the hypotheses of each source, which is searched in a batch.
 
@@ -32,9 +33,10 @@ def search_in_batches(
         sources: the sources of all batches.
         batch_tokens: see `batches`.
         progress: called after each batch.
+        width_of: see `batches`.
     """
     lengths = [len(source.ids) for source in sources]
-    groups = batches(lengths, batch_tokens, parallel_batches())
+    groups = batches(lengths, batch_tokens, parallel_batches(), width_of)
     grouped = [[sources[i] for i in group] for group in groups]
     results: list[list[TokenHypothesis]] = [[]] * len(sources)
     executor = ThreadPoolExecutor(parallel_batches())

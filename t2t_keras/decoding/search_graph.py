@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.compiled_loop import compiled
 from t2t_keras.decoding.constraint import AllOf, BatchConstraint, Constraint
 from t2t_keras.decoding.constraints.forbidden_phrases import ForbiddenPhrases
 from t2t_keras.decoding.constraints.forced_prefix import ForcedPrefix
@@ -15,6 +16,7 @@ from t2t_keras.decoding.constraints.minimum_length import MinimumLength
 from t2t_keras.decoding.constraints.ngram_blocking import NoRepeatedNgrams
 from t2t_keras.decoding.constraints.phrases import Phrases
 from t2t_keras.decoding.constraints.required_phrases import RequiredPhrases
+from t2t_keras.decoding.decode_loop import GrowingLoop, SearchLoop
 from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
@@ -40,6 +42,27 @@ class SearchGraph:
         self._model = model
         self._target_tokenizer = target_tokenizer
         self._constraint: BatchConstraint | None = None
+
+    def is_compiled(self, options: DecodingOptions) -> bool:
+        """Returns whether XLA compiles searches with these options.
+
+        It does where the option `jit_compile` wants it, the model's cache can have a
+        fixed size, and no operation or shape of the search depends on texts.
+        """
+        if options.jit_compile == "auto":
+            is_wanted = bool(tf.config.list_logical_devices("GPU"))
+        else:
+            is_wanted = options.jit_compile == "true"
+        if not is_wanted:
+            return False
+        depends_on_texts = (
+            options.constraint != "none"
+            or options.sampling
+            or options.no_repeat_ngram
+            or options.needs_texts
+            or options.forbidden
+        )
+        return not depends_on_texts and self._model.reserves_cache
 
     def constraint(self, name: str) -> BatchConstraint | None:
         """Returns the problem's constraint for the target tokenizer.
@@ -75,6 +98,8 @@ class SearchGraph:
     ) -> Hypotheses:
         """Searches a batch.
 
+        XLA compiles the search if the options allow it and there are no phrases.
+
         Args:
             options: the options. The graph depends on the values of `constraint`,
                 `length_penalty`, `no_repeat_ngram` and `sampling`, and on whether there
@@ -90,14 +115,19 @@ class SearchGraph:
                 parts of the sources, padded with PAD; only with `protect`.
         """
         values = {**vars(options), **tensors}
-        prefix_lengths: int | tf.Tensor = 0
-        if prefixes is not None:
-            prefix_lengths = _row_lengths(prefixes)  # [B]
-        constraints, max_length = self._constraints(
-            options, values, ids, texts, phrases, prefixes
-        )
-        constraint = constraints[0] if len(constraints) == 1 else AllOf(constraints)
+        if self.is_compiled(options) and not any(phrases):
+            return compiled(
+                lambda ids, prefixes, loop: self._beam_search(
+                    options, values, ids, texts, phrases, prefixes, None, loop
+                ),
+                ids,
+                prefixes,
+                values["extra_length"],
+            )
         if options.sampling:
+            constraint, max_length = self._constraint_of(
+                options, values, ids, texts, phrases, prefixes
+            )
             return sample(
                 self._model,
                 ids,
@@ -111,6 +141,36 @@ class SearchGraph:
                 penalty_formula=options.length_penalty,
                 constraint=constraint,
             )
+        return self._beam_search(
+            options, values, ids, texts, phrases, prefixes, copied, GrowingLoop()
+        )
+
+    def _beam_search(
+        self,
+        options: DecodingOptions,
+        values: Mapping[str, tf.Tensor],
+        ids: tf.Tensor,
+        texts: tf.Tensor,
+        phrases: Phrases,
+        prefixes: tf.Tensor | None,
+        copied: tf.Tensor | None,
+        loop: SearchLoop,
+    ) -> Hypotheses:
+        """Runs beam search.
+
+        Args:
+            options: see `search`, and so are the other arguments.
+            values: the options by name, some of them tensors.
+            ids: the sources.
+            texts: the same as texts.
+            phrases: the glossary and the forbidden phrases.
+            prefixes: the prefixes, or None.
+            copied: the protected parts, or None.
+            loop: the loop.
+        """
+        constraint, max_length = self._constraint_of(
+            options, values, ids, texts, phrases, prefixes
+        )
         required = None
         if phrases.glossary or options.protect:
             required_ids = copied  # [B, M, L]
@@ -119,7 +179,7 @@ class SearchGraph:
             required = RequiredPhrases(
                 required_ids,
                 max_length,
-                prefix_lengths,
+                0 if prefixes is None else _row_lengths(prefixes),
                 self._target_tokenizer.vocab_size,
             )
             max_length = required.max_length
@@ -136,9 +196,10 @@ class SearchGraph:
             ),
             constraint=constraint,
             allocation=required,
+            loop=loop,
         )
 
-    def _constraints(
+    def _constraint_of(
         self,
         options: DecodingOptions,
         values: Mapping[str, tf.Tensor],
@@ -146,8 +207,8 @@ class SearchGraph:
         texts: tf.Tensor,
         phrases: Phrases,
         prefixes: tf.Tensor | None,
-    ) -> tuple[list[Constraint], tf.Tensor]:
-        """Returns the constraints of a batch, and the maximum lengths [B].
+    ) -> tuple[Constraint, tf.Tensor]:
+        """Returns the constraint of a batch, and the maximum lengths [B].
 
         Args:
             options: see `search`.
@@ -181,7 +242,8 @@ class SearchGraph:
             )
         if phrases.forbidden:
             constraints.append(ForbiddenPhrases(*phrases.forbidden))
-        return constraints, max_length
+        constraint = constraints[0] if len(constraints) == 1 else AllOf(constraints)
+        return constraint, max_length
 
 
 def _row_lengths(ids: tf.Tensor) -> tf.Tensor:

@@ -388,6 +388,7 @@ class Translator:
                 beam_size=options.beam_size * beam_multiplier,
                 n_best=options.n_best * beam_multiplier,
                 batch_tokens=max(options.batch_tokens // beam_multiplier, 1),
+                jit_compile="false",  # for few inputs
             )
 
         def progress(batch: Sequence[Source]) -> None:

@@ -100,6 +100,9 @@ def export_saved_model(
     repairs only the output of a text for which nothing could be generated: a problem
     whose text processor repairs outputs must be exported with its constraint.
 
+    With `jit_compile="true"`, XLA compiles the search of requests without phrases, on
+    the machine that runs the export.
+
     With `quantization`, matrices are stored in 16 or 8 bits, and the graph restores
     them in float32 at the beginning of every call (`StoredWeight`).
 
@@ -131,6 +134,8 @@ def export_saved_model(
     """
     refuse_unknown_dtype(quantization, DTYPES, "savedmodel")
     resolved = translator.choose(**options)
+    if resolved.jit_compile == "auto":  # An export may go to another machine.
+        resolved = dataclasses.replace(resolved, jit_compile="false")
     _require_possible(translator.problem, resolved, ids_only)
     path = Path(export_dir)
     require_free(path, overwrite)

@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.decoding.batches import batches, padded
+from t2t_keras.decoding.batches import batches, padded, padded_width
+from t2t_keras.decoding.compiled_loop import rounded_length
 from t2t_keras.decoding.engine import (
     Progress,
     Source,
@@ -98,7 +99,11 @@ class SavedModelEngine:
         search_batch = functools.partial(
             self._search_batch, options=options, inputs=inputs
         )
-        return search_in_batches(search_batch, sources, options.batch_tokens, progress)
+        is_compiled = self.options.jit_compile == "true"
+        width_of = rounded_length if is_compiled else padded_width
+        return search_in_batches(
+            search_batch, sources, options.batch_tokens, progress, width_of
+        )
 
     def score(
         self,

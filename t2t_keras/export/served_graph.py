@@ -1,6 +1,7 @@
 """The graph of an export: weights, tokenizers and signatures as one saved object."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -256,13 +257,22 @@ class ServedGraph(tf.Module):
 
         def search_rows(rows: tf.Tensor, shared: Mapping[str, tf.Tensor]) -> Hypotheses:
             row_texts = tf.gather(texts, rows)
-            return search_graph.search(
+            search = functools.partial(
+                search_graph.search,
                 self._options,
                 shared,
                 tf.gather(ids, rows),
                 row_texts,
-                self._phrases_of(shared),
                 copied=self._copied(row_texts),
+            )
+            phrases = self._phrases_of(shared)
+            if self._ids_only or not search_graph.is_compiled(self._options):
+                return search(phrases)
+            # A request with phrases is searched without XLA.
+            return tf.cond(
+                _has_phrases(shared),
+                lambda: search(phrases),
+                lambda: search(Phrases((), ())),
             )
 
         options = checked_options(options, size)
@@ -325,6 +335,12 @@ class ServedGraph(tf.Module):
         batch, n, length = tf.unstack(tf.shape(ids))
         texts = self._target_tokenizer.decode(tf.reshape(ids, [batch * n, length]))
         return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
+
+
+def _has_phrases(options: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns whether options have a phrase that is not empty, a scalar."""
+    phrases = [tf.reshape(options[k], [-1]) for k in EMPTY_PHRASES if k in options]
+    return tf.reduce_any(tf.concat(phrases, 0) != "")
 
 
 def _traced(

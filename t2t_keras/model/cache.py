@@ -6,8 +6,15 @@ import keras
 from keras import ops
 
 from t2t_keras.model.backend import Nest, Tensor
+from t2t_keras.model.layers.columns import (
+    UsedColumns,
+    add_used,
+    append_columns,
+    no_columns,
+    reserve_columns,
+    select_columns,
+)
 from t2t_keras.model.layers.linear import Kernels
-from t2t_keras.model.layers.self_attention import select_columns
 
 
 class LayerCache(NamedTuple):
@@ -31,6 +38,7 @@ class DecodingCache(NamedTuple):
     Attributes:
         positions: [B, K, C] float32, the position of the token in column c if it is in
             hypothesis k, otherwise -1. (A GPU compares integers on the host.)
+        used: how many columns have tokens, where room is reserved for others.
         bias: [B, 1, 1, S], masks the source's padding.
         coverage: [B, K, S] float32, the cross-attention weights of the last layer, the
             mean of its heads, summed over the steps; [B, K, 0] unless tracked.
@@ -45,6 +53,29 @@ class DecodingCache(NamedTuple):
     kernels: Kernels
     layers: tuple[LayerCache, ...]
     state: Nest = ()
+    used: UsedColumns = ()
+
+    def append(self, positions: Tensor) -> Self:
+        """Returns the cache with the positions [B, K, K] of the tokens of a step."""
+        return self._replace(
+            positions=append_columns(self.positions, positions, self.used),
+            used=add_used(self.used, positions),
+        )
+
+    def reserve(self, steps: int | Tensor) -> Self:
+        """Returns the first cache with room for steps; see `TokenCache`."""
+        columns = ops.shape(self.positions)[1] * steps
+        layers = []
+        for layer in self.layers:
+            tokens = layer.tokens
+            if hasattr(tokens, "reserve"):
+                tokens = tokens.reserve(columns)
+            layers.append(layer._replace(tokens=tokens))
+        return self._replace(
+            positions=reserve_columns(self.positions, columns, fill=-1.0),
+            layers=tuple(layers),
+            used=no_columns(),
+        )
 
     def reorder(self, parents: Tensor) -> Self:
         """Returns the cache after `Transformer.reorder_cache`; keeps `state`."""
@@ -100,4 +131,8 @@ class DecodingCache(NamedTuple):
         growing = keras.tree.map_structure(
             lambda x: tuple(size or None for size in x.shape), self.layers
         )
-        return shapes._replace(positions=(None, None, None), layers=growing)
+        return shapes._replace(
+            positions=(None, None, None),
+            coverage=(None, None, self.coverage.shape[2]),
+            layers=growing,
+        )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import keras
 from keras import ops
 
 from t2t_keras.model.backend import Tensor
@@ -225,8 +226,8 @@ class Transformer(TransformerParts):
         is_same_beam = ops.arange(beams)[:, None] == ops.arange(beams)  # [K, K]
         new = ops.where(is_same_beam, current, -1.0)  # [K, K]
         new = ops.broadcast_to(new, (batch, beams, beams))  # [B, K, K]
-        positions = ops.concatenate([cache.positions, new], axis=2)  # [B, K, C + K]
-        is_visible = positions >= self._oldest_visible(current)
+        appended = cache.append(new)  # [B, K, C + K]
+        is_visible = appended.positions >= self._oldest_visible(current)
         bias = ops.where(is_visible, 0.0, MASKED)[:, None]  # [B, 1, K, C + K]
         x = self.target_embedding(ids)  # [B, K, D]
         x = x + self.positions(ops.arange(1) + position)
@@ -234,7 +235,7 @@ class Transformer(TransformerParts):
             x, cache.bias, cache.layers, bias, kernels=cache.kernels
         )
         logits = self.logits(decoded.output, cache.kernels)
-        cache = cache._replace(positions=positions, layers=tuple(decoded.caches))
+        cache = appended._replace(layers=tuple(decoded.caches))
         if cache.coverage.shape[2] != 0:
             scores = ops.cast(decoded.cross_attention_scores[-1], "float32")
             mean = ops.mean(scores, axis=1)  # [B, K, S]
@@ -273,6 +274,25 @@ class Transformer(TransformerParts):
     def coverage(self, cache: DecodingCache) -> Tensor:
         """Returns the total attention [B, K, S] that each source token got."""
         return cache.coverage
+
+    @property
+    def reserves_cache(self) -> bool:
+        """Whether no axis of the cache grows after `reserve_cache`."""
+        for layer in self.decoder.layers:
+            tokens = layer.self_attention.empty_cache(1, 1)
+            if hasattr(tokens, "reserve"):
+                continue
+            if any(0 in x.shape for x in keras.tree.flatten(tokens)):
+                return False
+        return True
+
+    def reserve_cache(self, cache: DecodingCache, steps: int | Tensor) -> DecodingCache:
+        """Returns a cache of `start_cache` with room for a number of steps.
+
+        `decode_step` then writes into it, so that its size stays the same; on
+        TensorFlow this needs XLA. `select_rows` cannot be used.
+        """
+        return cache.reserve(steps)
 
     def cache_shapes(self, cache: DecodingCache) -> DecodingCache:
         """Returns the shapes that hold for a cache of `start_cache` at every step."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.candidates import Beams, Candidates, top_candidates
+from t2t_keras.decoding.candidates import Candidates, top_candidates
 from t2t_keras.decoding.hypotheses import NEG_INF
 from t2t_keras.text.tokenizer import EOS, PAD
 
@@ -76,7 +76,7 @@ class RequiredPhrases:
     def candidates(
         self,
         state: PhraseState,
-        alive: Beams,
+        alive_log_probs: tf.Tensor,
         logits: tf.Tensor,
         allowed: tf.Tensor,
         remaining_length: tf.Tensor,
@@ -88,9 +88,9 @@ class RequiredPhrases:
         return tf.cond(
             self._has_phrases(),
             lambda: self._phrase_candidates(
-                state, alive, logits, allowed, remaining_length
+                state, alive_log_probs, logits, allowed, remaining_length
             ),
-            lambda: top_candidates(alive, logits, allowed),
+            lambda: top_candidates(alive_log_probs, logits, allowed),
         )
 
     def select(
@@ -107,9 +107,7 @@ class RequiredPhrases:
         return tf.cond(
             self._has_phrases(),
             lambda: _best_of_banks(
-                self.num_matched_tokens(
-                    state, candidates.parents, candidates.beams.ids[:, :, -1]
-                ),
+                self.num_matched_tokens(state, candidates.parents, candidates.tokens),
                 log_probs,
                 beam_size,
             ),
@@ -145,7 +143,7 @@ class RequiredPhrases:
     def _phrase_candidates(
         self,
         state: PhraseState,
-        alive: Beams,
+        alive_log_probs: tf.Tensor,
         logits: tf.Tensor,
         allowed: tf.Tensor,
         remaining_length: tf.Tensor,
@@ -155,8 +153,8 @@ class RequiredPhrases:
         is_next = self._any_of(_next_tokens(state))  # [B, K, V]
         return tf.nest.map_structure(
             lambda x, y: tf.concat([x, y], 1),
-            top_candidates(alive, logits, allowed & ~is_next),
-            top_candidates(alive, logits, allowed & is_next),
+            top_candidates(alive_log_probs, logits, allowed & ~is_next),
+            top_candidates(alive_log_probs, logits, allowed & is_next),
         )
 
     def _mask(self, state: PhraseState, remaining_length: tf.Tensor) -> tf.Tensor:

@@ -8,7 +8,8 @@ any number of rows, C the number of tokens in a decoding cache.
 the restricted self-attention of section 4. `masks` has their biases. `feed_forward`,
 `residual`, `normalization`, `embedding`, `positions`, `dropout` and `linear` are the
 other layers, `base` their base classes; `dropout_keys` has the random numbers of
-dropout, and `column_sums` gradients of normalization and biases.
+dropout, `column_sums` gradients of normalization and biases, and `columns` are the
+tokens in a decoding cache.
 """
 
 from t2t_keras.model.layers.attention import (
@@ -18,6 +19,14 @@ from t2t_keras.model.layers.attention import (
     scaled_dot_product,
 )
 from t2t_keras.model.layers.base import Block, Layer, Stack
+from t2t_keras.model.layers.columns import (
+    UsedColumns,
+    add_used,
+    append_columns,
+    no_columns,
+    reserve_columns,
+    select_columns,
+)
 from t2t_keras.model.layers.cross_attention import CrossAttention
 from t2t_keras.model.layers.dropout import Dropout
 from t2t_keras.model.layers.embedding import Embedding
@@ -32,7 +41,6 @@ from t2t_keras.model.layers.self_attention import (
     SelfAttentionCache,
     SelfAttentionOutput,
     TokenCache,
-    select_columns,
 )
 from t2t_keras.model.layers.window_attention import WindowSelfAttention
 
@@ -56,10 +64,15 @@ __all__ = [
     "SelfAttentionOutput",
     "Stack",
     "TokenCache",
+    "UsedColumns",
     "WindowSelfAttention",
+    "add_used",
+    "append_columns",
     "attention_weights",
     "causal_bias",
+    "no_columns",
     "padding_bias",
+    "reserve_columns",
     "scaled_dot_product",
     "select_columns",
     "sinusoids",

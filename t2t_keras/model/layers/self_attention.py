@@ -7,13 +7,26 @@ from keras import ops
 from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.layers.attention import MultiHead
 from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.layers.columns import (
+    UsedColumns,
+    add_used,
+    append_columns,
+    no_columns,
+    reserve_columns,
+    select_columns,
+)
 from t2t_keras.model.layers.dropout_keys import DropoutSeed
 from t2t_keras.model.layers.linear import Kernels, Linear
 from t2t_keras.model.layers.masks import causal_bias, with_masks
 
 
 class TokenCache(Protocol):
-    """What a decoder's self-attention keeps of the tokens before a decoding step."""
+    """What a decoder's self-attention keeps of the tokens before a decoding step.
+
+    A cache with an axis that grows may also have `reserve(columns)`, which returns the
+    empty cache with room for a number of tokens: XLA compiles the search only where no
+    axis grows.
+    """
 
     def select(self, rows: Tensor, columns: Tensor) -> Self:
         """Returns the cache of the sentences `rows` [R] with the tokens `columns`.
@@ -30,19 +43,28 @@ class SelfAttentionCache(NamedTuple):
 
     A token is stored once, however many hypotheses begin with it. A step appends to the
     recent tokens only, because appending copies the existing ones.
-
     """
 
     key: Tensor  # [B, H, P, d_k]
     value: Tensor  # [B, H, P, d_v]
     recent_key: Tensor  # [B, H, C - P, d_k], of the tokens of the last few steps
     recent_value: Tensor  # [B, H, C - P, d_v]
+    used: UsedColumns = ()
 
     def append(self, key: Tensor, value: Tensor) -> "SelfAttentionCache":
         """Returns the cache with the tokens of a step, [B, H, K, d_k] and d_v."""
         return self._replace(
-            recent_key=ops.concatenate([self.recent_key, key], axis=2),
-            recent_value=ops.concatenate([self.recent_value, value], axis=2),
+            recent_key=append_columns(self.recent_key, key, self.used),
+            recent_value=append_columns(self.recent_value, value, self.used),
+            used=add_used(self.used, key),
+        )
+
+    def reserve(self, columns: int | Tensor) -> "SelfAttentionCache":
+        """Returns the empty cache with room for C tokens."""
+        return self._replace(
+            recent_key=reserve_columns(self.key, columns),
+            recent_value=reserve_columns(self.value, columns),
+            used=no_columns(),
         )
 
     def select(self, rows: Tensor, columns: Tensor) -> "SelfAttentionCache":
@@ -57,14 +79,6 @@ class SelfAttentionCache(NamedTuple):
         """Returns the same cache: `DecodingCache.positions` changes instead."""
         del parents
         return self
-
-
-def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Returns x[rows[r], h, columns[r, u]], [R, H, U, ...], of x [B, H, C, ...]."""
-    _, heads, count, *sizes = ops.shape(x)
-    starts = (rows[:, None] * heads + ops.arange(heads)) * count  # [R, H]
-    indices = starts[:, :, None] + columns[:, None, :]  # [R, H, U]
-    return ops.take(ops.reshape(x, (-1, *sizes)), indices, axis=0)
 
 
 class SelfAttentionOutput(NamedTuple):

@@ -1,0 +1,49 @@
+"""The columns of a decoding cache: one for each token, in tensors [B, H, C, ...].
+
+A cache grows by the tokens of each step, or it has room for all of them from the start,
+which XLA needs: there all sizes are fixed.
+"""
+
+from typing import TypeAlias
+
+from keras import ops
+
+from t2t_keras.model.backend import Tensor
+
+# How many columns of reserved room have tokens, a scalar; () where the cache grows.
+UsedColumns: TypeAlias = Tensor | tuple[()]
+
+
+def no_columns() -> Tensor:
+    """Returns the `UsedColumns` of reserved room before the first step."""
+    return ops.zeros((), "int32")
+
+
+def reserve_columns(x: Tensor, columns: int | Tensor, fill: float = 0.0) -> Tensor:
+    """Returns x [B, H, 0, ...] with room for C columns, [B, H, C, ...]."""
+    batch, heads, _, *sizes = ops.shape(x)
+    return ops.full((batch, heads, columns, *sizes), fill, x.dtype)
+
+
+def append_columns(x: Tensor, new: Tensor, used: UsedColumns) -> Tensor:
+    """Returns x [B, H, C, ...] with new columns [B, H, K, ...] after the others.
+
+    With reserved room, the size stays the same. On TensorFlow only XLA can write to it.
+    """
+    if isinstance(used, tuple):
+        return ops.concatenate([x, new], axis=2)
+    starts = [0, 0, used] + [0] * (len(x.shape) - 3)
+    return ops.slice_update(x, starts, new)
+
+
+def add_used(used: UsedColumns, new: Tensor) -> UsedColumns:
+    """Returns the used columns after `append_columns` of new ones [B, H, K, ...]."""
+    return () if isinstance(used, tuple) else used + ops.shape(new)[2]
+
+
+def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Returns x[rows[r], h, columns[r, u]], [R, H, U, ...], of x [B, H, C, ...]."""
+    _, heads, count, *sizes = ops.shape(x)
+    starts = (rows[:, None] * heads + ops.arange(heads)) * count  # [R, H]
+    indices = starts[:, :, None] + columns[:, None, :]  # [R, H, U]
+    return ops.take(ops.reshape(x, (-1, *sizes)), indices, axis=0)

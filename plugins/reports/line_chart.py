@@ -60,46 +60,72 @@ def line_chart(
     Returns:
         HTML; "" if no curve has a point.
     """
-    thin_curves = [curve._replace(points=_thinned(curve.points)) for curve in curves]
-    drawn = [curve for curve in thin_curves if curve.points]
+    drawn = []
+    numbers: list[float] = []
+    for curve in curves:
+        if points := _thinned(curve.points):
+            drawn.append(curve._replace(points=points))
+            last_step = max(last_step, points[-1][0])
+            numbers += [value for _, value in points]
     if not drawn:
         return ""
-    last_step = max(last_step, *(curve.points[-1][0] for curve in drawn), 1)
-    numbers = [value for curve in drawn for _, value in curve.points]
     low, high, ticks = _axis(min(numbers), max(numbers), from_zero)
-
-    def place(step: float, value: float) -> tuple[float, float]:
-        y = _SIZE * (high - value) / (high - low)
-        return _SIZE * step / last_step, y
-
+    scale = _Scale(low, high, max(last_step, 1))
     lines = []
     tick_labels = []
     for value in ticks:
-        _, y = place(0, value)
+        _, y = scale.place(0, value)
         lines.append(f'<path class="grid" d="M0 {y:.0f}H{_SIZE}"/>')
         tick_labels.append(_tick("y", f"top:{y / 10:.1f}%", _number(value)))
-    _, _, step_ticks = _axis(0, last_step, from_zero=False)
-    for step in step_ticks:
-        if step <= last_step:
-            x, _ = place(step, high)
+    for step in _axis(0, scale.last_step, from_zero=False)[2]:
+        if step <= scale.last_step:
+            x, _ = scale.place(step, high)
             tick_labels.append(_tick("x", f"left:{x / 10:.1f}%", _number(step)))
     for index, curve in enumerate(drawn, 1):
-        points = [place(*point) for point in curve.points]
-        path = "L".join(f"{x:.0f} {y:.0f}" for x, y in points)
-        lines.append(f'<path class="curve-{index}" d="M{path}"/>')
-        if curve.is_marked or len(points) == 1:
-            # A line without length has round ends: a dot that is never stretched.
-            dots = "".join(f"M{x:.0f} {y:.0f}h0" for x, y in points)
-            lines.append(f'<path class="curve-{index} dots" d="{dots}"/>')
+        lines += _paths(f"curve-{index}", curve, scale)
     return _CHART.format(
         title=html.escape(title),
         names=_legend(drawn) if len(drawn) > 1 else "",
         summary=html.escape(_summary(title, drawn)),
-        data=html.escape(json.dumps(_chart_data(drawn, last_step))),
+        data=html.escape(json.dumps(_chart_data(drawn, scale.last_step))),
         size=_SIZE,
         curves="\n".join(lines),
         ticks="\n".join(tick_labels),
     )
+
+
+class _Scale(NamedTuple):
+    """The ends of the axes.
+
+    Attributes:
+        low: the value at the bottom.
+        high: the value at the top.
+        last_step: the step at the right; 0 is at the left.
+    """
+
+    low: float
+    high: float
+    last_step: int
+
+    def place(self, step: float, value: float) -> tuple[float, float]:
+        """Returns x and y of a point in the square."""
+        y = _SIZE * (self.high - value) / (self.high - self.low)
+        return _SIZE * step / self.last_step, y
+
+
+def _paths(name: str, curve: Curve, scale: _Scale) -> list[str]:
+    """Returns the line of a curve, and its dots if it has some."""
+    places = []
+    dots = ""
+    for step, value in curve.points:
+        x, y = scale.place(step, value)
+        places.append(f"{x:.0f} {y:.0f}")
+        # A line without length has round ends: a dot that is never stretched.
+        dots += f"M{x:.0f} {y:.0f}h0"
+    paths = [f'<path class="{name}" d="M{"L".join(places)}"/>']
+    if curve.is_marked or len(places) == 1:
+        paths.append(f'<path class="{name} dots" d="{dots}"/>')
+    return paths
 
 
 def _thinned(points: Points) -> list[tuple[int, float]]:
@@ -151,10 +177,11 @@ def _legend(curves: Sequence[Curve]) -> str:
 def _summary(title: str, curves: Sequence[Curve]) -> str:
     parts = []
     for curve in curves:
-        first, last = curve.points[0], curve.points[-1]
+        first_step, first_value = curve.points[0]
+        last_step, last_value = curve.points[-1]
         parts.append(
-            f"{curve.name} from {short_number(first[1])} at step {first[0]:,} to "
-            f"{short_number(last[1])} at step {last[0]:,}"
+            f"{curve.name} from {short_number(first_value)} at step {first_step:,} to "
+            f"{short_number(last_value)} at step {last_step:,}"
         )
     return f"{title}: {'; '.join(parts)}"
 
@@ -163,7 +190,10 @@ def _chart_data(curves: Sequence[Curve], last_step: int) -> dict[str, object]:
     """Returns what the script needs to show the values at a step."""
     named = []
     for curve in curves:
-        steps = [step for step, _ in curve.points]
-        texts = [short_number(value) for _, value in curve.points]
+        steps = []
+        texts = []
+        for step, value in curve.points:
+            steps.append(step)
+            texts.append(short_number(value))
         named.append({"name": curve.name, "steps": steps, "values": texts})
     return {"last": last_step, "curves": named}

@@ -61,22 +61,26 @@ class RunFacts:
         return [record for record in self.history if record.get("kind") == "training"]
 
     def training_command(self) -> str:
-        """Returns the command that repeats the training in another directory."""
+        """Returns the command that repeats the training, with a flag on each line."""
         config = self.config
-        words = ["--problem", config.problem, "--hparams_set", config.hparams_set]
+        flags = {"problem": config.problem, "hparams_set": config.hparams_set}
         changes = self.changed_hparams()
         steps = changes.pop("train_steps", None)
         if changes:
-            words += ["--hparams", ",".join(f"{k}={v}" for k, v in changes.items())]
-        words += ["--data_dir", config.data_dir, "--output_dir", f"{self.path}-again"]
+            flags["hparams"] = ",".join(f"{k}={v}" for k, v in changes.items())
+        flags["data_dir"] = config.data_dir
+        flags["output_dir"] = f"{self.path}-again"
         if steps is not None:
-            words += ["--train_steps", str(steps)]
+            flags["train_steps"] = str(steps)
         if config.seed:
-            words += ["--seed", str(config.seed)]
+            flags["seed"] = str(config.seed)
         for flag in ("init_from", "usr_dir"):
             if value := getattr(config, flag):
-                words += [f"--{flag}", value]
-        return shlex.join(["t2t", "train", *words])
+                flags[flag] = value
+        lines = ["t2t train"]
+        for flag, value in flags.items():
+            lines.append(f"--{flag} {shlex.quote(value)}")
+        return " \\\n    ".join(lines)
 
     def changed_hparams(self) -> dict[str, object]:
         """Returns the hyper-parameters that differ from those of the set."""
@@ -100,14 +104,15 @@ class RunFacts:
         if records:
             rows["epochs"] = f"{records[-1].get('epoch', 0):.2f}"
             rows["padding"] = f"{records[-1].get('padding_share', 0):.1%}"
-        devices = [str(record.get("devices", "")) for record in self.trainings]
-        rows["devices"] = "; ".join(filter(None, dict.fromkeys(devices)))
-        minutes = sum(record.get("minutes", 0) for record in self.trainings)
-        if minutes:
+        if self.trainings:
+            minutes = 0.0
+            devices = []
+            for record in self.trainings:
+                minutes += record.get("minutes", 0)
+                devices.append(str(record.get("devices", "unknown")))
+            rows["devices"] = "; ".join(dict.fromkeys(devices))
             rows["time with evaluations"] = duration(60 * minutes)
-        return {
-            name: value for name, value in (rows | self._size(tokens)).items() if value
-        }
+        return rows | self._size(tokens)
 
     def _size(self, tokens: float) -> dict[str, str]:
         """Returns the size of the model, and its FLOPs for some target tokens."""
@@ -119,26 +124,27 @@ class RunFacts:
         output_size = target_size or source_size
         parameters = count_parameters(self.hparams, source_size, target_size)
         flops = flops_per_token(self.hparams, output_size, _LENGTH)["training"] * tokens
-        return {
-            "parameters": f"{parameters['total']:,}",
-            "matrix products": f"{flops:.2g} FLOPs" if flops else "",
-        }
+        rows = {"parameters": f"{parameters['total']:,}"}
+        if flops:
+            rows["matrix products"] = f"{flops:.2g} FLOPs"
+        return rows
 
     def data_rows(self) -> dict[str, str]:
         """Returns what the data are, by name."""
         name = self.problem.data_name
         rows = {
             "problem": self.config.problem,
-            "languages": " → ".join(self.config.languages or ()),
             "data_dir": self.config.data_dir,
         }
+        if self.config.languages:
+            rows["languages"] = " → ".join(self.config.languages)
         manifest = Manifest.load(Manifest.path(Path(self.config.data_dir), name))
         if manifest:
             for split, count in manifest.examples.items():
                 rows[f"{split} examples"] = f"{count:,}"
             sizes = dict.fromkeys(map(str, manifest.vocab_sizes.values()))
             rows["tokens in the vocabulary"] = ", ".join(sizes)
-        return {name: value for name, value in rows.items() if value}
+        return rows
 
 
 def read_run(path: Path, warns: bool = True) -> RunFacts:

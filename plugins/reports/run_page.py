@@ -60,11 +60,10 @@ def run_page(
         "costs": _table_section("Costs", facts.costs()),
         "settings": _settings(facts),
     }
-    links = [
-        f'<a href="#{name}">{name.capitalize()}</a>'
-        for name, section in sections.items()
-        if section
-    ]
+    links = []
+    for name, section in sections.items():
+        if section:
+            links.append(f'<a href="#{name}">{name.capitalize()}</a>')
     body = _BODY.format(
         title=html.escape(facts.path.name),
         subtitle=_subtitle(facts, is_live),
@@ -174,30 +173,29 @@ def _attention(attention: SentenceAttention) -> str:
 def _settings(facts: RunFacts) -> str:
     config = facts.config
     changed = facts.changed_hparams()
-    names = {field.name for field in dataclasses.fields(facts.hparams)}
-    every = {name: str(getattr(facts.hparams, name)) for name in sorted(names)}
-    rows = {"hparam set": config.hparams_set}
-    rows |= {name: str(value) for name, value in changed.items()}
-    rows |= {"seed": str(config.seed), **facts.data_rows()}
+    every = dataclasses.asdict(facts.hparams)
+    rows: dict[str, object] = {"hparam set": config.hparams_set, **changed}
+    rows |= {"seed": config.seed, **facts.data_rows()}
     for name in ("init_from", "usr_dir"):
         if value := getattr(config, name):
             rows[name] = value
     return (
         f"{_table_section('Settings', rows)}\n<details><summary>All "
         f"{len(every)} hyper-parameters</summary>{_table(every)}</details>\n"
-        f"<h3>Repeat it</h3>\n<pre><code>{html.escape(facts.training_command())}"
-        "</code></pre>"
+        '<h3>Repeat it</h3>\n<pre class="command"><code>'
+        f"{html.escape(facts.training_command())}</code></pre>"
     )
 
 
-def _table_section(title: str, rows: Mapping[str, str]) -> str:
+def _table_section(title: str, rows: Mapping[str, object]) -> str:
     return f'<h2 id="{title.lower()}">{title}</h2>\n{_table(rows)}'
 
 
-def _table(rows: Mapping[str, str]) -> str:
-    lines = "\n".join(
-        f'<tr><th scope="row">{html.escape(name)}</th>'
-        f'<td class="text">{html.escape(value)}</td></tr>'
-        for name, value in rows.items()
-    )
-    return f"<table>\n{lines}\n</table>"
+def _table(rows: Mapping[str, object]) -> str:
+    lines = []
+    for name, value in rows.items():
+        lines.append(
+            f'<tr><th scope="row">{html.escape(name)}</th>'
+            f'<td class="text">{html.escape(str(value))}</td></tr>\n'
+        )
+    return f"<table>\n{''.join(lines)}</table>"

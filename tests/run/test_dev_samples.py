@@ -70,3 +70,16 @@ def test_repeated_steps_replace_the_earlier_ones(tmp_path):
     shown = [(record.step, record.samples[0].output) for record in records]
     assert shown == [(1, "a"), (2, "d")]
     assert read_samples(tmp_path / "absent") == []
+
+
+LINE = """\
+{"step": 6, "metric": "", "samples": [{"line": 1, "source": "a", "reference": "b",
+"output": "c", "score": null}], "worst": [], "best": [{"line": 2, "source": "d",
+"reference": "e", "output": "f", "score": 50.0}]}
+"""
+
+
+def test_a_line_as_it_is_on_disk(tmp_path):
+    (tmp_path / "samples.jsonl").write_text(LINE.replace("\n", " ") + "\n{}\n")
+    (record,) = read_samples(tmp_path)
+    assert record == (6, "", [(1, "a", "b", "c", None)], [], [(2, "d", "e", "f", 50.0)])

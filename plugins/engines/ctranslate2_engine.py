@@ -113,9 +113,10 @@ class CTranslate2Engine:
         self.problem_name = settings.problem
         self.options = DecodingOptions.of_recorded(settings.decoding, path / SETTINGS)
         if settings.tags is None:
-            self.text_processor = registry.problem(settings.problem).text_processor
+            text_processor = registry.problem(settings.problem).text_processor
         else:
-            self.text_processor = TextProcessor(tags=tuple(settings.tags))
+            text_processor = TextProcessor(tags=tuple(settings.tags))
+        self.text_processor = settings.with_sentence_starts(text_processor)
         self.source_tokenizer = load_tokenizer(next(path.glob("source.*")))
         self.target_tokenizer = load_tokenizer(next(path.glob("target.*")))
         self._source_strings = token_strings(self.source_tokenizer)
@@ -556,6 +557,7 @@ def write_settings(
         "problem": problem.name,
         "languages": problem.languages,
         "tags": problem.text_processor.tags if is_plain else None,
+        "sentence_starts": problem.text_processor.sentence_starts,
         "decoding": options.recorded(),
         "positions": options.max_source_length + options.extra_length,
         "compute_type": ctranslate2.Translator(str(path)).compute_type,

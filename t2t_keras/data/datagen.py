@@ -49,7 +49,7 @@ from t2t_keras.data.split_files import unfinished_dir
 from t2t_keras.data.train_vocabulary import require_tags, train_vocabularies
 from t2t_keras.data.vocabulary_size import chosen_vocab_size, vocabulary_warnings
 from t2t_keras.data.worker_processes import num_cores
-from t2t_keras.data.write_manifest import single_sentence_shares, write_manifest
+from t2t_keras.data.write_manifest import write_manifest
 from t2t_keras.data.write_shards import write_shards
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.problem import Problem, Split
@@ -195,7 +195,7 @@ def finish(plan: DataPlan, num_shards: int) -> bool:
         if split != "train":
             total = sum(counts[split].values())
             write_raw_texts(plan.problem, split, total, plan.done)
-    write_manifest(plan, counts, dropped, single_sentence_shares(by_split))
+    write_manifest(plan, counts, dropped, by_split)
     return True
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,9 @@ from t2t_keras.data.split_files import num_train_shards
 from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.type_hints import Count
 
+# Texts in which the words that begin sentences are counted, which suffice for words
+# that begin one of a thousand.
+_COUNTED = 200_000
 _SAVE_EVERY = 200_000  # pairs after which an interrupted encoding can continue
 
 
@@ -34,12 +38,14 @@ class EncodingState:
             nothing is written yet.
         dropped: the number of examples that were dropped, by reason.
         single_sentences: see `Encoded`.
+        starts: see `Encoded`.
     """
 
     pairs: Count = 0
     sizes: list[Count] | None = None
     dropped: dict[str, int] = dataclasses.field(default_factory=dict)
     single_sentences: dict[str, int] = dataclasses.field(default_factory=dict)
+    starts: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +122,7 @@ def _encoding_config(
     if split != "train":
         return EncodingConfig(num_shards=1, corpora=starts, tags=tags)
     return EncodingConfig(
+        count_every=math.ceil(sum(sizes) / _COUNTED),
         num_shards=num_train_shards(sum(sizes)),
         seed=plan.config.seed,
         max_length=plan.problem.max_length,
@@ -166,6 +173,7 @@ def _encode_split(pairs: Iterable[Pair], split: SplitShard, encode: Encode) -> N
     count = state.pairs
     dropped = Counter(state.dropped)
     single_sentences = Counter(state.single_sentences)
+    starts = {name: Counter(counts) for name, counts in state.starts.items()}
     with (
         SpillFiles([*split.spills, split.hashes], state.sizes) as files,
         progress(f"encoding {split.split}", "pairs", total, count) as advance,
@@ -173,9 +181,14 @@ def _encode_split(pairs: Iterable[Pair], split: SplitShard, encode: Encode) -> N
 
         def save_state() -> None:
             sizes = files.flush()
-            split.save_state(
-                EncodingState(count, sizes, dict(dropped), dict(single_sentences))
+            state = EncodingState(
+                count,
+                sizes,
+                dict(dropped),
+                dict(single_sentences),
+                {name: dict(counts) for name, counts in starts.items()},
             )
+            split.save_state(state)
 
         saved = count
         start = split.pairs.start + count
@@ -185,6 +198,8 @@ def _encode_split(pairs: Iterable[Pair], split: SplitShard, encode: Encode) -> N
             files.append({**encoded.spills, **hashes})
             dropped += encoded.dropped
             single_sentences += encoded.single_sentences
+            for name, counts in encoded.starts.items():
+                starts.setdefault(name, Counter()).update(counts)
             count += encoded.pairs
             advance(encoded.pairs)
             if count < total and count - saved >= _SAVE_EVERY:

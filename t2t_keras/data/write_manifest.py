@@ -1,7 +1,7 @@
 """Writes the manifest of new data."""
 
 import dataclasses
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +22,7 @@ from t2t_keras.data.sides import SIDES, SPLITS, Side
 from t2t_keras.data.write_shards import read_lengths
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Source, Split
+from t2t_keras.text.sentence_starts import choose_starts
 from t2t_keras.text.tokenizers import load_tokenizer
 
 
@@ -29,7 +30,7 @@ def write_manifest(
     plan: DataPlan,
     counts: Counts,
     dropped: Mapping[Split, Counter[str]],
-    single_sentences: Mapping[Split, dict[Side, float]],
+    by_split: Mapping[Split, Sequence[SplitShard]],
 ) -> None:
     """Writes the manifest of the new and of the earlier splits.
 
@@ -37,7 +38,7 @@ def write_manifest(
         plan: what was made.
         counts: the number of pairs by split and corpus.
         dropped: the number of examples that were dropped, by split and reason.
-        single_sentences: see `single_sentence_shares`.
+        by_split: what was encoded of each split.
 
     Raises:
         UserError: no training pair is left, or the weights of a mixture do not suit.
@@ -45,7 +46,7 @@ def write_manifest(
     earlier = plan.earlier
     left_out = read_counts(plan.directory / "left_out.json")
     fields = _split_fields(plan, counts, dropped, left_out)
-    fields["single_sentences"] = dict(single_sentences)
+    fields["single_sentences"] = single_sentence_shares(by_split)
     if not (earlier or fields["examples"]["train"]):
         raise UserError(
             f"not one training pair of {sum(counts['train'].values()):,} is left: "
@@ -63,6 +64,8 @@ def write_manifest(
         vocab_files={side: path.name for side, path in files.items()},
         vocab_sizes={s: load_tokenizer(path).vocab_size for s, path in files.items()},
         vocab_sha256={side: sha256(path) for side, path in files.items()},
+        sentence_starts=sentence_starts(by_split)
+        or (earlier.sentence_starts if earlier else {}),
         languages=_languages(plan),
         license=plan.problem.license or (earlier.license if earlier else ""),
         **fields,
@@ -159,3 +162,21 @@ def single_sentence_shares(
         if num_examples:
             shares[split] = {s: round(counts[s] / num_examples, 6) for s in SIDES}
     return shares
+
+
+def sentence_starts(
+    by_split: Mapping[Split, Sequence[SplitShard]],
+) -> dict[str, list[str]]:
+    """Returns the words that begin sentences on each side of the training texts."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    num_texts = 0
+    for part in by_split.get("train", ()):
+        num_texts += len(part.pairs) // part.config.count_every
+        for name, counted in part.load_state().starts.items():
+            counts[name].update(counted)
+    starts: dict[str, list[str]] = {}
+    for side in SIDES if num_texts else ():
+        starts[side] = choose_starts(
+            counts[f"{side}_initial"], counts[f"{side}_inner"], num_texts
+        )
+    return starts

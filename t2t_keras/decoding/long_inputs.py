@@ -65,6 +65,7 @@ class InputSplitter:
     ) -> None:
         self._tokenizer = tokenizer
         self._tags = text_processor.tags
+        self._sentence_starts = text_processor.sentence_starts
         self._options = options
         self._splits_long_inputs = splits_long_inputs(text_processor, options)
         self._start_index = start_index
@@ -111,7 +112,7 @@ class InputSplitter:
         if is_blank(text):
             return []
         if self._options.split_sentences:
-            sentences = split_sentences(text, self._tags)
+            sentences = split_sentences(text, self._tags, self._sentence_starts)
             if len(sentences) > 1:
                 return sentences
         return [text]

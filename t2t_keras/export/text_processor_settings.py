@@ -26,21 +26,29 @@ class TextProcessorSettings(ExportSettings):
 
     def make_text_processor(self) -> TextProcessor | None:
         """Returns the text processor; None if it is unknown here."""
+        text_processor = None
         if self.text_processor == "plain":
-            return TextProcessor(tags=tuple(self.tags))
-        if self.text_processor == "registered":
-            return _registered_text_processor(self.problem)
-        return None
+            text_processor = TextProcessor(tags=tuple(self.tags))
+        elif self.text_processor == "registered":
+            text_processor = _registered_text_processor(self.problem)
+        return text_processor and self.with_sentence_starts(text_processor)
 
 
 def text_processor_settings(problem: Problem) -> dict[str, object]:
     """Returns the fields of `TextProcessorSettings` for a problem."""
     text_processor = problem.text_processor
+    settings: dict[str, object] = {
+        "text_processor": "unknown",
+        "tags": [],
+        "sentence_starts": list(text_processor.sentence_starts),
+    }
     if type(text_processor) is TextProcessor:
-        return {"text_processor": "plain", "tags": list(text_processor.tags)}
+        tags = list(text_processor.tags)
+        return settings | {"text_processor": "plain", "tags": tags}
     registered = _registered_text_processor(problem.name)
-    is_registered = type(registered) is type(text_processor)
-    return {"text_processor": "registered" if is_registered else "unknown", "tags": []}
+    if type(registered) is type(text_processor):
+        settings["text_processor"] = "registered"
+    return settings
 
 
 def _registered_text_processor(name: str) -> TextProcessor | None:

@@ -6,7 +6,7 @@
 `bpe_dropout` for training examples, and `token_words` maps tokens to words. `word_list`
 is the base of plugins' tokenizers whose tokens are whole words.
 
-`sentence_ends` has the rules by which texts are split into sentences; `sentences`
-applies them in the graph, `long_texts` without TensorFlow. `protected` finds what a
-translation must keep.
+`sentence_ends` has the rules by which texts are split into sentences, `sentence_starts`
+finds words that begin them; `sentences` applies them in the graph, `long_texts` without
+TensorFlow. `protected` finds what a translation must keep.
 """

@@ -8,7 +8,9 @@ The rules are careful: in doubt a text is not split. A sentence ends
   sentence: neither a small letter nor a comma or the like. But it does not end after an
   ellipsis, a single letter and a period ("J. S. Bach", "z. B.", "U.S."), a number of up
   to three digits and a period ("am 3. Mai"), a Roman number, or an abbreviation;
-- after the full-width marks of Chinese and Japanese, with or without white space.
+- after the full-width marks of Chinese and Japanese, with or without white space;
+- before a word that begins sentences (see `sentence_starts`), if white space precedes
+  it and before that a small letter or a closing quote or parenthesis.
 
 Where a text has no capital letter at all, small letters begin sentences, and a period
 between two spaces, as tokenized text has it, ends a sentence whatever follows.
@@ -18,6 +20,7 @@ line. They insert a line break after each mark that may end a sentence, and remo
 where it does not. Every rule takes time in proportion to the length of the line.
 """
 
+import functools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -45,11 +48,11 @@ def _letters(category: str) -> str:
 
 
 # Contents of character classes. White space within a line:
-_SPACE = WHITE_SPACE.replace("\t-\r", "\t\x0b-\r")
-_CAPITAL = _letters("Lu")
-_SMALL = _letters("Ll")
+SPACE = WHITE_SPACE.replace("\t-\r", "\t\x0b-\r")
+CAPITAL = _letters("Lu")
+SMALL = _letters("Ll")
 # Letters that may be initials: also Hebrew and Arabic.
-_INITIAL = f"{_CAPITAL}{_SMALL}\u00aa\u00ba\u05d0-\u05ea\u0621-\u064a"
+_INITIAL = f"{CAPITAL}{SMALL}\u00aa\u00ba\u05d0-\u05ea\u0621-\u064a"
 _CONSONANT = "bcdfghjklmnpqrstvwxz\u00df\u00e7\u00f1\u0107\u010d\u010f\u0142\u0144"
 _CONSONANT += (
     "\u0148\u0159\u015b\u0161\u0165\u017a\u017c\u017e\u0431-\u0434\u0436\u0437"
@@ -81,14 +84,16 @@ _INNER += "\u3001\uff0c\uff1a\uff1b"
 # Symbols, such as emoji, which belong to the sentence before them:
 _SYMBOL = "\u2190-\u2bff\ufe0f\u200d\U0001f000-\U0001faff"
 # What a sentence cannot consist of: no letters or digits.
-_NO_WORD = f"{_SPACE}!-/:-@\\[-`{{-~\u00a1-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb\u00bf"
+_NO_WORD = f"{SPACE}!-/:-@\\[-`{{-~\u00a1-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb\u00bf"
 _NO_WORD += f"\u2010-\u206f{_SYMBOL}{_MARK}{_WIDE_MARK}{_WIDE_CLOSING}\u3000-\u3004"
 _NO_WORD += _WIDE_OPENING + INVISIBLE
 # What may precede an abbreviation, besides the beginning of the line:
-_BEFORE = f"{_SPACE}.\\-\u2010-\u2015/(\\[{{\"'\u2018-\u201f\u00ab\u00bb"
+_BEFORE = f"{SPACE}.\\-\u2010-\u2015/(\\[{{\"'\u2018-\u201f\u00ab\u00bb"
 # Han, Hiragana, Katakana.
 _KANJI = "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _KANJI += "\U00020000-\U0003ffff"
+# What may end a sentence without a mark, before a word that begins one.
+BEFORE_START = f"{SMALL})\\]\"'\u2019\u201d\u00bb"
 
 # Abbreviations that usually stand before a name or within a sentence. Those without a
 # vowel need not be listed, such as "Mr", "bzw" or "Nr".
@@ -127,7 +132,7 @@ _FIRST = rf"(?:\A|[{_BEFORE}])"
 _ORDINAL = (
     rf"(?:\A|[{_BEFORE.replace('.', '')}])(?:[0-3]?[0-9]\.[01]?[0-9]|[0-9]{{1,3}})"
 )
-_NUMBER = rf"[(\[#]?[0-9]|[IVXLC]+(?:[{_SPACE},;:)]|\z)"
+_NUMBER = rf"[(\[#]?[0-9]|[IVXLC]+(?:[{SPACE},;:)]|\z)"
 
 _Rules = tuple[tuple[str, str], ...]
 
@@ -153,32 +158,32 @@ RULES = SentenceRules(
         # A mark and what belongs to it: "?!", "...", ".”", ". . .", ". )", "! 🙂".
         (
             f"([{_MARK}](?:[{_MARK}{_CLOSING}{_SYMBOL}]|"
-            f"[{_SPACE}]+[{_MARK}{_DETACHED}{_SYMBOL}])*)",
+            f"[{SPACE}]+[{_MARK}{_DETACHED}{_SYMBOL}])*)",
             r"\1" "\n",
         ),
         # What belongs to the word after it: "! »Ja!«", "! ...and".
         (
-            rf"([^{_SPACE}])([{_SPACE}]+[{_MARK}{_DETACHED}{_SYMBOL}]"
-            rf"[{_MARK}{_CLOSING}{_SYMBOL}]*)\n([^{_SPACE}])",
+            rf"([^{SPACE}])([{SPACE}]+[{_MARK}{_DETACHED}{_SYMBOL}]"
+            rf"[{_MARK}{_CLOSING}{_SYMBOL}]*)\n([^{SPACE}])",
             r"\1" "\n" r"\2\3",
         ),
-        (rf"\n([^{_SPACE}]|\z)", r"\1"),
+        (rf"\n([^{SPACE}]|\z)", r"\1"),
         # An ellipsis.
-        (rf"((?:\.[{_SPACE}]*\.|{_ELLIPSIS})[{_CLOSING}{_SPACE}]*)\n", r"\1"),
+        (rf"((?:\.[{SPACE}]*\.|{_ELLIPSIS})[{_CLOSING}{SPACE}]*)\n", r"\1"),
         (rf"((?:{_FIRST}(?:{_SHORT})|{_ORDINAL})\.)\n", r"\1"),
-        (rf"({_FIRST}(?i:{_NUMBERED})\.)\n([{_SPACE}]+(?:{_NUMBER}))", r"\1\2"),
+        (rf"({_FIRST}(?i:{_NUMBERED})\.)\n([{SPACE}]+(?:{_NUMBER}))", r"\1\2"),
     ),
-    capital=f"[{_CAPITAL}]",
-    cased=((rf"\n([{_SPACE}{_OPENING}]*[{_SMALL}])", r"\1"),),
+    capital=f"[{CAPITAL}]",
+    cased=((rf"\n([{SPACE}{_OPENING}]*[{SMALL}])", r"\1"),),
     final=(
-        (rf"([^{_SPACE}.\n][{_SPACE}]+\.)([{_SPACE}])", r"\1" "\n" r"\2"),
+        (rf"([^{SPACE}.\n][{SPACE}]+\.)([{SPACE}])", r"\1" "\n" r"\2"),
         (f"([{_WIDE_MARK}][{_WIDE_MARK}{_AFTER_WIDE}]*)", r"\1" "\n"),
         (f"([{_KANJI}]{_WIDE_PERIOD})", r"\1" "\n"),
         # 「はい。」と is one sentence.
-        (rf"([{_AFTER_WIDE}])\n([^{_SPACE}{_WIDE_OPENING}\n])", r"\1\2"),
-        (rf"\n([{_SPACE}]*(?:[{_INNER}]|\z))", r"\1"),
+        (rf"([{_AFTER_WIDE}])\n([^{SPACE}{_WIDE_OPENING}\n])", r"\1\2"),
+        (rf"\n([{SPACE}]*(?:[{_INNER}]|\z))", r"\1"),
         # A quote between two spaces may belong to either side.
-        (rf"\n([{_SPACE}]+[{_QUOTE}]+(?:[{_SPACE}]|\z))", r"\1"),
+        (rf"\n([{SPACE}]+[{_QUOTE}]+(?:[{SPACE}]|\z))", r"\1"),
         (rf"\n([{_NO_WORD}]*(?:\n|\z))", r"\1"),
         (rf"\A([{_NO_WORD}]*)\n", r"\1"),
     ),
@@ -200,21 +205,49 @@ _INITIAL_RULES, _CASED_RULES, _FINAL_RULES = (
 _HAS_CAPITAL = re.compile(RULES.capital).search
 # A line without it is one sentence.
 _MAY_END = re.compile(
-    f"[{_MARK}][{_CLOSING}{_SYMBOL}]*[{_SPACE}]|[{_WIDE_MARK}{_WIDE_PERIOD}]"
+    f"[{_MARK}][{_CLOSING}{_SYMBOL}]*[{SPACE}]|[{_WIDE_MARK}{_WIDE_PERIOD}]"
 )
 
 
-def mark_sentence_ends(text: str) -> str:
+def start_rules(starts: Sequence[str]) -> _Rules:
+    """Returns the rules, after all others, that split before words.
+
+    Args:
+        starts: the words with the case of the next one, see `sentence_starts`.
+    """
+    small: list[str] = []
+    capital: list[str] = []
+    for start in starts:
+        word, _, case = start.partition(" ")
+        (capital if case == "A" else small).append(re.escape(word))
+    words = []
+    if small:
+        words.append(rf"(?:{'|'.join(small)})[{SPACE}]+[^{SPACE}{CAPITAL}\n]")
+    if capital:
+        words.append(rf"(?:{'|'.join(capital)})[{SPACE}]+[{CAPITAL}]")
+    if not words:
+        return ()
+    pattern = rf"([{BEFORE_START}])([{SPACE}]+(?:{'|'.join(words)}))"
+    return ((pattern, r"\1" "\n" r"\2"),)
+
+
+@functools.cache
+def _compiled_starts(starts: tuple[str, ...]) -> list[tuple[re.Pattern[str], str]]:
+    return _compiled(start_rules(starts))
+
+
+def mark_sentence_ends(text: str, starts: tuple[str, ...] = ()) -> str:
     """Does what `sentences.mark_sentence_ends` does, without TensorFlow."""
-    return "\n ".join(map(_marked_line, text.split("\n")))
+    return "\n ".join(_marked_line(line, starts) for line in text.split("\n"))
 
 
-def _marked_line(line: str) -> str:
+def _marked_line(line: str, starts: tuple[str, ...]) -> str:
     """Returns a line with a line break after each sentence that another one follows."""
-    if not _MAY_END.search(line):
-        return line
-    cased = _CASED_RULES if _HAS_CAPITAL(line) else []
-    for pattern, replacement in (*_INITIAL_RULES, *cased, *_FINAL_RULES):
+    rules = _compiled_starts(starts)
+    if _MAY_END.search(line):
+        cased = _CASED_RULES if _HAS_CAPITAL(line) else []
+        rules = [*_INITIAL_RULES, *cased, *_FINAL_RULES, *rules]
+    for pattern, replacement in rules:
         line = pattern.sub(replacement, line)
     return line
 
@@ -229,18 +262,16 @@ def tag_pattern(tags: Sequence[str]) -> str:
     return rf"\A[{WHITE_SPACE}]*({names})[{WHITE_SPACE}]+"
 
 
-def is_one_sentence(text: str) -> bool:
-    """Returns whether a text has no sentence end before another text."""
-    return "\n" not in mark_sentence_ends(text)
-
-
-def split_sentences(text: str, tags: Sequence[str] = ()) -> list[str]:
+def split_sentences(
+    text: str, tags: Sequence[str] = (), starts: tuple[str, ...] = ()
+) -> list[str]:
     """Returns the sentences of a text, without white space at their ends.
 
     Args:
         text: the text.
         tags: words of which one may precede the text; every sentence then begins with
             it.
+        starts: words that begin sentences, see `sentence_starts`.
 
     Returns:
         The text itself, unchanged, unless it has several sentences.
@@ -251,7 +282,7 @@ def split_sentences(text: str, tags: Sequence[str] = ()) -> list[str]:
         tag = f"{match[1]} "
         body = text[match.end() :]
     sentences = []
-    for part in mark_sentence_ends(body).split("\n"):
+    for part in mark_sentence_ends(body, starts).split("\n"):
         sentence = part.strip()
         if not is_blank(sentence):
             sentences.append(f"{tag}{sentence}")

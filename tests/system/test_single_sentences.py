@@ -42,6 +42,8 @@ def test_datagen_counts_single_sentences(tmp_path):
     pairs = [*[ONE] * 30, *[TWO] * 10]
     manifest = generate(problem_of(tmp_path, pairs), tmp_path / "data", workers=1)
     assert share(manifest) == {"source": 0.75, "target": 1.0}
+    starts = {"source": ["It a", "The a"], "target": ["Der A"]}
+    assert manifest.sentence_starts == starts
     assert manifest.single_sentences["dev"] == share(manifest)
     # Dropped pairs do not count.
     noise = [("Yes. No. ÿ\x07", "Ja. Nein."), ("", "Ja. Nein.")]
@@ -55,11 +57,11 @@ def test_datagen_counts_single_sentences(tmp_path):
     # Neither do fingerprints depend on it, nor is a manifest without it refused.
     path = Manifest.path(tmp_path / "data", "translate_text")
     fields = json.loads(path.read_text())
-    del fields["single_sentences"]
+    del fields["single_sentences"], fields["sentence_starts"]
     del fields["sha256"]
     path.write_text(json.dumps(fields))
     older = Manifest.load(path)
-    assert older.single_sentences == {}
+    assert older.single_sentences == older.sentence_starts == {}
     assert older.fingerprints("train") == manifest.fingerprints("train")
 
 
@@ -82,6 +84,9 @@ def test_a_run_knows_whether_its_sources_are_sentences(tmp_path, name, twos, spl
     problem = config.registered_problem()
     assert problem.split_sentences is splits
     assert DecodingOptions.of(problem).split_sentences is splits
+    starts = ["The a"] if name == "translate_text" else ["Der A"]
+    assert config.sentence_starts == starts
+    assert problem.text_processor.sentence_starts == tuple(starts)
     # An older run, and a problem whose outputs cannot be joined.
     older = dataclasses.replace(config, single_sentences=None)
     assert not older.registered_problem().split_sentences
@@ -102,16 +107,18 @@ def sentence_run(tmp_path_factory):
     return folder
 
 
-SEVERAL = "The dog sees. The cat sees!"
+# The first mark is missing, and "The" begins the training sources.
+SEVERAL = "The dog sees The cat sees! A dog sees"
+PARTS = ["The dog sees", "The cat sees!", "A dog sees"]
 
 
 def test_all_engines_of_a_run_split_by_default(sentence_run, tmp_path):
     path = sentence_run / "run"
     translator = t2t_keras.load(path)
-    parts = translator.translate(["The dog sees.", "The cat sees!"], extra_length=4)
+    parts = translator.translate(PARTS, extra_length=4)
     joined = " ".join(filter(None, parts))
     (best,) = translator.n_best([SEVERAL], 1, extra_length=4)[0]
-    assert (best.text, best.sentences) == (joined, 2)
+    assert (best.text, best.sentences) == (joined, 3)
     off = translator.n_best([SEVERAL], 1, extra_length=4, split_sentences=False)
     assert off[0][0].sentences == 1
     words = ("export", "--output_dir", path, "--decode_hparams", "extra_length=4")
@@ -131,7 +138,7 @@ def test_all_engines_of_a_run_split_by_default(sentence_run, tmp_path):
         export = t2t_keras.load(tmp_path / export_format)
         assert export.settings.decoding["split_sentences"] is True
         (output,) = export.n_best([SEVERAL], 1)[0]
-        assert output.sentences == 2
+        assert output.sentences == 3
         if export_format == "savedmodel":  # CTranslate2's beam search has another end
             assert output.text == joined
 
@@ -141,6 +148,7 @@ def test_a_run_without_the_statistic_is_as_before(sentence_run, tmp_path):
     path = tmp_path / "run" / "config.json"
     fields = json.loads(path.read_text())
     assert fields.pop("single_sentences") == 1.0
+    assert fields.pop("sentence_starts") == ["The a"]
     del fields["sha256"]
     path.write_text(json.dumps(fields))
     older = RunDirectory(tmp_path / "run")

@@ -2,6 +2,7 @@
 
 import html
 
+from t2t_keras.errors import UserError
 from t2t_keras.html_page import html_page
 
 from .attention_view import Picture, attention_view, view_script, view_style
@@ -21,15 +22,24 @@ _BODY = """\
 
 
 def pictures(attention: SentenceAttention) -> list[Picture]:
-    """Returns what a page shows of a sentence pair, cross-attention first."""
+    """Returns what a page shows of a sentence pair, cross-attention first.
+
+    A model may have layers without weights, such as average attention; they are left
+    out.
+    """
     source = attention.source
     target = attention.target
     decoder_inputs = ["(start)", *target[:-1]]
-    return [
+    candidates = [
         Picture("cross", target, source, attention.cross),
         Picture("encoder", source, source, attention.encoder),
         Picture("decoder", target, decoder_inputs, attention.decoder),
     ]
+    shown = []
+    for picture in candidates:
+        if picture.weights.shape[2:] == (len(picture.rows), len(picture.columns)):
+            shown.append(picture)
+    return shown
 
 
 def attention_page(attention: SentenceAttention) -> str:
@@ -37,11 +47,17 @@ def attention_page(attention: SentenceAttention) -> str:
 
     Args:
         attention: the tokens of the pair, and the weights.
+
+    Raises:
+        UserError: no layer of the model has weights.
     """
+    shown = pictures(attention)
+    if not shown:
+        raise UserError("no layer of the model has attention weights to draw")
     body = _BODY.format(
         source=html.escape(attention.source_text),
         target=html.escape(attention.target_text),
-        view=attention_view(pictures(attention)),
+        view=attention_view(shown),
     )
     return html_page(
         f"Attention: {attention.source_text}", body, view_style(), view_script()

@@ -13,7 +13,7 @@ from .run_facts import read_run
 from .sentence_attention import SentenceAttention
 
 # The page is written at most this often, because reading long records takes a while.
-_SECONDS_BETWEEN_PAGES = 5.0
+_SECONDS_BETWEEN_PAGES = 10.0
 
 
 class PageHook(Hook):
@@ -44,10 +44,16 @@ class PageHook(Hook):
 
     def on_eval(self, step: int, label: str, metrics: dict[str, float]) -> None:
         """Writes the page with the sentences and the attention of this step."""
-        if label == "dev" and self._evaluator:
+        if label != "dev":
+            return
+        if self._evaluator:
             samples = read_samples(self._run_dir, warns=False)
-            self._attention = sample_attention(self._evaluator.translator, samples)
-            self._write(is_live=True)
+            try:
+                self._attention = sample_attention(self._evaluator.translator, samples)
+            except Exception as error:  # a training of days must not end for its page
+                say(f"the page has no attention: {type(error).__name__}: {error}")
+                self._evaluator = None
+        self._write(is_live=True)
 
     def close(self) -> None:
         """Writes the page for the last time."""

@@ -53,11 +53,12 @@ def run_page(
             out.
         is_live: whether the training goes on, so that the page loads itself again.
     """
+    costs = facts.costs()
     sections = {
         "curves": _curves(facts),
         "sentences": sample_section(facts.samples),
         "attention": _attention(attention) if attention else "",
-        "costs": _table_section("Costs", facts.costs()),
+        "costs": _table_section("Costs", costs),
         "settings": _settings(facts),
     }
     links = []
@@ -68,7 +69,7 @@ def run_page(
         title=html.escape(facts.path.name),
         subtitle=_subtitle(facts, is_live),
         live=_LIVE if is_live else "",
-        cards="\n".join(_card(*card) for card in _cards(facts)),
+        cards="\n".join(_card(*card) for card in _cards(facts, costs)),
         links=" ".join(links),
         sections="\n".join(filter(None, sections.values())),
     )
@@ -92,7 +93,7 @@ def _subtitle(facts: RunFacts, is_live: bool) -> str:
     return html.escape(" · ".join(parts))
 
 
-def _cards(facts: RunFacts) -> list[tuple[str, str, str]]:
+def _cards(facts: RunFacts, costs: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Returns the figures at the top: name, value, and a remark in small letters."""
     train = facts.records["train"]
     dev = facts.records["dev"]
@@ -114,7 +115,7 @@ def _cards(facts: RunFacts) -> list[tuple[str, str, str]]:
         cards.append(("time of the steps", duration(seconds), ""))
     if speeds := values(train, "target_tokens_per_s"):
         cards.append(("target tokens/s", f"{speeds[-1][1]:,.0f}", ""))
-    if parameters := facts.costs().get("parameters"):
+    if parameters := costs.get("parameters"):
         cards.append(("parameters", parameters, ""))
     return cards
 
@@ -156,6 +157,8 @@ def _curves(facts: RunFacts) -> str:
 def _attention(attention: SentenceAttention) -> str:
     """Returns the section of attention: all kinds if they fit, or cross-attention."""
     shown = pictures(attention)
+    if not shown:
+        return ""
     if sum(picture.weights.size for picture in shown) > _MAX_WEIGHTS:
         shown = shown[:1]
     if shown[0].weights.size > _MAX_WEIGHTS:

@@ -143,6 +143,13 @@ def test_page_shows_the_weights():
     assert "http" not in page and "url(" not in page and "src=" not in page
 
 
+def test_layers_without_weights_are_left_out():
+    attention = random_attention(["a", "b"], ["c", "d", "e"])
+    averages = attention._replace(decoder=np.zeros((2, 3, 3, 1)))
+    assert len(drawn_weights(attention_page(attention))) == 3
+    assert len(drawn_weights(attention_page(averages))) == 2
+
+
 CELLS = "[...document.querySelectorAll('.attention tbody td')]"
 SHOWN = f"{CELLS}.map(cell => Number(cell.dataset.weight))"
 SELECT = """(() => {{

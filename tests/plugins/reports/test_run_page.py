@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from helpers.page_checks import check_page, check_tab_order, check_views
 from helpers.small_run import trainer
 
 from t2t_keras.plugins.reports.live_page import LIVE_PAGE
+from t2t_keras.plugins.reports.page_hook import PageHook
 from t2t_keras.plugins.reports.run_facts import read_run
 from t2t_keras.plugins.reports.run_page import run_page
 from t2t_keras.plugins.reports.run_records import (
@@ -103,6 +105,20 @@ def test_the_command_writes_the_same_sections(live_run, data_dir, tmp_path, capf
     assert text.count('class="sample"') == 20 and "earlier output" not in text
     sentence = run_refused(capfd, "page", "--output_dir", tmp_path)
     assert "is not a run" in sentence or "config.json" in sentence
+
+
+def test_a_model_without_attention_maps_does_not_end_its_training(
+    live_run, tmp_path, capfd
+):
+    long_run(tmp_path / "run", live_run, 2, ["a"])
+    hook = PageHook(tmp_path / "run", SimpleNamespace(translator=None))
+    for step in (100, 200):
+        hook.on_eval(step, "dev", {})
+    hook.close()
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 1 and said[0].startswith("the page has no attention: ")
+    page = (tmp_path / "run" / "page.html").read_text(encoding="utf-8")
+    assert 'id="sentences"' in page and 'id="attention"' not in page
 
 
 def test_the_command_that_repeats_a_run_has_its_settings(live_run):

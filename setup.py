@@ -7,7 +7,6 @@ user's own `problems/` folder can shadow them. `plugins/testing` installs as
 """
 
 import re
-import tomllib
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -16,8 +15,12 @@ from setuptools import find_packages, setup
 def package_page() -> str:
     """Returns README.md; its links are absolute if the repository has an address."""
     root = Path(__file__).parent
-    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     readme = (root / "README.md").read_text("utf-8")
+    try:
+        import tomllib
+    except ModuleNotFoundError:
+        return readme  # pip then refuses this Python by `requires-python`
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     if not (address := project.get("urls", {}).get("Repository")):
         return readme
     base = f"{address}/blob/main/"

@@ -1,5 +1,6 @@
 """UserError, and functions that make or raise its one sentence."""
 
+import contextlib
 import difflib
 import importlib.util
 import re
@@ -100,5 +101,25 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
         if absent:
             raise UserError(
                 f"{purpose} needs {module}, which is not installed: "
-                f'pip install "t2t_keras[{extra}]"'
+                f"{install_command(extra)}"
             )
+
+
+def install_command(extra: str) -> str:
+    """Returns the command that installs an extra, as the package was installed.
+
+    Args:
+        extra: the name of the extra in `pyproject.toml`.
+    """
+    import importlib.metadata
+    import json
+    from urllib.parse import unquote, urlsplit
+
+    source = "t2t_keras"
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError):
+        distribution = importlib.metadata.distribution("t2t_keras")
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        address = urlsplit(origin.get("url", ""))
+        if address.scheme == "file":  # a clone of the repository
+            source = unquote(address.path)
+    return f'pip install "{source}[{extra}]"'

@@ -11,7 +11,11 @@ os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # as the program does
 
 import pytest
 
+from t2t_keras.cli import decoding
 from t2t_keras.training.strategy import make_strategy
+
+# What runs compute is compared exactly; the tests of CTranslate2 give `--engine auto`.
+decoding.DEFAULT_ENGINE = "tensorflow"
 
 # Up to eight replicas on the CPU; TensorFlow cannot split it later.
 make_strategy(simulate_devices=8)

@@ -31,9 +31,25 @@ def _load(path: Path) -> "ExportedTranslator":
 def _convert(run: Path, checkpoint: str | None, options: OptionValues) -> Path:
     if importlib.util.find_spec("ctranslate2") is None:
         raise UserError("CTranslate2 is not installed")
+    from .conversions import conversion_of
+
+    conversion = conversion_of(run, checkpoint, options)
+    if conversion.is_current():
+        return conversion.export
     from .converted_run import convert
 
     return convert(run, checkpoint, options)
+
+
+def _find_converted(
+    run: Path, checkpoint: str | None, options: OptionValues
+) -> Path | None:
+    if importlib.util.find_spec("ctranslate2") is None:
+        return None
+    from .conversions import conversion_of
+
+    conversion = conversion_of(run, checkpoint, options)
+    return conversion.export if conversion.is_current(is_trusted=True) else None
 
 
 CTRANSLATE2 = ExportFormat(
@@ -44,6 +60,7 @@ CTRANSLATE2 = ExportFormat(
     check=lambda: require_extra("ctranslate2", "--format ctranslate2", "ctranslate2"),
     load=_load,
     convert=_convert,
+    find_converted=_find_converted,
 )
 
 

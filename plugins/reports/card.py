@@ -19,6 +19,18 @@ from t2t_keras.problem import Problem
 if TYPE_CHECKING:
     from t2t_keras.run.directory import RunDirectory
 
+_USAGE = """\
+```sh
+t2t translate {run} source.txt --output translation.txt
+t2t serve {run}
+```
+
+```python
+import t2t_keras
+
+print(t2t_keras.load("{run}").translate(["A sentence."]))
+```"""
+
 
 def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     """Returns the model card of a run in Markdown, with a header for model hubs.
@@ -39,6 +51,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
         f"---\n{json.dumps(_hub_header(problem, manifest), ensure_ascii=False)}\n---",
         f"# {problem.name}: {run.path.name}",
         problem.summary,
+        _section("Usage", _USAGE.format(run=run.path.name)),
         _section("Model", _table(_model_rows(run, path))),
         _section("Data", _table(_data_rows(manifest))),
         _section("Training", _list(_training_sentences(history))),
@@ -54,11 +67,22 @@ def _hub_header(problem: Problem, manifest: Manifest | None) -> dict[str, Any]:
         "library_name": "t2t_keras",
         "tags": ["transformer", problem.name],
     }
-    if problem.languages:
-        header["language"] = [*problem.languages]
+    if languages := _languages(problem, manifest):
+        header["language"] = [*languages]
     if manifest and manifest.license:
         header["license"] = manifest.license
     return header
+
+
+def _languages(problem: Problem, manifest: Manifest | None) -> tuple[str, ...]:
+    """Returns the languages of source and target; (): unknown.
+
+    `RunDirectory.problem` has those of the run's data.
+    """
+    if not problem.languages and manifest and manifest.languages:
+        languages = manifest.languages
+        return languages[::-1] if problem.reverse else languages
+    return tuple(problem.languages or ())
 
 
 def _model_rows(run: "RunDirectory", checkpoint: Path) -> dict[str, str | None]:
@@ -73,9 +97,10 @@ def _model_rows(run: "RunDirectory", checkpoint: Path) -> dict[str, str | None]:
         "parameters": f"{run.build_model().count_params():,}",
         "checkpoint": f"{checkpoint.name}, step {Checkpoint(checkpoint).step:,}",
         "vocabulary sizes": ", ".join(dict.fromkeys(sizes)),
-        "initial weights": config.init_from,
+        "initial weights": Path(config.init_from).name if config.init_from else None,
         "seed": str(config.seed),
-        "data": config.data_dir,
+        "data": Path(config.data_dir).name,
+        "languages": " to ".join(_languages(run.problem, _manifest(run))),
     }
 
 
@@ -86,7 +111,8 @@ def _data_rows(manifest: Manifest | None) -> dict[str, str | None]:
             rows[f"{split} examples"] = f"{count:,}"
         for split, reasons in manifest.dropped.items():
             for reason, count in reasons.items():
-                rows[f"{split}, dropped: {reason}"] = f"{count:,}"
+                if count:
+                    rows[f"{split}, dropped: {reason}"] = f"{count:,}"
     return rows
 
 
@@ -145,7 +171,8 @@ def _score_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
     for record in evaluations:
         scores = _format_metrics(record["metrics"])
         sentences.append(
-            f"{record['split']}, {record['checkpoint']}, {record['sentences']} "
+            f"{record['split']}, {Path(str(record['checkpoint'])).name}, "
+            f"{record['sentences']} "
             f"sentences: {scores}{_difference_from_run(record, evaluations)}"
         )
     return sentences

@@ -36,7 +36,7 @@ _RUN_FLAGS = (
     *(name for name in FLAGS if name != "n_best"),
     "decode_hparams",
 )
-_FILE_FLAGS = ("references", "sources", "problem")
+_FILE_FLAGS = ("references", "input", "problem")
 _NOT_TESTED = (
     "Only scores are shown: a paired test needs statistics of each sentence, which "
     "these metrics do not have."

@@ -244,6 +244,8 @@ def _describe(args: argparse.Namespace) -> dict[str, Any]:
     window = args.window or hparams.attention_window or 16
     layers = layer_complexities(args.length, hparams.d_model, args.kernel, window)
     result["layers"] = {name: layer._asdict() for name, layer in layers.items()}
+    result["vocab_sizes"] = {"source": source_size, "target": output_size}
+    result["assumed_vocab_size"] = not (args.vocab_size or subject.vocabulary_dir)
     result["data"] = _describe_data(subject.config) if subject.config else None
     return result
 
@@ -269,7 +271,16 @@ def _show_describe(result: dict[str, Any]) -> str:
         training.append(
             f"  {result['training_cost']:.2g} FLOPs by hours x GPUs x sustained rate"
         )
+    sizes = result["vocab_sizes"]
+    vocabulary = f"Vocabulary of {sizes['target']:,} tokens"
+    if sizes["source"] != sizes["target"]:
+        vocabulary = (
+            f"Vocabularies of {sizes['source']:,} and {sizes['target']:,} tokens"
+        )
+    if result["assumed_vocab_size"]:
+        vocabulary += ", as in the paper: assumed (--vocab_size, --data_dir)"
     parts = [
+        vocabulary,
         _show_counts("Parameters", result["parameters"]),
         _show_counts(
             "FLOPs for a source and a target token", result["flops_per_token"]

@@ -30,6 +30,7 @@ from t2t_keras.cli.decoding import (
     check_decoding,
     check_served,
     given_decoding,
+    is_converted,
 )
 from t2t_keras.cli.parser import add_further
 from t2t_keras.data.console import say
@@ -277,15 +278,22 @@ def bound(host: str, port: int) -> socket.socket:
         ) from None
 
 
+def _uses_tensorflow(args: argparse.Namespace) -> bool:
+    """Returns whether a model is a SavedModel, or a run that is not yet converted."""
+    for path in map(_first_directory, _directories(args).values()):
+        if is_saved_model(path):
+            return True
+        if not (find_loader(path) or is_converted(args, path)):
+            return True
+    return False
+
+
 COMMAND = Command(
     "serve models over HTTP, with a web page",
     _serve_flags,
     _serve,
     lambda result: "",
-    uses_tensorflow=lambda args: any(
-        is_saved_model(path) or not find_loader(path)
-        for path in map(_first_directory, _directories(args).values())
-    ),
+    uses_tensorflow=_uses_tensorflow,
     check=_check_serve,
     group="using a model",
 )

@@ -1,7 +1,7 @@
 """The program `t2t`: a file for each group of commands, a function for each command.
 
-The commands of the core are in `listing`, `data`, `training`, `translation`,
-`evaluation` and `exporting`; plugins add others by the entry points
+The commands of the core are in `listing`, `data`, `training`, `repeating`,
+`translation`, `evaluation` and `exporting`; plugins add others by the entry points
 `t2t_keras.commands`. `decoding` and `command` declare flags that several commands
 share, `checks` has the checks that run before TensorFlow is imported, and `lines` reads
 and writes text.

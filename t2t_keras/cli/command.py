@@ -29,10 +29,14 @@ class Command:
         add_flags: declares the command's flags on its parser.
         run: does the work; returns the object that `--json` prints.
         show: formats that object for people; nothing is printed if it returns "".
+        abridge: returns what `show` gets, which is less than `--json` has unless flags
+            ask for all.
         uses_tensorflow: whether the command needs TensorFlow; may depend on its flags.
         check: refuses mistakes that can be found before TensorFlow is imported.
         group: the heading under which `t2t --help` lists the command.
         has_problem_flags: whether the command has the flags of `Problem.add_flags`.
+        next_command: returns the command that usually comes after this one, for a
+            user at a terminal; "": there is none.
         decodes_files: whether the command decodes several batches at once, as
             `Translator` does; may depend on its flags. On a CPU, each operation then
             gets only a share of the cores, so that batches do not wait for each other.
@@ -46,6 +50,10 @@ class Command:
     check: Callable[[argparse.Namespace], None] = lambda args: None
     group: str = "others"
     has_problem_flags: bool = False
+    abridge: Callable[[dict[str, Any], argparse.Namespace], dict[str, Any]] = (
+        lambda result, args: result
+    )
+    next_command: Callable[[argparse.Namespace], str] = lambda args: ""
     decodes_files: Callable[[argparse.Namespace], bool] = lambda args: False
 
 
@@ -71,7 +79,7 @@ def require_only(args: argparse.Namespace, flags: Collection[str], reason: str) 
     """
     for word in args.argv:
         flag = word.partition("=")[0]
-        if flag.startswith("--") and flag not in flags:
+        if flag.startswith("--") and flag not in (*flags, "--config"):
             raise UserError(f"{flag} has no effect with {reason}; leave it out")
 
 

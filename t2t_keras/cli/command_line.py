@@ -10,8 +10,8 @@ import importlib.metadata
 import os
 import re
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from t2t_keras import registry
 from t2t_keras.cli import (
@@ -19,11 +19,12 @@ from t2t_keras.cli import (
     evaluation,
     exporting,
     listing,
+    repeating,
     training,
     translation,
 )
 from t2t_keras.cli.command import Command, two_columns, utf8
-from t2t_keras.cli.config_file import apply_config, given_names, read_config
+from t2t_keras.cli.config_file import apply_config, read_config, typed_names
 from t2t_keras.cli.parser import HelpAll, Parser, positional_first
 from t2t_keras.entry_points import counterpart, load_plugin, load_plugins, plugin_names
 from t2t_keras.errors import UserError, did_you_mean, require_local
@@ -33,6 +34,7 @@ CORE = {
     **listing.COMMANDS,
     **data.COMMANDS,
     **training.COMMANDS,
+    **repeating.COMMANDS,
     **translation.COMMANDS,
     **evaluation.COMMANDS,
     **exporting.COMMANDS,
@@ -77,23 +79,23 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         _refuse_command(name)
     parser = command_parser(name, command)
     early = _early_flags(argv[1:])
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     if early.config:
         values = read_config(early.config, name, [*CORE, *plugin_names("commands")])
-    problem = early.problem or values.get("problem")
-    usr_dir = early.usr_dir or values.get("usr_dir")
+    problem = early.problem or _text(values, "problem")
+    usr_dir = early.usr_dir or _text(values, "usr_dir")
     mistake = _add_problem_flags(command, problem, usr_dir, parser)
     _check_flags(name, argv[1:], parser, mistake)
     words = positional_first(parser, argv[1:])
     if values:
         first_parser = command_parser(name, command)
         _add_problem_flags(command, problem, usr_dir, first_parser)
-        given = given_names(first_parser, words)
+        typed = typed_names(first_parser, words)
 
         def other_flags() -> set[str]:
             return _all_flags(problem, usr_dir)
 
-        apply_config(early.config, values, parser, given, other_flags)
+        apply_config(early.config, values, parser, typed, other_flags)
     namespace = argparse.Namespace(
         command=name, argv=list(argv), environ=dict(os.environ)
     )
@@ -213,6 +215,11 @@ def _early_flags(words: Sequence[str]) -> argparse.Namespace:
     for flag in ("--config", "--problem", "--usr_dir"):
         parser.add_argument(flag, nargs="?")
     return parser.parse_known_args(words)[0]
+
+
+def _text(values: Mapping[str, object], name: str) -> str | None:
+    """Returns a value of a file that must be a text; None: it is not there."""
+    return str(values[name]) if values.get(name) is not None else None
 
 
 def _all_flags(problem: str | None, usr_dir: str | None) -> set[str]:

@@ -27,7 +27,9 @@ from t2t_keras.errors import UserError, did_you_mean, first_line, short_repr
 _UNSET = object()
 
 
-def read_config(path: str, command: str, commands: Collection[str]) -> dict[str, Any]:
+def read_config(
+    path: str, command: str, commands: Collection[str]
+) -> dict[str, object]:
     """Returns the values of a file for a command, by the names of flags.
 
     Args:
@@ -41,7 +43,7 @@ def read_config(path: str, command: str, commands: Collection[str]) -> dict[str,
     content = _parsed(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} must have lines such as `problem: translate_text`")
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for key, value in content.items():
         if not (key in commands and isinstance(value, dict)):
             values[_flag_name(key)] = value
@@ -86,9 +88,9 @@ def _parsed(path: str) -> object:
 
 def apply_config(
     path: str,
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     parser: Parser,
-    given: Collection[str],
+    typed: Collection[str],
     other_flags: Callable[[], Collection[str]],
 ) -> None:
     """Makes the values of a file the defaults of a parser.
@@ -97,34 +99,34 @@ def apply_config(
         path: the file.
         values: its values by the names of flags.
         parser: the parser of the command.
-        given: the names in the namespace that the command line gives.
+        typed: the names in the namespace that the command line gives.
         other_flags: returns the flags of the other commands.
 
     Raises:
         UserError: no command has such a flag, or the flag does not take the value.
     """
-    left_out = set(given)
+    left_out = set(typed)
     for group in parser._mutually_exclusive_groups:
         names = {action.dest for action in group._group_actions}
         if names & left_out:
             left_out |= names
-    found = argparse.Namespace()
+    new_defaults = argparse.Namespace()
     for name, value in values.items():
         action = parser._option_string_actions.get(f"--{name}")
         if action is None:
             _require_known(path, name, value, parser, other_flags)
         elif action.dest not in left_out and value is not None:
-            _set(path, name, value, parser, action, found)
+            _set(path, name, value, parser, action, new_defaults)
     for group in parser._mutually_exclusive_groups:
-        if any(hasattr(found, action.dest) for action in group._group_actions):
+        if any(hasattr(new_defaults, action.dest) for action in group._group_actions):
             group.required = False
     for action in parser._actions:
-        if hasattr(found, action.dest):
+        if hasattr(new_defaults, action.dest):
             action.required = False
     # A default of a positional argument would be read as a word of the command line.
     positional = [action for action in parser._actions if not action.option_strings]
     defaults = [action.default for action in positional]
-    parser.set_defaults(**vars(found))
+    parser.set_defaults(**vars(new_defaults))
     for action, default in zip(positional, defaults, strict=True):
         action.default = default
 
@@ -137,14 +139,14 @@ def _require_known(
     other_flags: Callable[[], Collection[str]],
 ) -> None:
     """Refuses a key that is a flag of no command."""
-    known = other_flags()
-    if f"--{name}" in known:
+    flags = other_flags()
+    if f"--{name}" in flags:
         return
     command = parser.prog.split()[-1]
     if advice := counterpart(command, f"--{name}", str(value)):
         raise UserError(f"{path}: {advice}")
-    flags = {flag.lstrip("-") for flag in known if flag.startswith("--")}
-    raise UserError(f"{path}: there is no flag '{name}'{did_you_mean(name, flags)}")
+    names = {flag.lstrip("-") for flag in flags if flag.startswith("--")}
+    raise UserError(f"{path}: there is no flag '{name}'{did_you_mean(name, names)}")
 
 
 def _set(
@@ -203,7 +205,7 @@ def _text_in_pair(value: object) -> str:
     return _text(value)
 
 
-def given_names(parser: Parser, words: list[str]) -> set[str]:
+def typed_names(parser: Parser, words: list[str]) -> set[str]:
     """Returns the names in the namespace that a command line gives.
 
     Args:

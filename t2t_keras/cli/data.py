@@ -276,6 +276,13 @@ def _pairs(
     return ParallelFiles(*pair)
 
 
+def _next_command(args: argparse.Namespace) -> str:
+    return (
+        f"t2t train --problem {args.problem} --data_dir {args.data_dir} --hparams_set "
+        "SET --output_dir RUN (`t2t list` has the sets)"
+    )
+
+
 def _show_datagen(result: dict[str, Any]) -> str:
     if not result["finished"]:
         return f"shard {result['shard']} is done, others are not yet"
@@ -295,6 +302,7 @@ COMMANDS = {
         _show_datagen,
         _uses_tensorflow,
         _check_datagen,
+        next_command=_next_command,
         has_problem_flags=True,
         group="data and training",
     ),

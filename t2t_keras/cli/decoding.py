@@ -1,6 +1,7 @@
 """The flags of decoding, and the checks of their values."""
 
 import argparse
+import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from t2t_keras.cli.parser import add_further
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
-from t2t_keras.export.formats import require_export
+from t2t_keras.export.formats import find_converted, require_export
 from t2t_keras.options import OptionValues
 from t2t_keras.run.config import require_run
 
+# Of `--engine`.
+DEFAULT_ENGINE = "auto"
 FLAGS = ("beam_size", "alpha", "n_best")
 _SAMPLING_OPTIONS = ("sampling", *DecodingOptions.names("of_sampling"))
 _RULE = """\
@@ -62,10 +65,21 @@ def add_engine(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--engine",
         choices=("tensorflow", "auto"),
-        default="tensorflow",
+        default=DEFAULT_ENGINE,
         help="the library that computes a run's model; auto: CTranslate2 on a CPU "
-        "where it is installed and suits model and options (default: tensorflow)",
+        "where it is installed and suits model and options "
+        f"(default: {DEFAULT_ENGINE})",
     )
+
+
+def is_converted(args: argparse.Namespace, run: str | Path) -> bool:
+    """Returns whether `--engine auto` runs a model without TensorFlow at once."""
+    if args.engine != "auto":
+        return False
+    with contextlib.suppress(UserError):  # `check` finds the mistake
+        options = given_decoding(args)
+        return find_converted(Path(run), args.checkpoint, options) is not None
+    return False
 
 
 def given_decoding(args: argparse.Namespace) -> OptionValues:

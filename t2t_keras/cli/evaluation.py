@@ -19,6 +19,7 @@ from t2t_keras.cli.command import (
 )
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
+    add_engine,
     check_decoding,
     check_export,
     given_decoding,
@@ -29,6 +30,7 @@ from t2t_keras.data.pair_files import uncompressed_suffix
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import bleu_scores, metrics_of, with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens, has_tokenization
+from t2t_keras.export.formats import converted, find_loader
 from t2t_keras.problem import Problem, Split
 from t2t_keras.run.config import require_run
 
@@ -66,7 +68,7 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_checkpoint(
         run,
-        "; 'all': every checkpoint that is not evaluated yet; the metrics are kept in "
+        "; 'all': every checkpoint that is not evaluated yet; the metrics are shown in "
         "OUTPUT_DIR/evaluation-SPLIT, also for TensorBoard",
     )
     run.add_argument(
@@ -78,6 +80,7 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     _add_file_flags(parser)
     _add_further_flags(parser)
     add_decoding_flags(parser, "n_best", "raw")
+    add_engine(parser)
 
 
 def _add_file_flags(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +91,11 @@ def _add_file_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_further_flags(parser: argparse.ArgumentParser) -> None:
     further = add_further(parser, "further options")
+    further.add_argument(
+        "--all",
+        action="store_true",
+        help="print all scores of BLEU's report, among them the paper's tokenised BLEU",
+    )
     further.add_argument(
         "--wait_minutes",
         type=not_negative_number,
@@ -113,6 +121,11 @@ def _add_further_flags(parser: argparse.ArgumentParser) -> None:
 def _check_evaluate(args: argparse.Namespace) -> None:
     if _mode(args) == "files":
         return
+    if find_loader(Path(args.output_dir)):
+        raise UserError(
+            f"{args.output_dir} is an export; give its run, and the export as "
+            "--export_dir"
+        )
     if not args.wait_minutes:  # with it, the training may not have begun
         require_run(args.output_dir)
     require_directory("data_dir", args.data_dir)
@@ -143,6 +156,10 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     options |= given_decoding(args)
     if mode == "split":
         export = args.export_dir and _load_export(args.export_dir, run)
+        engine: Any = None
+        if args.engine == "auto" and not export and args.eval_sentences != 0:
+            path, _ = converted(run.path, args.checkpoint, given_decoding(args))
+            engine = load(path) if path != run.path else None
         return evaluate(
             run,
             split,
@@ -150,6 +167,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
             checkpoint=args.checkpoint,
             write=args.output,
             export=export,
+            engine=engine,
             **options,
         )
     points = continuous_eval(run, split, problem, wait_minutes=wait_minutes, **options)
@@ -207,7 +225,8 @@ def _mode(args: argparse.Namespace) -> str:
     if bool(args.hypotheses) == bool(args.output_dir):
         raise UserError("give either a RUN or --hypotheses and --references")
     if args.hypotheses:
-        flags = ("--hypotheses", "--references", "--tokenize", "--language", "--json")
+        flags = ["--hypotheses", "--references", "--tokenize", "--language"]
+        flags += ["--all", "--json"]
         require_only(args, flags, "--hypotheses and --references")
         return "files"
     if args.export_dir and (args.checkpoint or args.eval_sentences == 0):
@@ -269,6 +288,22 @@ def select_split(
     return split
 
 
+def _abridge(result: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Leaves out all but the first score and chrF of BLEU's reports."""
+    if args.all:
+        return result
+    abridged = dict(result)
+    for name, report in result.items():
+        if isinstance(report, dict) and "signatures" in report:
+            signatures = report["signatures"]
+            main_score = next(iter(signatures))
+            names = signatures.keys() & {main_score, "chrf"}
+            shown = {name: signatures[name] for name in sorted(names, reverse=True)}
+            hidden = len(signatures) - len(shown)
+            abridged[name] = report | {"signatures": shown, "hidden": hidden}
+    return abridged
+
+
 def _show_evaluate(result: dict[str, Any]) -> str:
     if "checkpoints" in result:
         best = f"best: step {result['best']['step']}"
@@ -290,6 +325,8 @@ def _show_report(report: dict[str, Any]) -> str:
             name: f"{report[name]:6.2f}  {signature}"
             for name, signature in signatures.items()
         }
+        if report.get("hidden"):
+            return f"{table(rows)}\n\n{report['hidden']} other scores: --all"
         if report.get("language"):
             return table({"language": report["language"], **rows})
         return f"{table(rows)}\n\n{_NO_LANGUAGE}"
@@ -313,8 +350,12 @@ COMMANDS = {
         _evaluate_flags,
         _evaluate,
         _show_evaluate,
+        abridge=_abridge,
         uses_tensorflow=lambda args: not args.hypotheses,
         check=_check_evaluate,
+        next_command=lambda args: (
+            f"t2t export {args.output_dir} DIR" if args.output_dir else ""
+        ),
         decodes_files=lambda args: True,
         group="judging a model",
     ),

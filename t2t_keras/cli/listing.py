@@ -35,7 +35,6 @@ def _list(args: argparse.Namespace) -> dict[str, Any]:
         "problems": registry.list_problems(),
         "models": registry.list_models(),
         "hparams_sets": registry.list_hparams(),
-        "all": args.all,
     }
 
 
@@ -102,6 +101,7 @@ COMMANDS = {
         _list_flags,
         _list,
         _show_list,
+        abridge=lambda result, args: result | {"all": args.all},
         group="data and training",
     ),
 }

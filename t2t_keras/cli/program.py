@@ -6,12 +6,13 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from t2t_keras.captured_stderr import diverted_stderr
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.command_line import parse
-from t2t_keras.errors import UserError
+from t2t_keras.data.console import say
+from t2t_keras.errors import UserError, install_command
 from t2t_keras.usr_dir import load_usr_dir
 from t2t_keras.xla_cache import keep_compiled_programs
 
@@ -19,7 +20,7 @@ from t2t_keras.xla_cache import keep_compiled_programs
 _NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
 _UNUSED_GPU = (
     "TensorFlow cannot use the NVIDIA GPU of this machine, and the CPU is used; "
-    "install t2t_keras[gpu] or mend the driver (TF_CPP_MIN_LOG_LEVEL=0 shows more), or "
+    "{install} or mend the driver (TF_CPP_MIN_LOG_LEVEL=0 shows more), or "
     "set CUDA_VISIBLE_DEVICES=-1"
 )
 
@@ -87,7 +88,8 @@ def _run(args: argparse.Namespace, command: Command) -> None:
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     needs_tensorflow = command.uses_tensorflow
     if callable(needs_tensorflow):
-        needs_tensorflow = needs_tensorflow(args)
+        with contextlib.redirect_stdout(sys.stderr):  # of a user's definitions
+            needs_tensorflow = needs_tensorflow(args)
     if needs_tensorflow and backend != "tensorflow":
         raise UserError(
             f"KERAS_BACKEND is '{backend}', and this needs TensorFlow: unset it or set "
@@ -105,9 +107,14 @@ def _run(args: argparse.Namespace, command: Command) -> None:
         if needs_tensorflow and not is_early:
             _import_tensorflow(command.decodes_files(args))
         result = command.run(args)
-    text = json.dumps(result) if args.json else command.show(result)
+    text = json.dumps(result)
+    if not args.json:
+        text = command.show(command.abridge(result, args))
     if text:
         print(text, flush=True)
+    next_command = command.next_command(args)
+    if next_command and not args.json and sys.stderr.isatty():
+        say(f"next: {next_command}")
 
 
 def _import_tensorflow(decodes_files: bool) -> None:
@@ -120,7 +127,7 @@ def _import_tensorflow(decodes_files: bool) -> None:
     Args:
         decodes_files: see `Command`.
     """
-    with diverted_stderr() as remarks:
+    with _shown("loading TensorFlow ..."), diverted_stderr() as remarks:
         import tensorflow as tf
 
         has_gpu = bool(tf.config.list_physical_devices("GPU"))
@@ -140,7 +147,21 @@ def _import_tensorflow(decodes_files: bool) -> None:
         text = remarks.read().decode("utf-8", "replace")
     is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     if not has_gpu and not is_hidden and any(map(os.path.exists, _NVIDIA)):
-        print(f"{text}t2t: {_UNUSED_GPU}", file=sys.stderr)
+        advice = _UNUSED_GPU.format(install=install_command("gpu"))
+        print(f"{text}t2t: {advice}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _shown(message: str) -> Iterator[None]:
+    """Shows a message on a terminal while the block runs."""
+    is_shown = sys.stderr.isatty()
+    if is_shown:
+        print(message, end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if is_shown:  # the cursor to the first column, and the line erased
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _fail(message: str, code: int) -> int:

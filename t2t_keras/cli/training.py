@@ -6,7 +6,6 @@ import inspect
 import os
 import pkgutil
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from t2t_keras.cli.command import (
     table,
 )
 from t2t_keras.cli.parser import add_further
+from t2t_keras.data.console import say
 from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
@@ -171,7 +171,10 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     stopped_by = result.stopped_by
     by_signal = stopped_by in signal.Signals.__members__
     if by_signal and result.is_chief:
-        print(f"t2t train: {stopped_by}: saved step {result.step}", file=sys.stderr)
+        say(
+            f"t2t train: {stopped_by}: saved step {result.step}; the same command "
+            "continues"
+        )
     code = 128 + signal.Signals[stopped_by] if by_signal else 0
     if not result.is_chief:
         os._exit(code)  # TensorFlow would report the end of the chief as an error
@@ -181,14 +184,24 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show_train(result: dict[str, Any]) -> str:
-    rows: dict[str, object] = {}
-    for name, value in result.items():
-        if isinstance(value, dict):
-            prefix = name.removesuffix("_metrics")
-            rows |= {f"{prefix}_{key}": metric for key, metric in value.items()}
-        elif value is not None:
-            rows[name] = value
+    """Formats the end of a training in five rows, those of dev for the average too."""
+    rows: dict[str, str] = {"steps": f"{result['step']} ({result['stopped_by']})"}
+    rows["loss"] = _short(result["loss"])
+    rows["dev nll"] = _short(result["dev_loss"])
+    average = result["dev_average"] or {}
+    if "loss" in average:
+        rows["dev nll"] += f"; of the average {_short(average['loss'])}"
+    for name, value in (result["dev_metrics"] or {}).items():
+        rows[f"dev {name}"] = _short(value)
+        if name in average:
+            rows[f"dev {name}"] += f"; of the average {_short(average[name])}"
+    rows["target tokens/s"] = _short(result["target_tokens_per_s"])
     return table(rows)
+
+
+def _short(value: float | None) -> str:
+    """Formats a number with four digits."""
+    return "not measured" if value is None else f"{value:.4g}"
 
 
 def _average_flags(parser: argparse.ArgumentParser) -> None:
@@ -216,6 +229,7 @@ COMMANDS = {
         _show_train,
         uses_tensorflow=True,
         check=_check_train,
+        next_command=lambda args: f"t2t evaluate {args.output_dir}",
         group="data and training",
     ),
     "average": Command(
@@ -225,6 +239,7 @@ COMMANDS = {
         lambda result: result["checkpoint"],
         uses_tensorflow=True,
         check=lambda args: require_directory("output_dir", args.output_dir),
+        next_command=lambda args: f"t2t evaluate {args.output_dir}",
         group="data and training",
     ),
 }

@@ -27,6 +27,7 @@ from t2t_keras.cli.decoding import (
     add_engine,
     check_decoder,
     given_decoding,
+    is_converted,
 )
 from t2t_keras.cli.lines import (
     STDOUT,
@@ -137,8 +138,10 @@ def _is_file(path: str, descriptor: int) -> bool:
 
 
 def _needs_tensorflow(args: argparse.Namespace) -> bool:
-    """Returns whether the model is a run or a SavedModel."""
-    return not args.export_dir or is_saved_model(Path(args.export_dir))
+    """Returns whether the model is a SavedModel, or a run that is not yet converted."""
+    if args.export_dir:
+        return is_saved_model(Path(args.export_dir))
+    return args.ensemble or not is_converted(args, args.output_dir)
 
 
 def _translate(args: argparse.Namespace) -> dict[str, Any]:

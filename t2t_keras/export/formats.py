@@ -1,5 +1,6 @@
 """The formats of `t2t export`: SavedModel, and those of plugins."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -36,6 +37,8 @@ class ExportFormat:
         convert: returns the export of a run's checkpoint, for given decoding options,
             and writes it into the run directory at the first call. It raises
             `UserError` if TensorFlow must run the checkpoint. None: it always must.
+        find_converted: returns what `convert` has written for these arguments, or None,
+            without TensorFlow; it raises `UserError` as `convert` does.
     """
 
     summary: str
@@ -46,6 +49,9 @@ class ExportFormat:
     check: Callable[[], None] = lambda: None
     load: "Callable[[Path], ExportedTranslator | TextSavedModel] | None" = None
     convert: Callable[[Path, str | None, OptionValues], Path] | None = None
+    find_converted: Callable[[Path, str | None, OptionValues], Path | None] | None = (
+        None
+    )
 
 
 def _export_saved_model(*args: object, **options: object) -> int:
@@ -102,6 +108,20 @@ def find_loader(
     return None
 
 
+def find_converted(
+    run: Path, checkpoint: str | None, options: OptionValues
+) -> Path | None:
+    """Returns what `converted` has written for a run before, without TensorFlow.
+
+    The arguments are those of `converted`.
+    """
+    for export_format in export_formats().values():
+        if export_format.find_converted:
+            with contextlib.suppress(UserError):
+                return export_format.find_converted(run, checkpoint, options)
+    return None
+
+
 def converted(
     run: Path, checkpoint: str | None, options: OptionValues
 ) -> tuple[Path, str | None]:
@@ -121,7 +141,10 @@ def converted(
         if export_format.convert:
             try:
                 path = export_format.convert(run, checkpoint, options)
-                say(f"engine: {name} ({path})")
+                say(
+                    f"engine: {name} ({path}); --engine tensorflow computes as in "
+                    "training"
+                )
                 return path, None
             except UserError as error:
                 reasons.append(str(error).partition(";")[0])

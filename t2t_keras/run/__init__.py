@@ -1,6 +1,7 @@
 """A run directory: what training writes, and what everything else reads.
 
-- `config` has the settings of a run, without TensorFlow.
+- `config` has the settings of a run, and `checkpoint_paths` finds its checkpoints, both
+  without TensorFlow.
 - `directory` opens a run, builds its model and loads its weights.
 - `checkpoint` reads and writes weights, `checkpoint_directory` has all checkpoints of
   a run, and `averaging` averages them.

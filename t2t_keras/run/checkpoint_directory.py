@@ -3,7 +3,6 @@
 import concurrent.futures
 import contextlib
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,12 +18,10 @@ from t2t_keras.run.checkpoint import (
     snapshot,
     write_checkpoint,
 )
-
-# The names of checkpoints on the command line, besides steps and paths.
-_NAMES = ("latest", "average", "best")
+from t2t_keras.run.checkpoint_paths import CheckpointPaths
 
 
-class CheckpointDirectory:
+class CheckpointDirectory(CheckpointPaths):
     """The checkpoints in a directory.
 
     A training writes its checkpoints in another thread, one at a time, without waiting
@@ -33,55 +30,13 @@ class CheckpointDirectory:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self._thread = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self._last_save: concurrent.futures.Future[None] | None = None
-
-    def steps(self, prefix: str = "model.ckpt") -> list[int]:
-        """Returns the steps of all complete checkpoints, ascending."""
-        pattern = re.compile(re.escape(prefix) + r"-(\d+)\.index")
-        steps = []
-        for path in self.directory.glob("*"):
-            if match := pattern.fullmatch(path.name):
-                steps.append(int(match[1]))
-        return sorted(steps)
-
-    def path(self, step: int, prefix: str = "model.ckpt") -> Path:
-        """Returns the path, without suffix, of a step's checkpoint."""
-        return self.directory / f"{prefix}-{step}"
 
     def written(self, step: int) -> float:
         """Returns when a step's checkpoint was written, in seconds since 1970."""
         return os.path.getmtime(f"{self.path(step)}.index")
-
-    def find(self, name: str | int | Path | None = None) -> Path:
-        """Returns the checkpoint that a user means.
-
-        Args:
-            name: a step, "latest", "average" or "best" (on dev), or a path; None: the
-                average of the newest step if there is one, else the newest checkpoint.
-
-        Raises:
-            UserError: there is no such checkpoint.
-        """
-        newest = self.steps()[-1:]
-        averages = self.steps("average.ckpt")[-1:]
-        if name is None:
-            name = "average" if averages and averages >= newest else "latest"
-        name = str(name)
-        if name in _NAMES:
-            prefix = "model.ckpt" if name == "latest" else f"{name}.ckpt"
-            steps = self.steps(prefix)
-            if not steps:
-                raise UserError(f"{self.directory} has no {name} checkpoint")
-            return self.path(steps[-1], prefix)
-        path = self.path(int(name)) if name.isdigit() else Path(name)
-        if not Path(f"{path}.index").exists():
-            steps_text = ", ".join(map(str, self.steps())) or "none"
-            raise UserError(
-                f"--checkpoint: there is no {path} (checkpoints at steps: {steps_text})"
-            )
-        return path
 
     def save(self, step: int, tensors: Mapping[str, tf.Tensor], keep: int) -> None:
         """Writes a checkpoint and deletes all but the newest `keep`."""

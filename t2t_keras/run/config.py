@@ -25,6 +25,7 @@ _PATHS = ("data_dir", "usr_dir", "init_from")
 _CHANGEABLE_FIELDS = {
     *("data_dir", "usr_dir", "hparams_set", "symbols", "tags", "languages"),
     *("bleu_tokenize", "single_sentences", "sentence_starts", "hparams_sha256"),
+    *("accumulate", "train_options"),
 }
 # A model gets single sentences if at least this share of its training sources are such.
 # Corpora that were aligned by sentences have a few pairs of two sentences: 0.01%
@@ -65,6 +66,12 @@ class RunConfig:
     # The number of parts into which a batch is divided, each with a dropout seed:
     # replicas times micro-batches. None: training has not begun yet.
     batch_parts: Positive | None = None
+    # How the run was trained, which does not bind it when it is resumed: the flag
+    # `--accumulate`, and the `TrainOptions` that differ from the defaults.
+    accumulate: Positive | None = None
+    train_options: dict[str, int | float | str] = dataclasses.field(
+        default_factory=dict
+    )
     hparams_sha256: str | None = None  # of hparams.json; None: not verified
 
     @classmethod

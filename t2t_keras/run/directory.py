@@ -8,7 +8,7 @@ best.ckpt-*     weights of the checkpoint that was best on dev
 average.ckpt-*  averages of checkpoints
 metrics.jsonl   one line for every report and evaluation
 samples.jsonl   some sentences of dev at every evaluation
-events.*        the same for TensorBoard
+tensorboard/    the metrics for TensorBoard
 history.jsonl   one line for every training, average, evaluation and import
 train.lock      locked by the process that trains here
 """

@@ -63,6 +63,7 @@ def evaluate(
     *,
     checkpoint: str | int | Path | None = None,
     export: tuple[str, RecordedExport] | None = None,
+    engine: LoadedExport | None = None,
     data_dir: str | Path | None = None,
     sentences: int | None = None,
     write: str | Path | None = None,
@@ -78,6 +79,8 @@ def evaluate(
         export: an export of the run to evaluate instead of a checkpoint: its
             directory, and what `t2t_keras.load` returns for it. The loss is not
             computed.
+        engine: an export of the checkpoint, of which the loss is computed, to decode
+            with.
         data_dir: see `open_split`.
         sentences: number of sentences to decode; None: all; 0: only the loss.
         write: prefix of the files to which the decoded sentences are written:
@@ -102,7 +105,9 @@ def evaluate(
     result: dict[str, object] = {}
     count = 0
     if sentences != 0:
-        decoded = evaluator.decode(sentences, progress, subject.export, **options)
+        decoded = evaluator.decode(
+            sentences, progress, subject.export or engine, **options
+        )
         sources, references, outputs, repaired = decoded
         if write:
             write_lines(f"{write}.source", sources)

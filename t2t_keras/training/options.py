@@ -70,6 +70,15 @@ class TrainOptions:
         if self.best_by == "metric" and not self.eval_sentences:
             raise UserError("best_by=metric needs --eval_sentences above 0")
 
+    def changes(self) -> dict[str, int | float | str]:
+        """Returns the options that differ from the defaults."""
+        defaults = vars(TrainOptions())
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if value != defaults[name] and value is not None
+        }
+
     def save_interval(self, train_steps: int) -> int:
         """Returns the number of steps between checkpoints.
 

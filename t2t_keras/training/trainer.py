@@ -151,7 +151,12 @@ def train(
     with disk_errors(output_dir), _exclusive(output_dir):
         strategy = make_strategy(simulate_devices)
         parts = strategy.num_replicas_in_sync * accumulate
-        config = dataclasses.replace(config, batch_parts=parts)
+        config = dataclasses.replace(
+            config,
+            batch_parts=parts,
+            accumulate=accumulate,
+            train_options=options.changes(),
+        )
         resolved = resolve_auto(resolved, output_dir, on_gpus(strategy))
         # Everything is validated before the directory becomes a run.
         RunDirectory.refuse_other_settings(
@@ -352,6 +357,8 @@ class Trainer:
             )
         if self._group.is_chief:
             self._run.checkpoints.set_aside(step)
+        if step:
+            say_in_chief(f"resuming from step {step} of {self._hparams.train_steps}")
         for hook in self._hooks:
             hook.on_restore(step)
         self._set_saved(step)

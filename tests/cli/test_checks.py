@@ -128,6 +128,7 @@ MISTAKES = [
         "--decode_hparams max_source_length needs a run: the export export has it",
     ),
     ((*PAIRS, "--target", "absent"), "cannot read absent"),
+    (("evaluate", "export"), "export is an export; give its run, and the export as --"),
     ((*EVALUATE, "--data_dir", "no_such"), "--data_dir: there is no directory no_such"),
     ((*EVALUATE, "--output", "no/x"), "there is no directory no"),
     (("average", "--output_dir", "no_such", "--last", "5"), "there is no directory"),

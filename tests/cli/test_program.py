@@ -14,7 +14,7 @@ from helpers.errors import refused
 
 import t2t_keras
 from t2t_keras import registry
-from t2t_keras.cli import command_line
+from t2t_keras.cli import command_line, program
 from t2t_keras.cli.command import Command
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.decoded_pairs import read_pairs
@@ -163,6 +163,41 @@ def test_exit_codes(error, code, message, capfd, monkeypatch):
     captured = capfd.readouterr()
     assert message in captured.err and "chatter" in captured.err
     assert captured.out == ""
+
+
+def test_evaluate_prints_two_scores_or_all(capfd, tmp_path):
+    file = write(tmp_path / "out.de", "Das ist ein Haus .")
+    words = ("evaluate", "--hypotheses", file, "--references", file)
+    assert run(*words) == 0
+    shown = capfd.readouterr().out.splitlines()
+    assert [line.split()[0] for line in shown if line] == ["sacrebleu_13a", "chrf", "5"]
+    assert shown[0].split()[1] == "100.00" and "|tok:13a|" in shown[0]
+    assert run(*words, "--all") == 0
+    assert len(capfd.readouterr().out.splitlines()) == 8
+    assert len(run_json(capfd, *words)["bleu"]["signatures"]) == 7
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_shows_the_next_command(is_terminal, monkeypatch):
+    stderr = io.StringIO()
+    stderr.isatty = lambda: is_terminal
+    monkeypatch.setattr(sys, "stderr", stderr)
+    command = Command(
+        "", lambda parser: None, lambda args: {}, lambda result: "", next_command=str
+    )
+    monkeypatch.setitem(command_line.CORE, "list", command)
+    for words in (["list"], ["list", "--json"]):
+        assert run(*words) == 0
+    assert stderr.getvalue().count("next: Namespace(") == is_terminal
+
+
+def test_what_takes_long_is_named_while_it_lasts(monkeypatch):
+    stderr = io.StringIO()
+    stderr.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with program._shown("loading TensorFlow ..."):
+        assert stderr.getvalue() == "loading TensorFlow ..."
+    assert stderr.getvalue().endswith("\r\x1b[K")
 
 
 def test_reader_of_standard_output_has_gone():

@@ -59,7 +59,7 @@ CORE["__init__"] = CORE["cli"]
 PLUGINS = {"problems", "hparams", "plugins"}
 
 # The commands of the core.
-COMMANDS = {"list", "datagen", "train", "average", "translate", "score"}
+COMMANDS = {"list", "datagen", "train", "config", "average", "translate", "score"}
 COMMANDS |= {"evaluate", "export"}
 
 # Files that answer at once: they import TensorFlow and Keras inside functions only.

@@ -41,10 +41,11 @@ _PROGRAMS = Table(
     rows={
         "t2t-trainer t2t_trainer trainer": "use `t2t train`",
         "t2t-datagen t2t_datagen build_vocab": "use `t2t datagen`",
-        "t2t-decoder t2t_decoder decoder": "use `t2t translate`; it scores with `t2t "
-        "score`",
+        "t2t-decoder t2t_decoder decoder decode": "use `t2t translate`; it scores with "
+        "`t2t score`",
         "t2t-eval t2t_eval": "use `t2t evaluate`",
-        "t2t-bleu t2t_bleu": "use `t2t evaluate --hypotheses FILE --references FILE`",
+        "t2t-bleu t2t_bleu bleu": "use `t2t evaluate --hypotheses FILE "
+        "--references FILE`",
         "t2t-translate-all t2t_translate_all": "use `t2t evaluate --checkpoint all "
         "--wait_minutes M`, which decodes and scores every checkpoint",
         "t2t-avg-all t2t_avg_all avg_checkpoints avg_checkpoints.py": "use `t2t "

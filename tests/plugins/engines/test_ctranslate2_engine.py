@@ -33,7 +33,7 @@ from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
-from t2t_keras.plugins.engines import ctranslate2_model
+from t2t_keras.plugins.engines import converted_run, ctranslate2_model
 from t2t_keras.plugins.engines.ctranslate2_engine import token_strings
 from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
 from t2t_keras.plugins.interop.subword import SubwordTokenizer
@@ -583,6 +583,42 @@ def test_the_server_needs_no_tensorflow(engine):
     assert "glossary: CTranslate2 does not support it" in bodies[3]
 
 
+# Translates as the program does, and says whether TensorFlow was imported.
+TRANSLATE = """
+import sys
+from t2t_keras.cli import main
+assert main(sys.argv[1:]) == 0
+print({"tensorflow", "keras"} & sys.modules.keys())
+"""
+
+
+def test_a_run_that_cannot_be_converted_is_tried_once(
+    trained_run, tmp_path, monkeypatch
+):
+    path = shutil.copytree(trained_run, tmp_path / "run")
+    tried = []
+
+    def export(translator, path, verify):
+        tried.append(path)
+        raise UserError("the outputs differ; export something else")
+
+    monkeypatch.setattr(converted_run, "export_ctranslate2", export)
+    for _ in range(2):
+        with pytest.raises(UserError, match="the outputs differ"):
+            converted_run.convert(path, None, {})
+    assert len(tried) == 1
+    for step in (1, 2):
+        with pytest.raises(UserError, match="the outputs differ"):
+            converted_run.convert(path, str(step), {})
+    assert len(tried) == 3
+
+
+def test_the_newest_conversions_of_a_run_are_kept(trained_run, tmp_path):
+    path = shutil.copytree(trained_run, tmp_path / "run")
+    exports = [converted_run.convert(path, str(step), {}) for step in (1, 2, 3, 4)]
+    assert [export.exists() for export in exports] == [False, True, True, True]
+
+
 def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypatch):
     path = shutil.copytree(trained_run, tmp_path / "run")
     flags = ["--input", write(tmp_path / "in", *LINES), "--scores", "--beam_size", "1"]
@@ -598,13 +634,17 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
         scores = pytest.approx([float(row[2]) for row in rows], abs=1e-4)
         return [row[3] for row in rows], scores, *line
 
-    auto = "--engine", "auto"
-    expected = translate()
+    expected = translate("--engine", "tensorflow")
     assert len(expected) == 2  # no line about the engine
+    auto = "--engine", "auto"
     translations = translate(*auto)
     assert translations[:2] == (expected[0], expected[1].expected)
     (export,) = first_exports = exports()
-    assert translations[2] == f"engine: ctranslate2 ({export})" == translate(*auto)[2]
+    assert translations[2].startswith(f"engine: ctranslate2 ({export}); --engine ten")
+    assert translate(*auto)[2] == translations[2]
+    words = ["translate", str(path), *map(str, flags)]
+    *rows, modules = python(TRANSLATE, *words).splitlines()
+    assert [row.split("\t")[3] for row in rows] == expected[0] and modules == "set()"
     assert exports() == first_exports
     settings = export / "t2t_export.json"
     options = json.loads(settings.read_text())
@@ -636,13 +676,18 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
         assert converted(path, "4", option) == (path, "4")
         line = capfd.readouterr().err.splitlines()[-1]
         assert line == f"engine: TensorFlow ({reason})"
-    for extra_flags in ([], ["--export_dir", export, "--language", "fr"]):
+    for extra_flags in (
+        ["--engine", "auto"],
+        ["--export_dir", export, "--language", "fr"],
+    ):
         where = "--output_dir", path, "--split", "dev", "--beam_size", "1"
         assert run("evaluate", *where, *extra_flags) == 0
     other_export = *where, "--export_dir", engine.engine._path
     assert "is an export of problem" in run_refused(capfd, "evaluate", *other_export)
     card = model_card(RunDirectory(path))
-    assert re.search(f"dev, {export}, .*; difference from .*: sacrebleu_13a 0, ", card)
+    assert re.search(
+        f"dev, {export.name}, .*; difference from .*: sacrebleu_13a 0, ", card
+    )
     assert "difference" not in card.replace("; difference from", "", 1)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert translate(*auto)[2] == "engine: TensorFlow (CTranslate2 is not installed)"

@@ -270,7 +270,10 @@ def test_stopped_and_killed_it_ends_as_if_never_stopped(data_dir, tmp_path):
     output, errors = launcher.communicate(timeout=TIMEOUT)
     saved = checkpoints.steps()[-1]
     assert (launcher.returncode, output) == (143, "")
-    assert errors.splitlines()[-1] == f"t2t train: SIGTERM: saved step {saved}"
+    assert (
+        errors.splitlines()[-1]
+        == f"t2t train: SIGTERM: saved step {saved}; the same command continues"
+    )
     assert errors.count("saving after this step") == 1
     await_end(children)
 

@@ -4,6 +4,7 @@ import contextlib
 import importlib.metadata
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -115,6 +116,8 @@ def test_card_of_a_run(trained_run, tmp_path, capfd):
     assert f"| parameters | {count:,} |" in body
     assert "step 4 |" in body and "| train examples | " in body
     assert "dev, x, 7 sentences: bleu 12.5, `nrefs:1`" in body
+    assert "t2t translate run source.txt" in body
+    assert "| 0 |" not in body and not re.search(r"[ \"]/\w", body)  # absolute paths
     assert "steps 0 to 4" in body
     with (run / "history.jsonl").open("ab") as log:
         log.write(b'{"kind": "evalu\xff\n')

@@ -21,6 +21,7 @@ from helpers.stub_server import (
     wait_for,
 )
 
+from t2t_keras.errors import install_command
 from t2t_keras.plugins.server import command
 from t2t_keras.plugins.server.command import bound
 from t2t_keras.plugins.server.logs import OnceAMinute, few_warnings
@@ -60,7 +61,7 @@ def test_the_extra_is_needed(tmp_path, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert run("serve", "--model", tmp_path) == 2
-    assert 'pip install "t2t_keras[serve]"' in capfd.readouterr().err
+    assert install_command("serve") in capfd.readouterr().err
 
 
 class Hanging:

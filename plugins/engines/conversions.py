@@ -1,0 +1,119 @@
+"""Which runs CTranslate2 translates with, and their conversions on disk.
+
+This file does without TensorFlow, so that a converted run answers in a second.
+"""
+
+import dataclasses
+import glob
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.json_files import read_json
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.errors import UserError
+from t2t_keras.export.integrity import SUMS, require_intact
+from t2t_keras.export.settings import SETTINGS
+from t2t_keras.options import OptionValues
+from t2t_keras.run.checkpoint_paths import CheckpointPaths
+from t2t_keras.run.config import RunConfig
+
+from .ctranslate2_engine import require_supported
+
+
+class Conversion(NamedTuple):
+    """The conversion of a checkpoint, which need not exist yet.
+
+    Attributes:
+        checkpoint: the path of the checkpoint.
+        export: the directory of the export, `RUN/engines/ctranslate2-CHECKSUM`.
+        default: the decoding options of the problem, which the export records.
+    """
+
+    checkpoint: Path
+    export: Path
+    default: DecodingOptions
+
+    def is_current(self, is_trusted: bool = False) -> bool:
+        """Returns whether the export is complete and has the problem's options.
+
+        Args:
+            is_trusted: whether checksums are not compared, which takes time.
+        """
+        if not (self.export / SUMS).exists():
+            return False
+        try:
+            if not is_trusted:
+                require_intact(self.export)
+        except UserError:
+            return False
+        written = read_json(self.export / SETTINGS) or {}
+        return bool(written.get("decoding") == self.default.recorded())
+
+    @property
+    def refusal(self) -> Path:
+        """The file that says why the checkpoint cannot be converted."""
+        return self.export.with_suffix(".refused")
+
+    def refuse(self, reason: str) -> None:
+        """Records why the checkpoint cannot be converted, so that it is tried once."""
+        self.refusal.write_text(f"{_versions()}\n{reason}\n", encoding="utf-8")
+
+    def raise_refusal(self) -> None:
+        """Raises the `UserError` of an earlier call, by the same versions."""
+        if not self.refusal.exists():
+            return
+        versions, _, reason = self.refusal.read_text("utf-8").partition("\n")
+        if versions == _versions():
+            raise UserError(reason.strip())
+
+
+def _versions() -> str:
+    names = ("t2t_keras", "ctranslate2")
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+
+
+def conversion_of(
+    run: Path, checkpoint: str | None, options: OptionValues
+) -> Conversion:
+    """Returns the conversion of a run's checkpoint.
+
+    See `ExportFormat.convert` for the arguments.
+
+    Raises:
+        UserError: TensorFlow must run the checkpoint, or there is no checkpoint.
+    """
+    if checkpoint == "ema":
+        raise UserError("--checkpoint ema is part of a checkpoint")
+    if _has_gpu():
+        raise UserError("there is a GPU")
+    problem = RunConfig.read(run).registered_problem()
+    default = DecodingOptions.of(problem)
+    resolved = dataclasses.replace(default, **options)
+    require_supported(resolved)
+    # CTranslate2 draws different samples and has another rule for n-grams.
+    for name in ("sampling", "no_repeat_ngram"):
+        if getattr(resolved, name):
+            raise UserError(f"{name} differs in CTranslate2")
+    if problem.text_processor.repairs_outputs:
+        raise UserError(f"outputs of problem '{problem.name}' are repaired")
+    max_positions = default.max_source_length + default.extra_length
+    if resolved.max_source_length + resolved.extra_length > max_positions:
+        raise UserError(f"more than {max_positions} positions are not converted")
+    path = CheckpointPaths(run).find(checkpoint)
+    # The index has the checksums of all weights.
+    digest = sha256(Path(f"{path}.index"))[:12]
+    conversion = Conversion(path, run / "engines" / f"ctranslate2-{digest}", default)
+    conversion.raise_refusal()
+    return conversion
+
+
+def _has_gpu() -> bool:
+    """Returns whether TensorFlow has a GPU; without a driver it is not asked."""
+    if "tensorflow" not in sys.modules and not glob.glob("/dev/nvidia[0-9]*"):
+        return False
+    import tensorflow as tf
+
+    return bool(tf.config.list_physical_devices("GPU"))

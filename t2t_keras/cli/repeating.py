@@ -1,0 +1,157 @@
+"""The command that prints the file of flags that repeats a run: `config`."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2t_keras import registry
+from t2t_keras.cli.checks import require_outputs
+from t2t_keras.cli.command import Command, add_run_dir
+from t2t_keras.data.atomic_files import write_lines
+from t2t_keras.errors import UserError
+from t2t_keras.run.config import RunConfig, require_run
+from t2t_keras.usr_dir import load_usr_dir
+
+if TYPE_CHECKING:
+    from t2t_keras.data.manifest import Manifest
+
+
+def _config_flags(parser: argparse.ArgumentParser) -> None:
+    add_run_dir(parser)
+    parser.add_argument(
+        "--output", metavar="FILE", help="the file, in TOML (default: standard output)"
+    )
+
+
+def _check_config(args: argparse.Namespace) -> None:
+    require_run(args.output_dir)
+    require_outputs(args, {"output": [args.output] if args.output else []})
+
+
+def _config(args: argparse.Namespace) -> dict[str, Any]:
+    run = Path(args.output_dir)
+    flags = repeating_flags(run)
+    text = _toml(flags, [*_comments(run)])
+    if args.output:
+        write_lines(args.output, text.splitlines())
+    return {"config": flags, "text": "" if args.output else text}
+
+
+def repeating_flags(run: Path) -> dict[str, object]:
+    """Returns the flags of `datagen` and `train` that repeat a run, by name.
+
+    A table of the result has the flags of one command, or the pairs of one flag.
+
+    Args:
+        run: the run directory.
+
+    Raises:
+        UserError: its hparam set or its problem is not registered.
+    """
+    config = RunConfig.read(run)
+    if config.usr_dir:
+        load_usr_dir(config.usr_dir)
+    hparams = config.read_hparams(run / "hparams.json")
+    changes = registry.hparams(config.hparams_set).difference(hparams)
+    flags: dict[str, object] = {
+        "problem": config.problem,
+        "hparams_set": config.hparams_set,
+        "data_dir": config.data_dir,
+        "output_dir": str(run),
+    }
+    if config.usr_dir:
+        flags["usr_dir"] = config.usr_dir
+    train: dict[str, Any] = {"seed": config.seed}
+    if config.init_from:
+        train["init_from"] = config.init_from
+    if config.accumulate and config.accumulate > 1:
+        train["accumulate"] = config.accumulate
+    if config.train_options:
+        train["train_options"] = config.train_options
+    tables = {
+        "hparams": {name: value for name, (_, value) in changes.items()},
+        "datagen": _datagen_flags(config),
+        "train": train,
+    }
+    return flags | {name: table for name, table in tables.items() if table}
+
+
+def _manifest(config: RunConfig) -> "Manifest | None":
+    """Returns the manifest of a run's data, if they are there."""
+    from t2t_keras.data.manifest import Manifest
+
+    try:
+        name = config.registered_problem().data_name
+        return Manifest.load(Manifest.path(Path(config.data_dir), name))
+    except UserError:
+        return None
+
+
+def _datagen_flags(config: RunConfig) -> dict[str, Any]:
+    """Returns the flags of `t2t datagen`, as far as the data tell them."""
+    manifest = _manifest(config)
+    if manifest is None:
+        return {}
+    rules = []
+    for rule, value in manifest.cleaning.items():
+        rules.append(rule if value is True else f"{rule}={value}")
+    flags: dict[str, Any] = {"seed": manifest.seed, "max_length": manifest.max_length}
+    if not manifest.given_vocabularies:
+        flags["vocab_size"] = manifest.vocab_size
+    if manifest.languages:
+        flags["languages"] = "-".join(manifest.languages)
+    return flags | {"clean": ",".join(rules) or "none"}
+
+
+def _comments(run: Path) -> list[str]:
+    """Returns what the file cannot say, as sentences."""
+    config = RunConfig.read(run)
+    comments = [f"Repeats {run}: `t2t train --config FILE --output_dir NEW`."]
+    manifest = _manifest(config)
+    if manifest is None:
+        comments.append(f"The data are not in {config.data_dir} any more.")
+    elif any(source.startswith("files") for source in manifest.sources.values()):
+        comments.append(
+            "For `t2t datagen`, add the files of the data: train_source, train_target, "
+            "..."
+        )
+    if manifest is not None and manifest.given_vocabularies:
+        comments.append(f'The vocabulary was given: vocab = ["{run}"] for datagen.')
+    return comments
+
+
+def _toml(flags: Mapping[str, Any], comments: list[str]) -> str:
+    """Formats flags as TOML, whose tables come last."""
+    lines = [f"# {comment}" for comment in comments]
+    tables = {}
+    for name, value in flags.items():
+        if isinstance(value, dict):
+            tables[name] = value
+        else:
+            lines.append(f"{name} = {_toml_value(value)}")
+    for name, table in tables.items():
+        lines += ["", f"[{name}]"]
+        lines += [f"{key} = {_toml_value(value)}" for key, value in table.items()]
+    return "\n".join(lines)
+
+
+def _toml_value(value: object) -> str:
+    """Formats a value; strings of JSON are strings of TOML."""
+    if isinstance(value, dict):
+        pairs = (f"{key} = {_toml_value(item)}" for key, item in value.items())
+        return f"{{ {', '.join(pairs)} }}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+COMMANDS = {
+    "config": Command(
+        "print the file of flags that repeats a run, for --config",
+        _config_flags,
+        _config,
+        lambda result: result["text"],
+        check=_check_config,
+        group="data and training",
+    ),
+}

@@ -1,0 +1,55 @@
+"""`t2t config RUN` writes a file with which `t2t train` makes the same run."""
+
+import dataclasses
+import json
+import tomllib
+
+from helpers.command_line import run, run_json
+
+from t2t_keras.run.config import RunConfig
+
+TRAIN = ["train", "--problem", "translate_text", "--hparams_set", "tiny"]
+CHANGES = "num_layers=1,d_model=16,d_ff=16,num_heads=2,warmup_steps=10,batch_tokens=256"
+
+
+def config_of(path):
+    """The configuration but for its checksum, and the hyper-parameters."""
+    config = dataclasses.asdict(RunConfig.read(path))
+    return config, json.loads((path / "hparams.json").read_text())
+
+
+def test_a_run_is_repeated(data_dir, tmp_path, capfd):
+    flags = ["--train_steps", 2, "--seed", 5, "--accumulate", 2, "--eval_sentences", 0]
+    options = ["--train_options", "keep=3,average_last=0,save_minutes=7.5"]
+    folders = ["--data_dir", data_dir, "--output_dir", tmp_path / "first"]
+    arguments = [*TRAIN, "--hparams", CHANGES, *flags, *options, *folders]
+    assert run(*map(str, arguments)) == 0
+    file = tmp_path / "repeat.toml"
+    assert run("config", tmp_path / "first", "--output", file) == 0
+    second = tmp_path / "second"
+    assert run("train", "--config", file, "--output_dir", second) == 0
+    assert config_of(tmp_path / "first") == config_of(second)
+    assert config_of(second)[0]["accumulate"] == 2
+    kept = ("metrics.jsonl", "model.ckpt-2.index")
+    assert all((second / name).exists() for name in kept)
+
+    printed = run_json(capfd, "config", tmp_path / "first")
+    assert tomllib.loads(printed["text"]) == printed["config"]
+    assert printed["config"]["train"] == {
+        "seed": 5,
+        "accumulate": 2,
+        "train_options": {
+            "save_minutes": 7.5,
+            "keep": 3,
+            "eval_sentences": 0,
+            "average_last": 0,
+        },
+    }
+    assert printed["config"]["hparams"]["train_steps"] == 2
+
+
+def test_the_file_says_what_is_missing(trained_run, capfd, tmp_path):
+    assert run("config", tmp_path) == 2
+    assert "is not a run directory" in capfd.readouterr().err
+    assert run("config", trained_run) == 2  # a set of the tests, "none"
+    assert "there is no 'none'" in capfd.readouterr().err

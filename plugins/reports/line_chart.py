@@ -10,6 +10,8 @@ from t2t_keras.evaluation.metrics_line import short_number
 
 # A curve has at most this many points; a screen shows no more of them.
 _MAX_POINTS = 300
+# More dots would touch each other.
+_MAX_DOTS = 50
 # The square in which curves are drawn; it is stretched to the size of the page.
 _SIZE = 1000
 
@@ -123,7 +125,7 @@ def _paths(name: str, curve: Curve, scale: _Scale) -> list[str]:
         # A line without length has round ends: a dot that is never stretched.
         dots += f"M{x:.0f} {y:.0f}h0"
     paths = [f'<path class="{name}" d="M{"L".join(places)}"/>']
-    if curve.is_marked or len(places) == 1:
+    if len(places) == 1 or (curve.is_marked and len(places) <= _MAX_DOTS):
         paths.append(f'<path class="{name} dots" d="{dots}"/>')
     return paths
 

@@ -44,7 +44,8 @@ def test_axes_have_round_numbers_and_may_begin_at_zero():
 
 def test_long_curves_are_means_of_neighbours():
     points = [(step, float(step % 2)) for step in range(1, 3001)]
-    chart = line_chart("s", [Curve("a", points)], 3000)
+    chart = line_chart("s", [Curve("a", points, is_marked=True)], 3000)
+    assert "dots" not in chart
     (path,) = drawn(chart)
     assert len(path) == 300
     np.testing.assert_allclose(path[:, 1], path[0, 1])  # the mean of zeros and ones

@@ -14,7 +14,7 @@ from keras import ops
 from t2t_keras import HParams, option, register_hparams, register_model, registry
 from t2t_keras.model import Block, FeedForward, Linear, SelfAttention, Transformer
 from t2t_keras.model.backend import Tensor
-from t2t_keras.model.layers import Kernels, SelfAttentionOutput
+from t2t_keras.model.layers import Kernels, SelfAttentionOutput, causal_bias
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,14 +85,16 @@ class GatedAverage(Block):
         kernels: Kernels | None = None,
     ) -> SelfAttentionOutput:
         """Averages all positions, or continues a cache, as `SelfAttention` does."""
-        del bias
         batch, length, _ = ops.shape(x)
-        if cache is None:
-            counts = ops.arange(1, length + 1, dtype="float32")
-            average = ops.cumsum(x, axis=1) / counts[:, None]  # [B, T, D]
-        else:
+        if cache is not None:
             cache = AverageCache(cache.total + x, cache.count + 1.0)
             average = cache.total / cache.count  # [B, K, D]
+        elif bias is not None:  # packed rows: the mean of the tokens that one sees
+            weights = ops.softmax(causal_bias(length, bias))[:, 0]  # [B, T, T]
+            average = ops.matmul(weights, x)  # [B, T, D]
+        else:
+            counts = ops.arange(1, length + 1, dtype="float32")
+            average = ops.cumsum(x, axis=1) / counts[:, None]  # [B, T, D]
         if self.feed_forward:
             average = self.feed_forward(average, seed=seed, kernels=kernels)
         x = ops.cast(x, self.compute_dtype)

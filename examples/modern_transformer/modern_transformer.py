@@ -30,6 +30,7 @@ from t2t_keras.model.layers import (
     UsedColumns,
     add_used,
     append_columns,
+    bias_positions,
     causal_bias,
     no_columns,
     reserve_columns,
@@ -144,7 +145,7 @@ class RotaryAttention(SelfAttention):
         heads = ops.transpose(heads, (0, 2, 1, 3))  # [B, H + 2 G, T, d]
         boundaries = (self.num_heads, self.num_heads + self.num_kv_heads)
         query, key, value = ops.split(heads, boundaries, axis=1)
-        positions = ops.arange(length)[None] if cache is None else cache.position
+        positions = bias_positions(bias, length) if cache is None else cache.position
         query = rotate(query, positions)
         key = rotate(key, positions)
         if cache is not None:

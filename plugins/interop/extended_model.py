@@ -45,7 +45,7 @@ class ExtendedTransformer(Transformer):
             )
 
     def make_positions(self) -> Callable[[Tensor], Tensor]:
-        """Returns a map of integer positions [T] to float32 encodings [T, D]."""
+        """Returns a map of integer positions [...] to float32 encodings [..., D]."""
         encodings = {"t2t": t2t_timing_signal, "halves": sinusoids_in_halves}
         encoding = encodings.get(self.hparams.position)
         if encoding is None:
@@ -73,9 +73,9 @@ class ExtendedTransformer(Transformer):
         """Returns a layer normalization with the epsilon of the hparams."""
         return LayerNorm(self.hparams.d_model, self.hparams.norm_epsilon, name="norm")
 
-    def source_input(self, x: Tensor) -> Tensor:
+    def source_input(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """Returns the encoder's input [B, S, D], given the embeddings [B, S, D]."""
-        x = super().source_input(x)
+        x = super().source_input(x, positions)
         return self.target_space(x) if self.target_space else x
 
 
@@ -118,9 +118,10 @@ def sinusoids_in_halves(positions: Tensor, d_model: int) -> Tensor:
         positions: see `sinusoids`.
         d_model: see `sinusoids`.
     """
-    pairs = ops.reshape(sinusoids(positions, d_model), (-1, d_model // 2, 2))
-    halves = ops.transpose(pairs, (0, 2, 1))  # [T, 2, D / 2]
-    return ops.reshape(halves, (-1, d_model))
+    shape = ops.shape(positions)
+    pairs = ops.reshape(sinusoids(positions, d_model), (*shape, d_model // 2, 2))
+    halves = ops.swapaxes(pairs, -1, -2)  # [..., 2, D / 2]
+    return ops.reshape(halves, (*shape, d_model))
 
 
 def t2t_timing_signal(positions: Tensor, d_model: int) -> Tensor:
@@ -130,13 +131,13 @@ def t2t_timing_signal(positions: Tensor, d_model: int) -> Tensor:
     wavelength is 10000 * 2 pi exactly.
 
     Args:
-        positions: [T], numbers.
+        positions: [...], numbers.
         d_model: D, even.
 
     Returns:
-        [T, D], float32.
+        [..., D], float32.
     """
     step = math.log(10000.0) / max(d_model // 2 - 1, 1)
     rates = np.exp(-step * np.arange(d_model // 2))  # [D / 2]
-    angles = ops.cast(positions, "float32")[:, None] * rates.astype("float32")
+    angles = ops.cast(positions, "float32")[..., None] * rates.astype("float32")
     return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)

@@ -8,6 +8,7 @@ from keras import ops
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.cache import DecodingCache
 from t2t_keras.model.layers import SelfAttention
+from t2t_keras.model.packing import Packing
 from t2t_keras.model.transformer import Transformer
 
 from .next_word_hparams import NextWordHParams
@@ -54,29 +55,42 @@ class NextWordTransformer(Transformer):
         options = self.attention_options("self_attention")
         return RotaryAttention(causal=causal, **options)
 
-    def cross_attention_bias(self, bias: Tensor, shifted: Tensor) -> Tensor:
+    def cross_attention_bias(
+        self, bias: Tensor, shifted: Tensor, packing: Packing | None = None
+    ) -> Tensor:
         """Adds the bias towards the next word to `bias`; returns [B, H, T, S]."""
         words = ops.cumsum(self._stands_for_word(shifted), axis=1)  # [B, T]
-        return self._add_word_bias(bias, words)
+        if packing is None:
+            return self._add_word_bias(bias, words)
+        # A segment begins with PAD, so the count there is that of earlier segments.
+        steps = ops.arange(ops.shape(shifted)[1])  # [T]
+        starts = ops.subtract(steps, packing.target_positions)  # [B, T]
+        words = words - ops.take_along_axis(words, starts, axis=1)
+        positions = ops.cast(packing.source_positions, "float32")  # [B, S]
+        return self._add_word_bias(bias, words, positions)
 
     def _stands_for_word(self, ids: Tensor) -> Tensor:
         """Returns 1.0 where ids [...] stand for words, and 0.0 elsewhere."""
         return ops.cast(ids >= self._first_word, "float32")
 
-    def _add_word_bias(self, bias: Tensor, words: Tensor) -> Tensor:
+    def _add_word_bias(
+        self, bias: Tensor, words: Tensor, positions: Tensor | None = None
+    ) -> Tensor:
         """Adds the bias towards the next word to `bias`.
 
         Args:
-            bias: [B, 1, 1, S], masks padding.
+            bias: [B, 1, 1, S], masks padding; in packed rows [B, 1, T, S].
             words: [B, T], the source positions of the next words; [B, K] in decoding.
+            positions: float32 [B, S], those of the source in packed rows.
 
         Returns:
             The sum, [B, H, T, S].
         """
-        positions = ops.arange(ops.shape(bias)[3], dtype="float32")  # [S]
-        distances = ops.abs(positions - words[:, None, :, None])  # [B, 1, T, S]
+        if positions is None:
+            positions = ops.arange(ops.shape(bias)[3], dtype="float32")[None]  # [1, S]
+        distances = ops.abs(positions[:, None, None, :] - words[:, None, :, None])
         slopes = ops.convert_to_tensor(self._slopes, "float32")  # [H]
-        return bias - slopes[:, None, None] * distances
+        return bias - slopes[:, None, None] * distances  # [B, H, T, S]
 
     def start_cache(
         self, encoder_output: Tensor, source: Tensor, num_beams: int | Tensor

@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from t2t_keras.model.backend import Tensor
-from t2t_keras.model.layers import SelfAttention, SelfAttentionCache
+from t2t_keras.model.layers import SelfAttention, SelfAttentionCache, bias_positions
 
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class RotaryAttention(SelfAttention):
     ) -> tuple[Tensor, Tensor]:
         """Rotates queries and keys by their positions."""
         if cache is None:
-            positions = ops.arange(ops.shape(query)[2])[None]  # [1, T]
+            positions = bias_positions(bias, ops.shape(query)[2])  # [1 or B, T]
         else:
             assert bias is not None
             visible = ops.cast(ops.equal(bias[:, 0], 0), "int32")  # [B, K, C + K]

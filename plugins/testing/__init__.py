@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from t2t_keras.model import Transformer
 
 _TRAINING = {"batch_tokens": 256, "train_steps": 4, "warmup_steps": 4}
+_PACKING_RULE = (
+    "packed rows must give the logits of rows with one pair: add `bias` to the scores "
+    "in every attention, and use the positions and segments that make_positions, "
+    "source_input and cross_attention_bias get"
+)
 _WORDS = ("the", "a", "old", "red", "dog", "cat", "house", "sees", "likes", "finds")
 
 
@@ -22,6 +27,8 @@ def check_model(model: "Transformer", train: bool = True) -> None:
     """Checks what training and decoding need of a model.
 
     - Logits depend on no later target token, on no padding, and on no other sentence.
+    - Packed rows, with several pairs each, give the logits and the dropout of rows with
+      one pair.
     - Decoding step by step gives the logits of teacher forcing, for beams that continue
       each other, and after finished sentences are removed.
       So do compiled steps, unless the cache grows (see `TokenCache`).
@@ -45,6 +52,7 @@ def check_model(model: "Transformer", train: bool = True) -> None:
         AssertionError: a guarantee does not hold; the message names it.
     """
     _check_independence(model)
+    _check_packing(model)
     _check_steps(model)
     _check_compiled_steps(model)
     _check_arithmetic(model)
@@ -75,6 +83,60 @@ def _check_independence(model: "Transformer") -> None:
     _equal("logits must depend on no padding", padded, logits)
     alone = np.array(model(source[:1], target[:1]))
     _equal("logits must depend on no other sentence", alone, logits[:1])
+
+
+def _check_packing(model: "Transformer") -> None:
+    """Compares three pairs in two rows with three rows."""
+    lengths = {"source": (3, 2, 5), "target": (4, 1, 3)}
+    rows = ((2, 0), (1,))
+    sides = {}  # [3, T], a pair in each row
+    batch: dict[str, NDArray[np.int32]] = {}
+    places = {}  # of the target's tokens, in packed rows
+    for side, counts in lengths.items():
+        sides[side] = _ids(model, 3, max(counts)) * _is_token(counts)
+        packed = np.zeros((3, 2, sum(counts)), np.int32)  # ids, segments, positions
+        for row, pairs in enumerate(rows):
+            start = 0
+            for pair in pairs:
+                stop = start + counts[pair]
+                packed[0, row, start:stop] = sides[side][pair, : counts[pair]]
+                packed[1, row, start:stop] = pair + 1
+                packed[2, row, start:stop] = np.arange(counts[pair])
+                places[pair] = row, slice(start, stop)
+                start = stop
+        names = (side, f"{side}_segments", f"{side}_positions")
+        batch |= dict(zip(names, packed, strict=True))
+    _compare_packed(model, sides, batch, places)
+
+
+def _compare_packed(
+    model: "Transformer",
+    sides: dict[str, NDArray[np.int32]],
+    batch: dict[str, NDArray[np.int32]],
+    places: dict[int, tuple[int, slice]],
+) -> None:
+    """Compares the logits of the pairs in `sides` with those of the packed batch."""
+    from t2t_keras.model import Packing
+
+    packing = Packing.from_batch(batch)
+    pair = (sides["source"], sides["target"])
+    for seed in (None, np.array([1, 2], np.int32)):
+        expected = np.array(model(*pair, seed=seed))  # [3, T, V]
+        try:
+            states, _ = model.decoder_outputs(
+                batch["source"], batch["target"], seed, packing
+            )
+        except (TypeError, ValueError) as error:
+            raise AssertionError(f"{_PACKING_RULE}; it fails: {error}") from error
+        logits = np.array(model.logits(states))  # [2, T', V]
+        for index, (row, columns) in places.items():
+            actual = logits[row, columns]
+            _equal(_PACKING_RULE, actual, expected[index, : len(actual)])
+
+
+def _is_token(lengths: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Returns a mask [N, T], true for the tokens of sentences of these lengths."""
+    return np.arange(max(lengths)) < np.array(lengths)[:, None]
 
 
 def _check_steps(model: "Transformer") -> None:

@@ -2,7 +2,8 @@
 
 `layers` has the layers, each written like its equation; `encoder` and `decoder` stack
 them, and `parts` makes them from hyper-parameters. `transformer` is the model: teacher
-forcing, and decoding step by step with the `cache`. `loss` has the label-smoothed
+forcing, on rows with one pair or with several (`packing`), and decoding step by step
+with the `cache`. `loss` has the label-smoothed
 cross-entropy, and `kernels` its gradient; `schedule` the learning rate for Keras's
 optimizers, `backend` the type of tensors. `build` finds the model that hyper-parameters
 name. Importing this package imports Keras.
@@ -27,6 +28,7 @@ from t2t_keras.model.layers import (
     WindowSelfAttention,
 )
 from t2t_keras.model.loss import LabelSmoothedCrossEntropy
+from t2t_keras.model.packing import Packing
 from t2t_keras.model.schedule import Schedule
 from t2t_keras.model.transformer import Transformer
 
@@ -47,6 +49,7 @@ __all__ = [
     "LayerNorm",
     "LearnedPositions",
     "Linear",
+    "Packing",
     "Residual",
     "Schedule",
     "SelfAttention",

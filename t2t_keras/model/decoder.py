@@ -107,10 +107,10 @@ class DecoderLayer(Block):
 
         Args:
             x: [B, T, D], in a decoding step [B, K, D].
-            bias: [B, 1, 1, S], masks the source's padding.
+            bias: broadcastable to [B, H, T, S], masks the source's padding.
             cache: the source's keys and values, and in a decoding step C tokens.
             self_bias: in a decoding step [B, 1, K, C + K], masks the tokens of other
-                hypotheses.
+                hypotheses; in packed rows [B, 1, T, T], masks other segments.
             seed: dropout seed, see `Dropout`.
             kernels: see `Linear.call`; None except in a decoding step.
         """

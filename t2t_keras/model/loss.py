@@ -9,6 +9,7 @@ from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.kernels import output_losses
 from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.packing import Packing
 from t2t_keras.model.transformer import PAD, Transformer
 
 
@@ -73,6 +74,7 @@ def training_losses(
     seed: Tensor,
     softmax: Tensor | None = None,
     alignment: Tensor | None = None,
+    packing: Packing | None = None,
     first_row: int | Tensor = 0,
 ) -> tuple[Tensor, Tensor]:
     """Runs the model and returns `summed_cross_entropies` of its logits.
@@ -88,9 +90,10 @@ def training_losses(
         softmax: the softmax matrix [V, D], for its gradient without that of the
             embedding if they are one; None: the model's.
         alignment: [B, T, S], see `alignment_loss`; None: without guided alignment.
-        first_row: see `Transformer.decoder_outputs`.
+        packing: see `Transformer.decoder_outputs`.
+        first_row: likewise.
     """
-    decoded, maps = model.decoder_outputs(source, target, seed, first_row)
+    decoded, maps = model.decoder_outputs(source, target, seed, packing, first_row)
     rows = ops.reshape(decoded, (-1, model.hparams.d_model))  # [B T, D]
     labels = ops.reshape(target, (-1,))  # [B T]
     table = model.softmax_embedding.table  # [V, D]

@@ -91,7 +91,10 @@ class TransformerParts(keras.Model):
         return Embedding(vocab_size, d_model, name=name, dtype=self.dtype_policy)
 
     def make_positions(self) -> Callable[[Tensor], Tensor]:
-        """Returns a map of integer positions [T] to float32 encodings [T, D] (3.5)."""
+        """Returns a map of integer positions to float32 encodings (3.5).
+
+        It maps [T] to [T, D], and in packed rows [B, T] to [B, T, D].
+        """
         d_model = self.hparams.d_model
         if self.hparams.position == "learned":
             rows = self.hparams.max_positions

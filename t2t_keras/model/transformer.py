@@ -9,11 +9,12 @@ from keras import ops
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.cache import DecodingCache
 from t2t_keras.model.layers.base import Stack
-from t2t_keras.model.layers.dropout_keys import DropoutKeys, row_keys
+from t2t_keras.model.layers.dropout_keys import DropoutKeys, row_keys, token_keys
 from t2t_keras.model.layers.embedding import Embedding
 from t2t_keras.model.layers.linear import Kernels, Linear
 from t2t_keras.model.layers.masks import MASKED, padding_bias
 from t2t_keras.model.layers.self_attention import SelfAttention
+from t2t_keras.model.packing import Packing
 from t2t_keras.model.parts import TransformerParts
 
 PAD = 0
@@ -81,6 +82,7 @@ class Transformer(TransformerParts):
         source: Tensor,
         target: Tensor,
         seed: Tensor | None = None,
+        packing: Packing | None = None,
         first_row: int | Tensor = 0,
     ) -> tuple[Tensor, AttentionMaps]:
         """Returns the decoder's output [B, T, D] and all attention weights.
@@ -91,44 +93,42 @@ class Transformer(TransformerParts):
             source: ids [B, S], padded with 0.
             target: ids [B, T], padded with 0.
             seed: integers [2], dropout seed, see `Dropout`.
-            first_row: the number of the first row in the step's whole batch, on which
-                dropout depends.
+            packing: where the pairs lie; None: every row has one pair.
+            first_row: without a packing, the number of the first row in the step's
+                whole batch, on which dropout depends.
         """
-        source_keys, target_keys = self._dropout_keys(source, target, seed, first_row)
         start = ops.zeros_like(target[:, :1])  # PAD; a GPU cannot pad int64
         shifted = ops.concatenate([start, target[:, :-1]], axis=1)  # [B, T]
+        if packing is None:
+            source_keys, target_keys = _row_keys(source, target, seed, first_row)
+            source_bias = padding_bias(source == PAD)  # [B, 1, 1, S]
+            target_bias = None
+            cross_bias = self.cross_attention_bias(source_bias, shifted)
+        else:
+            source_keys, target_keys = _packed_keys(packing, seed)
+            shifted = ops.where(packing.is_first(), PAD, shifted)
+            source_bias = packing.source_bias()  # [B, 1, S, S]
+            target_bias = packing.target_bias()  # [B, 1, T, T]
+            cross_bias = packing.cross_attention_bias()  # [B, 1, T, S]
+            cross_bias = self.cross_attention_bias(cross_bias, shifted, packing)
         x, y = self._embed(source, shifted)  # [B, S, D], [B, T, D]
-        x = self.source_dropout(self.source_input(x), seed=source_keys)
-        y = y + self.positions(ops.arange(ops.shape(y)[1]))
+        if packing is None:
+            x = self.source_input(x)
+            y = y + self.positions(ops.arange(ops.shape(y)[1]))
+        else:
+            x = self.source_input(x, packing.source_positions)
+            y = y + self.positions(packing.target_positions)
+        x = self.source_dropout(x, seed=source_keys)
         y = self.target_dropout(y, seed=target_keys)
-        bias = padding_bias(source == PAD)  # [B, 1, 1, S]
-        encoded = self.encoder.encode(x, bias, source_keys)
-        bias = self.cross_attention_bias(bias, shifted)
+        encoded = self.encoder.encode(x, source_bias, source_keys)
         caches = self.decoder.init_cross_caches(encoded.output)
-        decoded = self.decoder.decode(y, bias, caches, seed=target_keys)
+        decoded = self.decoder.decode(y, cross_bias, caches, target_bias, target_keys)
         maps = AttentionMaps(
             encoder=encoded.self_attention_scores,
             decoder=decoded.self_attention_scores,
             cross=decoded.cross_attention_scores,
         )
         return decoded.output, maps
-
-    def _dropout_keys(
-        self,
-        source: Tensor,
-        target: Tensor,
-        seed: Tensor | None,
-        first_row: int | Tensor,
-    ) -> tuple[DropoutKeys | None, DropoutKeys | None]:
-        """Returns the keys of source and target, see `decoder_outputs`."""
-        if seed is None:
-            return None, None
-        batch, source_length = ops.shape(source)
-        length = ops.shape(target)[1]
-        return (
-            row_keys(seed, batch, source_length, first_row=first_row),
-            row_keys(seed, batch, length, source_length, first_row),
-        )
 
     def _embed(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Embeds [B, S] and [B, T], in one look-up if they share a matrix.
@@ -146,19 +146,29 @@ class Transformer(TransformerParts):
         y = ops.reshape(vectors[count:], (*ops.shape(target), -1))  # [B, T, D]
         return x, y
 
-    def source_input(self, x: Tensor) -> Tensor:
-        """Returns the encoder's input [B, S, D], given the embeddings [B, S, D]."""
-        return x + self.positions(ops.arange(ops.shape(x)[1]))
+    def source_input(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Returns the encoder's input [B, S, D], given the embeddings [B, S, D].
 
-    def cross_attention_bias(self, bias: Tensor, shifted: Tensor) -> Tensor:
+        The positions [B, S] are those of packed rows; None: of rows with one pair.
+        """
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[1])
+        return x + self.positions(positions)
+
+    def cross_attention_bias(
+        self, bias: Tensor, shifted: Tensor, packing: Packing | None = None
+    ) -> Tensor:
         """Returns the bias of the cross-attention, broadcastable to [B, H, T, S].
 
         `decode_step` does not call this method, so a subclass that overrides it must
         override `decode_step` to match.
 
         Args:
-            bias: [B, 1, 1, S], masks the source's padding.
-            shifted: ids [B, T], the target shifted right by one; the first is PAD.
+            bias: [B, 1, 1, S], masks the source's padding; in packed rows [B, 1, T, S],
+                masks other segments.
+            shifted: ids [B, T], the target shifted right by one; the first is PAD, and
+                in packed rows the first of each segment.
+            packing: of packed rows, else None.
         """
         return bias
 
@@ -297,6 +307,31 @@ class Transformer(TransformerParts):
     def cache_shapes(self, cache: DecodingCache) -> DecodingCache:
         """Returns the shapes that hold for a cache of `start_cache` at every step."""
         return cache.shapes()
+
+
+def _row_keys(
+    source: Tensor, target: Tensor, seed: Tensor | None, first_row: int | Tensor
+) -> tuple[DropoutKeys | None, DropoutKeys | None]:
+    """Returns the dropout keys of source and target, see `decoder_outputs`."""
+    if seed is None:
+        return None, None
+    batch, source_length = ops.shape(source)
+    length = ops.shape(target)[1]
+    return (
+        row_keys(seed, batch, source_length, first_row=first_row),
+        row_keys(seed, batch, length, source_length, first_row),
+    )
+
+
+def _packed_keys(
+    packing: Packing, seed: Tensor | None
+) -> tuple[DropoutKeys | None, DropoutKeys | None]:
+    """Returns the dropout keys of source and target in packed rows."""
+    if seed is None:
+        return None, None
+    source = packing.source_segments, packing.source_positions
+    target = packing.target_segments, packing.target_positions
+    return token_keys(seed, *source), token_keys(seed, *target, source[1])
 
 
 def _full_scores(

@@ -20,6 +20,7 @@ from t2t_keras.data.pipeline import Batch
 from t2t_keras.errors import UserError
 from t2t_keras.model.layers.column_sums import column_sums_as_products
 from t2t_keras.model.loss import count_tokens, training_losses
+from t2t_keras.model.packing import Packing
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import model_variables, weight_name
 from t2t_keras.training.loss_scale import LossScale
@@ -294,6 +295,7 @@ class TrainStep:
                     seed,
                     softmax,
                     batch.get("alignment"),
+                    Packing.from_batch(batch),
                     first_row,
                 )
         gradients, d_softmax = tape.gradient(

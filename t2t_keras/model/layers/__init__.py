@@ -32,7 +32,12 @@ from t2t_keras.model.layers.dropout import Dropout
 from t2t_keras.model.layers.embedding import Embedding
 from t2t_keras.model.layers.feed_forward import FeedForward
 from t2t_keras.model.layers.linear import Kernels, Linear
-from t2t_keras.model.layers.masks import MASKED, causal_bias, padding_bias
+from t2t_keras.model.layers.masks import (
+    MASKED,
+    bias_positions,
+    causal_bias,
+    padding_bias,
+)
 from t2t_keras.model.layers.normalization import LayerNorm
 from t2t_keras.model.layers.positions import LearnedPositions, sinusoids
 from t2t_keras.model.layers.residual import Residual
@@ -69,6 +74,7 @@ __all__ = [
     "add_used",
     "append_columns",
     "attention_weights",
+    "bias_positions",
     "causal_bias",
     "no_columns",
     "padding_bias",

@@ -22,6 +22,35 @@ def causal_bias(length: int | Tensor, bias: Tensor | None = None) -> Tensor:
     return causal if bias is None else causal + bias
 
 
+def segment_bias(query_segments: Tensor, key_segments: Tensor) -> Tensor:
+    """Returns the bias [B, 1, T, S] that masks other segments than the query's.
+
+    The segments are integers [B, T] and [B, S]. See `packing`.
+    """
+    # TensorFlow compares the int32 tensors of a GPU on the host.
+    query = ops.cast(query_segments, "float32")[:, :, None]  # [B, T, 1]
+    key = ops.cast(key_segments, "float32")[:, None, :]  # [B, 1, S]
+    return ops.expand_dims(ops.where(ops.equal(query, key), 0.0, MASKED), 1)
+
+
+def bias_positions(bias: Tensor | None, length: int | Tensor) -> Tensor:
+    """Returns the positions, [1, T] or in packed rows [B, T], of self-attention.
+
+    The position of a token is the number of earlier tokens that it may attend to.
+
+    Args:
+        bias: of `SelfAttention.compute_attention` in training: None, [B, 1, 1, T], or
+            in packed rows [B, 1, T, T].
+        length: T
+    """
+    steps = ops.arange(length)  # [T]
+    if bias is None or bias.shape[2] == 1:
+        return steps[None]
+    is_earlier = ops.cast(steps[None, :] < steps[:, None], "float32")  # [T, T]
+    is_visible = ops.cast(ops.equal(bias[:, 0], 0.0), "float32")  # [B, T, T]
+    return ops.sum(is_visible * is_earlier, axis=-1)
+
+
 def masking_bias(mask: Tensor | None) -> Tensor | None:
     """Returns the bias [B, 1, T, S] of a mask [B, T, S], true where one may attend."""
     if mask is None:

@@ -15,12 +15,12 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
 
     PE(pos, 2i) = sin(pos / 10000^(2i / D)), PE(pos, 2i + 1) = cos(the same).
 
-    Positions [T] are numbers, and D is even; the encodings [T, D] are float32.
+    Positions [...] are numbers, and D is even; the encodings [..., D] are float32.
     """
     rates = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # [D / 2]
-    angles = ops.cast(positions, "float32")[:, None] * rates.astype("float32")
-    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # [T, D / 2, 2]
-    return ops.reshape(pairs, (-1, d_model))
+    angles = ops.cast(positions, "float32")[..., None] * rates.astype("float32")
+    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # [..., D / 2, 2]
+    return ops.reshape(pairs, (*ops.shape(positions), d_model))
 
 
 @serializable
@@ -41,7 +41,7 @@ class LearnedPositions(Layer):
         )
 
     def call(self, positions: Tensor) -> Tensor:
-        """Embeds positions [T] as [T, D]; those beyond the table use its last row."""
+        """Embeds positions [...] as [..., D]; the last row is for all beyond it."""
         rows = ops.minimum(positions, self.max_positions - 1)
         return ops.take(ops.convert_to_tensor(self.table), rows, axis=0)
 

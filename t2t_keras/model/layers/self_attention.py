@@ -165,8 +165,8 @@ class SelfAttention(MultiHead):
 
         Args:
             x: [B, T, D], in a decoding step [B, K, D].
-            bias: broadcastable to [B, H, T, T], see `padding_bias`; in a decoding step
-                [B, 1, K, C + K].
+            bias: broadcastable to [B, H, T, T], see `padding_bias`, and for packed rows
+                `segment_bias`; in a decoding step [B, 1, K, C + K].
             seed: dropout seed, see `Dropout`.
             cache: the keys and values of C tokens; None except in a decoding step.
             kernels: see `Linear.call`; None except in a decoding step.
@@ -198,8 +198,8 @@ class SelfAttention(MultiHead):
     ) -> tuple[Tensor, Tensor]:
         """Adds positions to queries and keys in a subclass; here it adds none.
 
-        In a decoding step, the position of a token is the number of other tokens that
-        `bias` does not mask.
+        The position of a token is the number of earlier tokens that `bias` does not
+        mask: in training `bias_positions`, and in a decoding step that of all others.
         """
         del bias, cache
         return query, key

@@ -68,33 +68,20 @@ class WindowSelfAttention(SelfAttention):
     ) -> SelfAttentionOutput:
         """Attends from every position to those in its window.
 
-        The arguments are those of `SelfAttention.compute_attention`. The bias
-        [B, 1, 1, T] masks padding; in a decoding step it also masks what is outside the
-        window. The attention weights are in blocks [B, H, N, P, W], which
-        `full_attention_scores` makes a matrix.
-
-        Raises:
-            ValueError: the mask of a query is not that of all others.
+        The arguments are those of `SelfAttention.compute_attention`; in a decoding step
+        the bias also masks what is outside the window. The attention weights are in
+        blocks [B, H, N, P, W], which `full_attention_scores` makes a matrix.
         """
         if cache is not None:
             return super().compute_attention(x, bias, seed, cache, kernels)
         query, key, value = self.project(x)
         query, key = self.encode_positions(query, key, bias, cache)
         length = ops.shape(x)[1]
-        if bias is None:
-            bias = ops.zeros((1, 1, 1, length))
-        elif bias.shape[2] != 1:
-            raise ValueError(
-                "a window takes an attention_mask [B, 1, T], which masks padding, and "
-                "no causal mask: make it with right_context=0"
-            )
         block, fill = self._block(length)
         query = _blocks(query, block, fill)  # [B, H, N, P, d_k]
         key = self._with_neighbours(_blocks(key, block, fill))  # [B, H, N, W, d_k]
         value = self._with_neighbours(_blocks(value, block, fill))  # [B, H, N, W, d_v]
-        bias = _blocks(ops.swapaxes(bias, 2, 3), block, fill, _OUTSIDE)
-        bias = self._with_neighbours(bias, _OUTSIDE)  # [B, 1, N, W, 1]
-        bias = ops.swapaxes(bias, 3, 4) + self._block_bias(block)  # [B, 1, N, P, W]
+        bias = self._blocks_of_bias(bias, length) + self._window_bias(block)
 
         scores = ops.matmul(query, ops.swapaxes(key, 3, 4))  # [B, H, N, P, W]
         scores = ops.cast(scores, "float32") * self.key_size**-0.5
@@ -129,7 +116,29 @@ class WindowSelfAttention(SelfAttention):
         block = min(length, reach) if is_static else ops.minimum(length, reach)
         return block, -length % block
 
-    def _block_bias(self, block: int | Tensor) -> Tensor:
+    def _blocks_of_bias(self, bias: Tensor | None, length: int | Tensor) -> Tensor:
+        """Returns the bias of the keys in reach, [B, 1, N, P, W] or [B, 1, N, 1, W].
+
+        The former is of a bias [B, 1, T, T], the latter of [B, 1, 1, T] or None.
+        """
+        block, fill = self._block(length)
+        if bias is None:
+            bias = ops.zeros((1, 1, 1, length))
+        if bias.shape[2] == 1:
+            columns = _blocks(ops.swapaxes(bias, 2, 3), block, fill, _OUTSIDE)
+            columns = self._with_neighbours(columns, _OUTSIDE)  # [B, 1, N, W, 1]
+            return ops.swapaxes(columns, 3, 4)
+        left, right = self._neighbours
+        reach = (left * block, right * block + fill)
+        pads = ((0, 0), (0, 0), (0, 0), reach)
+        rows = ops.pad(bias, pads, constant_values=_OUTSIDE)  # [B, 1, T, T']
+        rows = _blocks(rows, block, fill)  # [B, 1, N, P, T']
+        count = ops.shape(rows)[2]
+        starts = ops.arange(count)[:, None] * block  # [N, 1]
+        columns = starts + ops.arange((1 + left + right) * block)  # [N, W]
+        return ops.take_along_axis(rows, columns[None, None, :, None], axis=4)
+
+    def _window_bias(self, block: int | Tensor) -> Tensor:
         """Returns the bias [P, W] that masks keys outside the window, in any block."""
         keys = ops.arange((1 + sum(self._neighbours)) * block)  # [W]
         keys = keys - self._neighbours[0] * block

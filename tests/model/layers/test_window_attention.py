@@ -80,7 +80,7 @@ def test_blocks_equal_a_band_mask_over_everything(length, num_before, num_after)
 
 
 @pytest.mark.parametrize("num_after", [2, 0])
-def test_the_call_of_a_window_takes_a_mask_of_padding_only(num_after):
+def test_the_call_of_a_window_takes_any_mask(num_after):
     layer = attention_layer(
         WindowSelfAttention, left_context=3, right_context=num_after
     )
@@ -88,16 +88,17 @@ def test_the_call_of_a_window_takes_a_mask_of_padding_only(num_after):
     is_token = np.arange(7) < np.array([[7], [4]])
     allowed = band(7, 3, num_after) & is_token[:, None, :]
     expected = full_attention(layer)(x, allowed, return_attention_scores=True)
-    results = layer(x, is_token[:, None], return_attention_scores=True)
-    for actual, expected_array, axis in zip(results, expected, (1, 2), strict=True):
-        rows = (
-            np.moveaxis(np.asarray(y), axis, 1)[is_token]
-            for y in (actual, expected_array)
-        )
-        np.testing.assert_allclose(*rows, atol=1e-5)
-    for mask in ({"attention_mask": allowed}, {"use_causal_mask": True}):
-        with pytest.raises(ValueError, match="a window takes an attention_mask"):
-            layer(x, **mask)
+    for mask in (is_token[:, None], is_token[:, None, :] & is_token[:, :, None]):
+        results = layer(x, mask, return_attention_scores=True)
+        for actual, expected_array, axis in zip(results, expected, (1, 2), strict=True):
+            rows = (
+                np.moveaxis(np.asarray(y), axis, 1)[is_token]
+                for y in (actual, expected_array)
+            )
+            np.testing.assert_allclose(*rows, atol=1e-5)
+    causal = layer(x, use_causal_mask=True)
+    expected = full_attention(layer)(x, band(7, 3, 0)[None])
+    np.testing.assert_allclose(causal, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("num_after", [8, 0])

@@ -9,7 +9,12 @@ from helpers.numpy_transformer import randomise
 from t2t_keras import HParams
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.testing import _check_independence, _check_steps, check_model
+from t2t_keras.testing import (
+    _check_independence,
+    _check_packing,
+    _check_steps,
+    check_model,
+)
 from t2t_keras.usr_dir import load_usr_dir
 
 SIZES = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 4, "d_k": 4, "d_v": 4}
@@ -46,8 +51,10 @@ def test_model_keeps_the_guarantees(name):
     ids=str,
 )
 def test_variants_keep_the_guarantees_of_decoding(options):
-    model = small_model(**{"max_positions": 4} | options)
+    rates = {"dropout": 0.1, "attention_dropout": 0.3, "ffn_dropout": 0.2}
+    model = small_model(**{"max_positions": 4} | rates | options)
     _check_independence(model)
+    _check_packing(model)
     _check_steps(model)
 
 
@@ -64,6 +71,13 @@ class Leaking(Transformer):
         return super().make_self_attention(causal=False)
 
 
+class Unsegmented(Transformer):
+    """Counts positions over a whole row."""
+
+    def source_input(self, x, positions=None):
+        return super().source_input(x)
+
+
 class Forgetful(Transformer):
     """Does not reorder the cache with the beams."""
 
@@ -75,6 +89,7 @@ class Forgetful(Transformer):
     "cls, message",
     [
         (Leaking, "depend on no later token"),
+        (Unsegmented, "packed rows must give the logits of rows with one pair: add"),
         (Forgetful, "teacher forcing at each step"),
     ],
 )

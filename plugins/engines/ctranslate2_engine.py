@@ -207,8 +207,8 @@ class CTranslate2Engine:
         results = []
         for source, result in zip(sources, waiting, strict=True):
             hypotheses = result.result().hypotheses
-            tokens = [row[len(source.prefix)] for row in hypotheses]
-            results.append([self._target_ids[token] for token in tokens])
+            index = len(source.prefix)
+            results.append([self._target_ids[row[index]] for row in hypotheses])
         return results
 
     def alignment_head(self, head: AlignmentHead) -> AlignmentHead:
@@ -311,8 +311,11 @@ class CTranslate2Engine:
         failed.sort(key=max_lengths.__getitem__)
         for _, same_limit in itertools.groupby(failed, max_lengths.__getitem__):
             rows = list(same_limit)
-            groups = batches([lengths[i] for i in rows], width, self._idle())
-            groups = [[rows[k] for k in group] for group in groups]
+            row_lengths = list(map(lengths.__getitem__, rows))
+            groups = [
+                list(map(rows.__getitem__, group))
+                for group in batches(row_lengths, width, self._idle())
+            ]
             for group, hypotheses in self._translate(
                 self._model, groups, sources, max_lengths, options, never_pad=True
             ):

@@ -1,7 +1,4 @@
-"""BLEU by several conventions in use, which differ by more than a point.
-
-Also chrF and TER, and a signature for every score, which tells how it was computed.
-"""
+"""BLEU by several conventions, chrF and TER, each with a signature of its settings."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -32,12 +29,10 @@ class Bleu(Metrics):
     """BLEU, in percent, for problems whose outputs are text.
 
     Attributes:
-        bleu_tokens: sacreBLEU's tokenization for the score during training; "none" if
-            the text is tokenized already; None: sacreBLEU's default for the target
-            language, see `tokenization.tokenization`.
-        languages: language codes of source and target; the target's selects both
-            tokenizations, sacreBLEU's and that of tokenized BLEU. None: those of the
-            problem, or unknown, and then there is no tokenized BLEU.
+        bleu_tokens: sacreBLEU's tokenization during training; "none": the text is
+            tokenized already; None: by the target language (`tokenization`).
+        languages: language codes of source and target; None: those of the problem. If
+            they are unknown, there is no tokenized BLEU.
 
     Raises:
         UserError: sacreBLEU has no such tokenization.
@@ -109,10 +104,8 @@ class Bleu(Metrics):
 def metrics_of(problem: Problem, references: Sequence[str] = ()) -> Metrics:
     """Returns the metrics of a problem, BLEU in its languages by default.
 
-    Args:
-        problem: the problem.
-        references: texts by whose script BLEU is tokenized if the target language is
-            not known.
+    If the target language is unknown, the script of the references decides how BLEU is
+    tokenized.
     """
     metrics = problem.metrics or Bleu()
     if not isinstance(metrics, Bleu):
@@ -148,10 +141,7 @@ def with_bleu(
 class SacrebleuMetric(CorpusMetric):
     """A metric of sacreBLEU, by the methods with which it tests differences itself.
 
-    Attributes:
-        name: the name in tables.
-        metric: sacreBLEU's metric.
-        sentence_metric: the metric for single sentences, with the same statistics.
+    Single sentences may have another metric, with the same statistics.
     """
 
     name: str
@@ -198,31 +188,23 @@ def bleu_scores(
 
     Args:
         hypotheses: one text per sentence, detokenized unless `tokens` is "none".
-        references: one text per sentence, detokenized likewise.
-        language: language code of both; None: unknown. A score with "tokenized" in its
-            name is reported if it is one of `moses.LANGUAGES` with spaces.
-        tokens: a sacreBLEU tokenization for an additional score; None: sacreBLEU's
-            default for the language.
+        references: one text per sentence, likewise.
+        language: language code of both; None: unknown.
+        tokens: a sacreBLEU tokenization; None: its default for the language.
 
     Returns:
-        `sacrebleu_13a`: sacreBLEU's default; `sacrebleu_13a_lc` ignores case.
-        `sacrebleu_intl`: its international tokenization. tensor2tensor's `t2t-bleu`
-            is the same, except that it is not 0 if no n-gram of some length matches.
-        `sacrebleu_{tokens}`: the score with the tokenization `tokens`. In a language
-            without spaces between words, this is the score that counts.
-        `tokenized_compound_split`: for German, the score by the script of the paper's
-            authors, see `paper_tokenize`; `tokenized_compound_split_ascii_quotes` has
-            the quotes of both sides replaced by ASCII ones.
-        `tokenized`: for any other language, BLEU after tokenization of both sides by
-            Moses. No two scores with "tokenized" in their names are comparable.
-        `chrf`: chrF2, the F-score of character n-grams.
-        `ter`: edits per reference word; lower is better, and it may exceed 100.
-        `language`: the argument.
-        `signature`: sacreBLEU's signature for `sacrebleu_13a`; `signatures` has those
-            of all scores, by name.
+        `sacrebleu_13a`, sacreBLEU's default; `sacrebleu_13a_lc` ignores case.
+        `sacrebleu_intl`, as tensor2tensor's `t2t-bleu`, which however is not 0 if no
+            n-gram of some length matches.
+        `sacrebleu_{tokens}`, which counts in languages without spaces.
+        For German `tokenized_compound_split` (see `paper_tokenize`), and the same with
+            `_ascii_quotes`; for other languages `tokenized`, by Moses. No two of them
+            are comparable.
+        `chrf`: chrF2; `ter`: edits per reference word, lower is better.
+        `language`, `signature` of `sacrebleu_13a`, and `signatures` of all by name.
 
     Raises:
-        UserError: there are no sentences, or the numbers of hypotheses and references
+        UserError: there are no sentences, the numbers of hypotheses and references
             differ, or the tokenization is not installed.
     """
     from sacrebleu.metrics import BLEU, CHRF, TER
@@ -275,15 +257,9 @@ def paper_tokenize(
     sides, the Moses tokenizer splits and escapes the text, and a hyphen within a word
     becomes the token `##AT##-##AT##`.
 
-    Args:
-        hypotheses: detokenized texts.
-        references: detokenized texts.
-        ascii_quotes: whether to replace quotes such as „ and « by ASCII ones on both
-            sides first: otherwise “ in a reference matches no output. The paper's
-            scores are said to use such references (tensor2tensor issue 317).
-
-    Returns:
-        The tokenized hypotheses and references.
+    With `ascii_quotes`, quotes such as „ and « first become ASCII ones on both sides:
+    otherwise “ in a reference matches no output. The paper's scores are said to use
+    such references (tensor2tensor issue 317).
     """
     from t2t_keras.evaluation import moses
 

@@ -22,14 +22,10 @@ from t2t_keras.problem import Split
 
 
 class Decoded(NamedTuple):
-    """Sentences of a split and the model's outputs, line by line.
+    """Sentences of a split, their references and the model's outputs.
 
-    Attributes:
-        sources: the source texts.
-        references: their targets in the data.
-        outputs: the model's outputs.
-        repaired: {"repaired": the share of the outputs that the problem's text
-            processor has repaired}; {} if it never repairs outputs.
+    `repaired` has the share of outputs that the text processor has repaired under that
+    name; it is empty if outputs are never repaired.
     """
 
     sources: list[str]
@@ -116,8 +112,7 @@ class Evaluator:
             vocab_sha256: hashes of the model's vocabularies, as in the manifest.
 
         Raises:
-            UserError: there are no such data, or they were made with another
-                vocabulary.
+            UserError: there are no such data, or their vocabulary is another one.
         """
         data_dir = Path(data_dir)
         problem = translator.problem

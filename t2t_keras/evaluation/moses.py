@@ -21,9 +21,8 @@ _HYPHEN = re.compile(rb"(\S)-(\S)")
 class _Tokenizer(MosesTokenizer):
     """sacremoses' tokenizer, corrected where tokenizer.perl differs.
 
-    sacremoses has fewer letters (Chinese ones only in Chinese text), counts control
-    characters as spaces, and does not separate the full stop of an abbreviation that
-    ends the sentence.
+    That has more letters, no control characters among spaces, and separates the full
+    stop of an abbreviation that ends the sentence.
     """
 
     DEDUPLICATE_SPACE = regex.compile(r"\s+"), " "
@@ -41,9 +40,6 @@ def tokenize(texts: Sequence[str], language: str) -> list[str]:
 
     The result is the same for German, English, French and most other languages, but
     sacremoses lacks the special rules for Catalan, Finnish, Irish, Swedish and Tetum.
-
-    Returns:
-        The texts with spaces between tokens.
 
     Raises:
         UserError: the language is not one of `LANGUAGES`.

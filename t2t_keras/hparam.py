@@ -33,8 +33,8 @@ PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 
 GUIDED_HEAD = 1  # the head that guided alignment trains, from 1
 
-# By exact lengths, by tensor2tensor's rule, or in a few shapes.
-Bucketing = Literal["exact", "t2t", "static"]
+# By exact lengths, by tensor2tensor's rule, in a few shapes, or in packed rows.
+Bucketing = Literal["auto", "exact", "t2t", "static", "packed"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -151,9 +151,10 @@ class HParams:
         25_000, "tokens in a batch on each side, of all replicas, with padding", ge=1
     )
     bucketing: Bucketing = option(  # noqa: RUF009  it makes a dataclass field
-        "exact",
-        "batches by the exact lengths of the pairs, by tensor2tensor's rule, or of at "
-        "most twelve shapes (static)",
+        "auto",
+        "batches by the exact lengths of the pairs, by tensor2tensor's rule (t2t), of "
+        "at most twelve shapes (static), or of one shape whose rows hold several pairs "
+        "(packed); auto: a new run takes packed on GPUs and exact on CPUs",
     )
     train_steps: int = option(100_000, "total number of updates", ge=1)
 

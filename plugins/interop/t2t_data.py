@@ -125,7 +125,8 @@ def _refuse_packed(shards: Sequence[Path], files: str) -> None:
         if any(name.endswith("_segmentation") for name in example.features.feature):
             raise UserError(
                 f"{files}-* are of a packed problem: each example joins several pairs; "
-                "give the files of the problem without '_packed'"
+                "give the files of the problem without '_packed', and pack rows in "
+                "training with `--hparams bucketing=packed`"
             )
 
 

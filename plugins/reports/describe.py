@@ -31,6 +31,15 @@ from .model_cost import (
 )
 from .step_time import CARDS, step_time
 
+# By `bucketing`.
+_BATCHES = {
+    "auto": "packed rows on GPUs, pairs of similar length on CPUs",
+    "exact": "pairs of similar length",
+    "t2t": "pairs of similar length, by tensor2tensor's buckets",
+    "static": "pairs of similar length, in at most twelve shapes",
+    "packed": "packed rows, in one shape",
+}
+
 
 def _describe_flags(parser: argparse.ArgumentParser) -> None:
     add_hparams(parser, default="that of --model", positional=True)
@@ -231,6 +240,7 @@ def _describe(args: argparse.Namespace) -> dict[str, Any]:
         "parameters": parameters,
         "flops_per_token": flops,
         "training_flops": flops["training"] * tokens,
+        "bucketing": hparams.bucketing,
         "training_cost": None,
         "memory": memory_per_batch(hparams, total, output_size, args.length, args.gpus),
         "step_time": None,
@@ -266,6 +276,7 @@ def _show_describe(result: dict[str, Any]) -> str:
     training = [
         "Training",
         f"  {result['training_flops']:.2g} FLOPs in all steps with full batches",
+        f"  batches of {_BATCHES[result['bucketing']]} (bucketing)",
     ]
     if result["training_cost"]:
         training.append(

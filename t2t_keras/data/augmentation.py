@@ -31,7 +31,7 @@ _CASES = (str.lower, str.upper, _title)
 class Augmentation:
     """Changes the pairs of training batches.
 
-    The changes of a pair depend only on the seed, the step and its row in the batch,
+    The changes of a pair depend only on the seed, the step and its number in the batch,
     so that resuming or distributing a training does not change them. No text gets more
     tokens than `planned_lengths` has for it: if it would, merges are skipped with half
     or a quarter of the probability, then not at all, and then it gets another case.
@@ -83,9 +83,9 @@ class Augmentation:
                         "set bpe_dropout to 0, or make data with another vocabulary"
                     )
 
-    def __call__(self, payload: bytes, step: int, row: int) -> bytes:
-        """Returns the example of a row of a batch, changed."""
-        rng = random.Random(f"{self._seed} {step} {row}")
+    def __call__(self, payload: bytes, step: int, number: int) -> bytes:
+        """Returns an example of a batch, changed."""
+        rng = random.Random(f"{self._seed} {step} {number}")
         lists = self._lists(payload)
         for side, name in enumerate(self._features):
             lists[name] = self._changed(lists[name], side, rng)

@@ -74,6 +74,12 @@ class BatchPlan:
         """The number of batches in an epoch."""
         return len(self._starts)
 
+    @property
+    def summary(self) -> str:
+        """The number of batches and their padding, for the user."""
+        count = len(self)
+        return f"{count:,} batches an epoch with {self.padding_share:.1%} padding"
+
     def records(self, step: int) -> np.ndarray:
         """Returns the records of the step's batch, int [pairs]."""
         epoch, i = divmod(step, len(self._starts))

@@ -20,7 +20,7 @@ def batch_plan(
     """Returns the plan that a value of `HParams.bucketing` asks for.
 
     Args:
-        bucketing: see `HParams`.
+        bucketing: see `HParams`; a training has put a value in place of "auto".
         source_length: see `BatchPlan`, as are the other arguments.
         target_length: see `BatchPlan`.
         batch_tokens: see `BatchPlan`.
@@ -28,6 +28,7 @@ def batch_plan(
         swapped: see `BatchPlan`.
     """
     plans = {
+        "auto": BatchPlan,  # as on CPUs
         "exact": BatchPlan,
         "t2t": BucketPlan,
         "static": StaticShapePlan,

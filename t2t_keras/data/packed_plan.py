@@ -1,5 +1,6 @@
 """Batches of packed rows: all have one shape, so that XLA compiles the update once."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy as np
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.row_packing import pack_rows, row_counts, row_length_choices
 
-_MAX_PADDING = 0.028  # of a sample: all pairs together may have up to 3%
+_MAX_PADDING = 0.03
+_MAX_ESTIMATE = 0.028  # of the padding, by a sample
 _SAMPLE = 8192  # pairs by which the length of the rows is chosen
 _EVEN = 8  # From 64 on, the number of rows in a batch is a multiple: for eight GPUs.
 
@@ -26,6 +28,12 @@ class PackedPlan(BatchPlan):
     """
 
     packs_rows = True
+
+    @property
+    def summary(self) -> str:
+        """The number of batches, their padding and their shape, for the user."""
+        rows, source, target = self._shape
+        return f"{super().summary}, {rows} packed rows of {source} and {target} tokens"
 
     def rows(self, step: int) -> np.ndarray:
         """Returns the row of each record of the step's batch, int64 [pairs]."""
@@ -46,8 +54,7 @@ class PackedPlan(BatchPlan):
         lengths = np.stack(sides[:: -1 if self._swapped else 1], axis=1)  # [N, 2]
         order = np.random.default_rng(self._seed).permutation(len(lengths))
         lengths = lengths[order]
-        row_lengths = _row_lengths(lengths, batch_tokens)
-        row = pack_rows(lengths, row_lengths)
+        row, row_lengths = _pack(lengths, batch_tokens)
         # Slots are the places of pairs in the rows, one row after the other. Pairs of
         # the same cell, which have equal lengths, may change places.
         slots = np.argsort(row, kind="stable")
@@ -89,25 +96,31 @@ class PackedPlan(BatchPlan):
         return np.tile(self._shape, (len(starts), 1))
 
 
-def _row_lengths(lengths: np.ndarray, batch_tokens: int) -> tuple[int, int]:
-    """Returns the lengths S and T of the rows into which pairs are packed.
+def _pack(lengths: np.ndarray, batch_tokens: int) -> tuple[np.ndarray, tuple[int, int]]:
+    """Returns the row of each pair, int64 [N], and the lengths S and T of the rows.
 
     Args:
         lengths: tokens of each pair on both sides, int [N, 2], in random order.
         batch_tokens: the budget of a batch.
     """
-    sample = lengths[:_SAMPLE]
-    choices = row_length_choices(lengths, batch_tokens)
-    counts = row_counts(sample, choices)
-    paddings = []
-    for row_lengths, count in zip(choices, counts.tolist(), strict=True):
-        all_rows = -(-count * len(lengths) // len(sample))
+
+    def padding(all_rows: int, row_lengths: tuple[int, int]) -> float:
         rows = _rows_of_batch(all_rows, batch_tokens, row_lengths)
         slots = -(-all_rows // rows) * rows * sum(row_lengths)
-        paddings.append(1 - int(lengths.sum()) / slots)
-        if paddings[-1] <= _MAX_PADDING:
-            return row_lengths
-    return choices[int(np.argmin(paddings))]
+        return 1 - int(lengths.sum()) / slots
+
+    sample = lengths[:_SAMPLE]
+    choices = row_length_choices(lengths, batch_tokens)
+    counts = row_counts(sample, choices) * len(lengths) / len(sample)
+    estimates = []
+    for row_lengths, count in zip(choices, counts, strict=True):
+        estimates.append(padding(math.ceil(count), row_lengths))
+        if estimates[-1] <= _MAX_ESTIMATE:
+            row = pack_rows(lengths, row_lengths)
+            if padding(int(row.max()) + 1, row_lengths) <= _MAX_PADDING:
+                return row, row_lengths
+    row_lengths = choices[int(np.argmin(estimates))]
+    return pack_rows(lengths, row_lengths), row_lengths
 
 
 def _rows_of_batch(

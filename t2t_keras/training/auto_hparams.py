@@ -20,10 +20,22 @@ def resolve_auto(hparams: HParams, output_dir: str | Path, has_gpus: bool) -> HP
         output_dir: the run directory; a run that has a checkpoint keeps its values.
         has_gpus: whether the replicas are on GPUs.
     """
-    if hparams.jit_compile != "auto":
-        return hparams
+    kept = None
     if is_run(output_dir) and CheckpointDirectory(Path(output_dir)).steps():
-        kept = RunDirectory(output_dir).hparams.jit_compile
-        return hparams.override(jit_compile=kept is True)
-    has_one_shape = hparams.bucketing not in ("exact", "t2t", "static")
-    return hparams.override(jit_compile=has_gpus and has_one_shape)
+        kept = RunDirectory(output_dir).hparams
+    if hparams.bucketing == "auto":
+        if kept is not None:
+            # Runs of early versions, which have no value, have exact batches.
+            bucketing = "exact" if kept.bucketing == "auto" else kept.bucketing
+        elif has_gpus or hparams.jit_compile is True:
+            bucketing = "packed"
+        else:
+            bucketing = "exact"
+        hparams = hparams.override(bucketing=bucketing)
+    if hparams.jit_compile == "auto":
+        if kept is not None:
+            is_compiled = kept.jit_compile is True
+        else:
+            is_compiled = has_gpus and hparams.bucketing == "packed"
+        hparams = hparams.override(jit_compile=is_compiled)
+    return hparams

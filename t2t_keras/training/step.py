@@ -101,7 +101,11 @@ class TrainStep:
         self.skipped = tf.Variable(0, trainable=False, dtype=tf.int64)
         self.skipped_in_a_row = tf.Variable(0, trainable=False, dtype=tf.int64)
         signature = [
-            batch_spec(strategy, aligned=hparams.guided_alignment > 0),
+            batch_spec(
+                strategy,
+                aligned=hparams.guided_alignment > 0,
+                packed=hparams.bucketing == "packed",
+            ),
             tf.TensorSpec([], tf.int64),
             tf.TensorSpec([], tf.float32),
             tf.TensorSpec([], tf.bool),
@@ -145,7 +149,8 @@ class TrainStep:
 
         Args:
             batch: "source" int32 [B, S] and "target" int32 [B, T] of each replica, and
-                with `guided_alignment` the "alignment", float32 [B, T, S].
+                with `guided_alignment` the "alignment", float32 [B, T, S]; with packed
+                rows, segments and positions, see `pipeline.Batch`.
             step: counted from 0.
             learning_rate: of this step.
             dry_run: whether to compute everything and change nothing.

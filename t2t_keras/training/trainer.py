@@ -412,11 +412,9 @@ class Trainer:
 
     def _begin(self) -> None:
         """Says what will be trained, and tries what may fail: disk and memory."""
-        plan = self._data.plan
         self._reporter.say(
             f"{self.model.count_params():,} parameters, "
-            f"{devices_text(self._strategy)}, {len(plan):,} batches an epoch "
-            f"with {plan.padding_share:.1%} padding"
+            f"{devices_text(self._strategy)}, {self._data.plan.summary}"
         )
         keep = self._options.keep
         steps_left = self._hparams.train_steps - self._saved_step

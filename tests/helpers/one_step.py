@@ -79,17 +79,21 @@ class Setup:
         return batch
 
     def gradients(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
+        return self.gradients_of(self.batch(*arrays))
+
+    def gradients_of(self, batch) -> dict[str, np.ndarray]:
+        """The mean gradients of a distributed batch, by the names of the weights."""
         step = self.step
 
         def on_replica(parts):
             sums = step.gradient_sums(parts, tf.constant(0, tf.int64))
             return step.mean_gradients(step.all_reduce(sums))[0]
 
-        run = tf.function(lambda batch: self.strategy.run(on_replica, args=(batch,)))
+        run = tf.function(lambda parts: self.strategy.run(on_replica, args=(parts,)))
         local = self.strategy.experimental_local_results
         return {
             name: local(value)[0].numpy()
-            for name, value in zip(self.weights, run(self.batch(*arrays)), strict=True)
+            for name, value in zip(self.weights, run(batch), strict=True)
         }
 
 

@@ -210,7 +210,8 @@ _DATA_AND_DEVICES = {
     "left-pad-source left-pad-target grouped-shuffling update-epoch-batch-itr "
     "update-ordered-indices-seed curriculum": "leave it out: batches are made from the "
     "index of the data, in an order that follows from the seed",
-    "num-batch-buckets": "use `--hparams bucketing=static`, for few shapes",
+    "num-batch-buckets": "use `--hparams bucketing=packed`, for one shape, or "
+    "`bucketing=static`, for few",
     "upsample-primary": "use `t2t datagen --mixture FILE`, with a weight for each "
     "corpus",
     "truncate-source": "leave it out: `t2t datagen --max_length N` leaves out longer "

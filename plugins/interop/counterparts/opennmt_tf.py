@@ -253,7 +253,8 @@ _TRAIN = Table(
         "--max_length "
         "N`",
         "length_bucket_width": _SORTED,
-        "pad_to_bucket_boundary": "use `--hparams bucketing=static`, for few shapes",
+        "pad_to_bucket_boundary": "use `--hparams bucketing=packed`, for one shape, or "
+        "`bucketing=static`, for few",
         "sample_buffer_size": "leave it out: each epoch shuffles the whole data set",
         "prefetch_buffer_size": "leave it out",
         "batch_size_autotune_timeout batch_size_autotune_scale batch_autotune_mode": (

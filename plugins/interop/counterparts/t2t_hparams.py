@@ -112,10 +112,11 @@ _HPARAMS = Table(
         "batch_shuffle_size": "leave it out: each epoch shuffles all examples",
         "min_length_bucket length_bucket_step": "use `bucketing`, 't2t' for "
         "tensor2tensor's rule",
-        "pack_dataset split_to_length split_targets_chunk_length "
+        "pack_dataset": "use `bucketing`, 'packed' for rows of several pairs",
+        "split_to_length split_targets_chunk_length "
         "split_targets_max_chunks split_targets_strided_training": "leave it out: "
         "examples are single pairs",
-        "pad_batch": "use `bucketing`, 'static' for few shapes",
+        "pad_batch": "use `bucketing`, 'packed' for one shape, 'static' for few",
         # Arithmetic and devices.
         "activation_dtype weight_dtype": "use `compute_dtype`; weights are float32",
         "gpu_automatic_mixed_precision": "use `compute_dtype=bfloat16`, or "

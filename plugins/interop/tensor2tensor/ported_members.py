@@ -37,7 +37,7 @@ _VOCABULARY_MEMBERS = (
 MEMBERS_WITHOUT_EFFECT = {
     **dict.fromkeys(
         ("packed_length", "packed_spacing"),
-        "examples are not packed, since batches are made by length",
+        "rows are packed in training, with `--hparams bucketing=packed`",
     ),
     **dict.fromkeys(
         ("eval_metrics", "eval_metric_fns", "all_metrics_fns", "eval_hooks"),

@@ -518,7 +518,7 @@ def test_members_without_effect_are_said(tmp_path, capsys):
     assert port_problem(Said()).max_length == 128
     made(Said, tmp_path)
     warnings = capsys.readouterr().err
-    assert "packed_length has no effect: examples are not packed" in warnings
+    assert "packed_length has no effect: rows are packed in training" in warnings
     assert "eval_metrics has no effect" in warnings
     assert "example_reading_spec" not in warnings
 

@@ -215,6 +215,7 @@ def test_describe(capfd):
     training = result["flops_per_token"]["training"]
     assert training == 3 * result["flops_per_token"]["forward"]
     assert result["training_flops"] == training * 25_000 * 300_000
+    assert result["bucketing"] == "auto"
     assert result["layers"]["recurrent"]["sequential"] == 32
     assert result["memory"]["weights"] == 4 * 214_171_648
 

@@ -245,7 +245,7 @@ def test_a_batch_too_large_for_the_device(data_dir, tmp_path):
             batch, step, rate, dry_run, limit=limit, error=(error_type, message)
         ):
             assert dry_run
-            if len(batch[0]) > limit:
+            if len(batch["source"]) > limit:
                 raise error[0](None, None, error[1])
 
         training._step.update = update

@@ -72,8 +72,7 @@ def set_small_scale(setattr_) -> None:
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    files = filter(Path.is_file, directory.rglob("*"))
-    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def decoded(directory: Path, split: str, name: str = "small") -> list[tuple[str, str]]:

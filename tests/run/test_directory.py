@@ -46,7 +46,7 @@ def copy(trained, tmp_path):
 
 
 def names(directory):
-    return {path.name for path in directory.iterdir()}
+    return {path.name for path in directory.iterdir() if path.is_file()}
 
 
 # One training at a time

@@ -1,5 +1,6 @@
 """TensorBoard draws training and dev as two curves of the same charts."""
 
+import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from t2t_keras.training.tensorboard import TensorBoard
@@ -7,10 +8,13 @@ from t2t_keras.training.tensorboard import TensorBoard
 
 def curves(folder):
     events = EventAccumulator(str(folder)).Reload()
-    return {
-        tag: [(point.step, point.value) for point in events.Scalars(tag)]
-        for tag in events.Tags()["scalars"]
-    }
+    curves = {}
+    for tag in events.Tags()["tensors"]:
+        curves[tag] = [
+            (event.step, float(tf.make_ndarray(event.tensor_proto)))
+            for event in events.Tensors(tag)
+        ]
+    return curves
 
 
 def test_losses_of_the_same_meaning_are_in_one_chart(tmp_path):

@@ -1,7 +1,7 @@
 // The page of `t2t serve`: texts are translated and explained, and may be changed.
 import {$, ask, attempt, copy, make, predict} from "./request.js";
 import {Sentence} from "./sentence.js";
-import {WordMenu, missingSentence} from "./word_menu.js";
+import {WordMenu, bare, missingSentence} from "./word_menu.js";
 
 const page = {
   details: {},  // of the models
@@ -99,12 +99,13 @@ const page = {
   async update(sentence, change) {
     Object.assign(sentence, change);
     sentence.wait();
+    const mine = ++sentence.latest;
     await attempt(async () => {
       try {
         const [{sentences: [explained]}] = await predict("explain", [this.row(sentence)]);
-        sentence.show(explained);
+        if (mine === sentence.latest) sentence.show(explained);
       } catch (error) {
-        sentence.fail(error);
+        if (mine === sentence.latest) sentence.fail(error);
         throw error;
       }
     });
@@ -114,10 +115,11 @@ const page = {
   force(sentence, prefix) { return this.update(sentence, {prefix}); },
   undo(sentence) { return this.update(sentence, {prefix: "", forbidden: []}); },
 
-  // A forced word that is forbidden would leave no output.
+  // Words of the user's that have the forbidden one would leave no output.
   forbid(sentence, word) {
     const forbidden = [...sentence.forbidden, word];
-    return this.update(sentence, {forbidden, prefix: ""});
+    const isForced = sentence.prefix.split(" ").map(bare).includes(word);
+    return this.update(sentence, {forbidden, prefix: isForced ? "" : sentence.prefix});
   },
 
   addTerm(source, target) {

@@ -174,6 +174,13 @@ def test_another_word_is_used_and_taken_back(page, server):
     click(page, "#menu-force button")
     changed(page)
     assert texts(page, ".target") == ["ein DOG RUNS.", "IT IS LATE.", "THE END."]
+    # What is forbidden leaves the words before it as they are.
+    for word, prefix in ((2, "ein"), (1, "")):
+        click(page, f"{WORDS}:nth-child({word})")
+        click(page, "#menu-forbid button")
+        changed(page)
+        assert asked[-1][1]["prefixes"] == prefix
+    assert asked[-1][2]["forbidden"] == ("DOG", "ein")
 
 
 def test_a_word_is_forbidden_and_a_term_is_added(page, server):

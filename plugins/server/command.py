@@ -171,13 +171,20 @@ def _directories(args: argparse.Namespace) -> dict[str, Path]:
 
 def load_model(args: argparse.Namespace, path: Path) -> "ServedModel":
     """Returns the `ServedModel` of an export, a run, or its `--engine auto`."""
+    from .fallback_model import FallbackModel
     from .served_model import ServedModel
 
     options = given_decoding(args)
     checkpoint = args.checkpoint
+    run = path
     if args.engine == "auto" and is_run(path):
         path, checkpoint = converted(path, checkpoint, options)
-    model = ServedModel(load(path, checkpoint), **options)
+    translator = load(path, checkpoint)
+    if path == run:
+        model = ServedModel(translator, **options)
+    else:
+        load_exact = functools.partial(load, run, _checkpoint_path(run, args))
+        model = FallbackModel(translator, load_exact, **options)
     if model.split_sentences:
         say(
             f"t2t serve: {path} was trained on single sentences: texts of several are "
@@ -185,6 +192,13 @@ def load_model(args: argparse.Namespace, path: Path) -> "ServedModel":
             "SavedModel at its export)"
         )
     return model
+
+
+def _checkpoint_path(run: Path, args: argparse.Namespace) -> Path:
+    """Returns the checkpoint that is served, so that a later one is not loaded."""
+    from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+
+    return CheckpointDirectory(run).find(args.checkpoint)
 
 
 def _source(

@@ -667,7 +667,24 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
         and len(two_exports) == 2
     )
     served = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)
-    assert isinstance(serve_command.load_model(served, path)._translator, type(engine))
+    model = serve_command.load_model(served, path)
+    assert isinstance(model._translator, type(engine)) and model.missing == {}
+    capfd.readouterr()
+    rows = [{"texts": text, "prefixes": ""} for text in LINES[:2]]
+    exact = t2t_keras.load(path)
+    for options in ({"glossary": (("dog", "dog dog"),)}, {"forbidden": ("a",)}):
+        expected_lists = exact.n_best(LINES[:2], **options)
+        for signature in ("translate", "explain"):
+            outputs = model.predict(signature, rows, options)
+            outputs = [row.get("sentences", [row])[0] for row in outputs]
+            found = [row["texts"][0] for row in outputs]
+            assert found == [row[0].text for row in expected_lists]
+    # The run is loaded once, for these requests alone.
+    assert capfd.readouterr().err.count("TensorFlow runs requests with glossary") == 1
+    assert model.predict("translate", rows, {}) == [
+        {"texts": [row[0].text], "scores": [row[0].score], "is_truncated": False}
+        for row in model._translator.n_best(LINES[:2])
+    ]
     for option, reason in (
         ({"glossary": {"a": "b"}}, "glossary: CTranslate2 does not support it"),
         ({"no_repeat_ngram": 2}, "no_repeat_ngram differs in CTranslate2"),

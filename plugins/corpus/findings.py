@@ -23,7 +23,7 @@ FAULTS = {
     "swapped": Fault(
         1.0,
         "source and target are swapped",
-        "exchange the two sides of these lines in the files",
+        "exchange the two sides of these lines (--apply does it in a copy)",
     ),
     "shifted": Fault(
         1.0,

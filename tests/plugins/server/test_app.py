@@ -354,6 +354,15 @@ def test_bodies_are_limited():
             assert slow.recv(12) == b"HTTP/1.1 408"
 
 
+def test_alternatives_are_as_much_work_as_their_searches():
+    row = {"texts": "a" * 36, "prefixes": ""}  # 4 beams of 36 + 64 bytes
+    for signature, max_work in (("explain", 400), ("alternatives", 3200)):
+        body = {"signature_name": signature, "instances": [row]}
+        for limit, status in ((max_work, 200), (max_work - 1, 413)):
+            with serving(Stub(), max_work=limit) as (client, _, _):
+                assert predict(client, "stub", body).status_code == status
+
+
 # Connections.
 
 

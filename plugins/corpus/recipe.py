@@ -54,7 +54,8 @@ class SplitRecipe:
         if DROP in actions:
             return None
         if "unescape" in actions:
-            source, target = _unescaped(source), _unescaped(target)
+            source = _unescaped(source)
+            target = _unescaped(target)
         return (target, source) if "exchange" in actions else (source, target)
 
 

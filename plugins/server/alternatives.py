@@ -102,26 +102,27 @@ def _words_after(
         **options,
     )
     position = len(prefix.split())
-    found: dict[str, _Alternative] = {}
+    by_word: dict[str, _Alternative] = {}
     for (hypothesis,) in n_best_lists:
         words = hypothesis.text.split()
         has_word = len(words) > position and words[:position] == prefix.split()
         if not has_word or hypothesis.score == -math.inf:
             continue  # such as a token that has continued the word before it
-        ids, log_probs = hypothesis.ids, hypothesis.token_log_probs
-        probabilities = word_probabilities(translator.target_tokenizer, ids, log_probs)
+        probabilities = word_probabilities(
+            translator.target_tokenizer, hypothesis.ids, hypothesis.token_log_probs
+        )
         if len(probabilities) != len(words):
             continue  # a text that is too long was split
         word = words[position]
         alternative = _Alternative(probabilities[position], word, hypothesis.text)
-        found[word] = max(alternative, found.get(word, alternative))
+        by_word[word] = max(alternative, by_word.get(word, alternative))
     if EOS in tokens:
         ended = [*source.prefix, EOS]
         resolved = translator.choose(**options)
         (score,) = translator.engine.score([source.ids], [ended], resolved)
         probability = math.exp(score.token_log_probs[-1])
-        found[""] = _Alternative(probability, "", prefix)
-    best = sorted(found.values(), reverse=True)
+        by_word[""] = _Alternative(probability, "", prefix)
+    best = sorted(by_word.values(), reverse=True)
     return {
         "words": [alternative.word for alternative in best],
         "probabilities": [alternative.probability for alternative in best],

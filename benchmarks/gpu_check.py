@@ -96,18 +96,24 @@ def main() -> None:
 
 
 def _audit(args: argparse.Namespace) -> dict[str, object]:
-    from graph_audit import training_audit
+    from graph_audit import search_audit, training_audit
 
     hparams = workload.from_flags(args).hparams
-    compiled = hparams.override(bucketing="static", jit_compile=True)
+    compiled = hparams.override(bucketing="packed", jit_compile=True)
     audit = training_audit(hparams, _AUDITED_VOCABULARY)
-    waits = training_audit(compiled, _AUDITED_VOCABULARY).host_waits
+    waits = {
+        DEFAULT: training_audit(compiled, _AUDITED_VOCABULARY).host_waits,
+        "without_xla": audit.host_waits,
+    }
+    for name, is_compiled in (("search", True), ("search_without_xla", False)):
+        searched = search_audit(hparams, _AUDITED_VOCABULARY, jit_compile=is_compiled)
+        waits[name] = searched.host_waits
     return {
         "missing_kernels": audit.missing_kernels,
         "host_vocabulary_tensors": audit.host_vocabulary_tensors,
         "bytes_per_logit": audit.bytes_per_logit,
         "float_ops_per_step": audit.float_ops,
-        "host_waits": {DEFAULT: waits, "without_xla": audit.host_waits},
+        "host_waits": waits,
     }
 
 

@@ -13,8 +13,12 @@ from placement import gpu_kernel, host_memory, is_pinned, reachable
 from training_steps import model_and_step
 
 from t2t_keras import HParams
+from t2t_keras.data.pipeline import batch_signature
 from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.compiled_loop import compiled
 from t2t_keras.decoding.constraint import Constraint
+from t2t_keras.decoding.decode_loop import GrowingLoop, SearchLoop
+from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.model.layers.embedding import BLOCK
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.strategy import make_strategy
@@ -133,7 +137,8 @@ def training_audit(hparams: HParams, vocab_size: int, replicas: int = 1) -> Audi
         dry_run = tf.constant(False)
         # Not `function` itself, whose signature has no sizes.
         run = step.function.python_function
-        batch = {"source": ids, "target": ids}
+        names = batch_signature(packed=hparams.bucketing == "packed")
+        batch = dict.fromkeys(names, ids)
         return run(batch, index, learning_rate, dry_run)
 
     graph = update.get_concrete_function().graph
@@ -149,6 +154,7 @@ def search_audit(
     constraint: Callable[[tf.Tensor], Constraint] | None = None,
     rows: int = 3,
     beams: int = 4,
+    jit_compile: bool = False,
 ) -> Audit:
     """Audits beam search.
 
@@ -160,20 +166,31 @@ def search_audit(
         constraint: max_length [rows] -> the constraint of the search.
         rows: sentences in a batch.
         beams: hypotheses for each.
+        jit_compile: whether XLA compiles the search; only the rest is then audited.
     """
     model = Transformer(hparams, vocab_size)
 
-    @tf.function(autograph=False)
-    def search():
-        max_length = tf.fill([rows], 7)
+    def search_rows(
+        source: tf.Tensor, prefixes: tf.Tensor | None, loop: SearchLoop
+    ) -> Hypotheses:
+        del prefixes
+        max_length = tf.fill([tf.shape(source)[0]], 7)
         return beam_search(
             model,
-            tf.ones([rows, 5], tf.int32),
+            source,
             beam_size=beams,
             alpha=0.6,
             max_length=max_length,
             constraint=constraint(max_length) if constraint else None,
+            loop=loop,
         )
+
+    @tf.function(autograph=False)
+    def search():
+        source = tf.ones([rows, 5], tf.int32)
+        if jit_compile:
+            return compiled(search_rows, source, None, extra_length=2)
+        return search_rows(source, None, GrowingLoop())
 
     graph = search.get_concrete_function().graph
     return audit(graph, vocab_size, rows * beams)

@@ -5,7 +5,10 @@ import hashlib
 import importlib.metadata
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+
+from t2t_keras.errors import UserError, first_line
 
 _FLAG = "--tf_xla_persistent_cache_directory"
 
@@ -43,6 +46,27 @@ def compiled_programs() -> Path | None:
     """Returns the folder in which XLA keeps its programs; None: they are not kept."""
     match = re.search(rf"{_FLAG}=(\S+)", os.environ.get("TF_XLA_FLAGS", ""))
     return Path(match[1]) if match else None
+
+
+@contextlib.contextmanager
+def damaged_programs_named() -> Iterator[None]:
+    """Says which folder to remove if a program that was kept is damaged.
+
+    Raises:
+        UserError: TensorFlow could not read one in the `with` block.
+    """
+    import tensorflow as tf
+
+    try:
+        yield
+    except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
+        folder = compiled_programs()
+        if folder is None:
+            raise
+        raise UserError(
+            f"{folder}: a program that XLA kept there is damaged "
+            f"({first_line(error)}); remove the folder"
+        ) from None
 
 
 def _cache_folder() -> Path:

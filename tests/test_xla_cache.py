@@ -69,24 +69,31 @@ def test_without_a_gpu_nothing_is_kept(monkeypatch, tmp_path):
 PROGRAM = """
 import tensorflow as tf
 from t2t_keras.training.segment_sums import segment_sums
+from t2t_keras.xla_cache import damaged_programs_named
 function = tf.function(lambda v, i: segment_sums(v, i, 9), jit_compile=True)
-print(float(tf.reduce_sum(function(tf.ones([5, 2]), tf.range(5)))))
+with damaged_programs_named():
+    print(float(tf.reduce_sum(function(tf.ones([5, 2]), tf.range(5)))))
 """
 
 
 def test_tensorflow_reads_what_another_process_has_kept(tmp_path):
     """On a CPU here: the folder is TensorFlow's, whatever the device."""
     flags = f"--tf_xla_persistent_cache_directory={tmp_path}"
-    outputs, times = [], []
-    for _ in range(2):
-        outputs.append(
-            subprocess.check_output(
-                [sys.executable, "-c", PROGRAM],
-                env={**os.environ, "TF_XLA_FLAGS": flags},
-                text=True,
-            )
+
+    def run():
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "TF_XLA_FLAGS": flags},
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        (file,) = tmp_path.iterdir()
-        times.append(file.stat().st_mtime_ns)
-    assert outputs == ["10.0\n", "10.0\n"]
-    assert times[0] == times[1]
+
+    assert run().stdout == "10.0\n"
+    (file,) = tmp_path.iterdir()
+    time_written = file.stat().st_mtime_ns
+    assert run().stdout == "10.0\n"
+    assert [path.stat().st_mtime_ns for path in tmp_path.iterdir()] == [time_written]
+    file.write_bytes(file.read_bytes()[:200])
+    message = run().stderr.splitlines()[-1]
+    assert f"UserError: {tmp_path}: a program that XLA kept there is damaged" in message

@@ -20,7 +20,7 @@ from t2t_keras.options import OptionValues
 from t2t_keras.run.checkpoint_paths import CheckpointPaths
 from t2t_keras.run.config import RunConfig
 
-from .ctranslate2_engine import default_device, require_supported
+from .ctranslate2_engine import require_supported
 
 
 class Conversion(NamedTuple):
@@ -87,8 +87,8 @@ def conversion_of(
     """
     if checkpoint == "ema":
         raise UserError("--checkpoint ema is part of a checkpoint")
-    if _has_gpu() and default_device() == "cpu":
-        raise UserError("CTranslate2 cannot use the GPU")
+    if _has_gpu():
+        raise UserError("there is a GPU")
     problem = RunConfig.read(run).registered_problem()
     default = DecodingOptions.of(problem)
     resolved = dataclasses.replace(default, **options)

@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import ctranslate2
 import numpy as np
@@ -42,9 +41,7 @@ _log = logging.getLogger(__name__)
 PAD_TOKEN = "<pad>"
 EOS_TOKEN = "</s>"
 
-Device: TypeAlias = Literal["cpu", "cuda"]
-
-# Source tokens times beam size of a batch; larger batches are slower on a CPU.
+# Source tokens times beam size of a batch; larger batches are slower.
 _MAX_BATCH_WIDTH = 4096
 # With 1, about one output in 100 differs from that of TensorFlow; 2 is no better.
 _PATIENCE = 1.5
@@ -68,7 +65,7 @@ class CTranslate2Settings(ExportSettings):
         tags: words before sources that are one token; None: the text processor is
             that of the registered problem.
         positions: the number of tokens in the longest output.
-        compute_type: CTranslate2's type of computation on the CPU that wrote it.
+        compute_type: CTranslate2's type of computation on the machine that wrote it.
     """
 
     tags: list[str] | None = None
@@ -89,11 +86,8 @@ class CTranslate2Engine:
 
     `coverage_penalty`, `glossary`, `protect`, `forbidden` and constraints are refused.
 
-    On a GPU, weights that are not quantized are computed in 16 bits.
-
     Args:
         export_dir: the directory of the export.
-        device: where to compute; None: see `default_device`.
 
     Attributes:
         settings: the content of `t2t_export.json`, as attributes.
@@ -106,7 +100,7 @@ class CTranslate2Engine:
     divides_batches = False
     has_fixed_beam = False
 
-    def __init__(self, export_dir: str | Path, device: Device | None = None) -> None:
+    def __init__(self, export_dir: str | Path) -> None:
         path = Path(export_dir)
         require_intact(path)
         self._checksums = dict(checksums(path))
@@ -132,16 +126,13 @@ class CTranslate2Engine:
         # and is not slowed down by other processes. OMP_NUM_THREADS changes it.
         self._threads = int(os.environ.get("OMP_NUM_THREADS") or 1)
         self._workers = max(len(os.sched_getaffinity(0)) // self._threads, 1)
-        self._device = device or default_device()
-        if self._device == "cuda":
-            self._workers = 1  # A GPU is kept busy by one batch.
         # One object for each call of `_run` that has not ended.
         self._calls: set[object] = set()
         self._path = str(path)
         self._contents: dict[str, bytes] | None = None  # see `_files`
         self._model = self._load(self._workers)
         self.compute_type = self._model.compute_type
-        if self._device == "cpu" and self.compute_type != settings.compute_type:
+        if self.compute_type != settings.compute_type:
             _log.warning(
                 "%s was verified in %s, but this machine computes in %s",
                 path,
@@ -302,9 +293,8 @@ class CTranslate2Engine:
         probabilities of the other tokens.
         """
         lengths = [len(source.ids) for source in sources]
-        width = options.batch_tokens
-        if self._device == "cpu":
-            width = max(min(width, _MAX_BATCH_WIDTH // options.beam_size), 1)
+        width = min(options.batch_tokens, _MAX_BATCH_WIDTH // options.beam_size)
+        width = max(width, 1)
         results: list[list[TokenHypothesis]] = [[]] * len(sources)
         groups = batches(lengths, width, self._idle())
         for rows, hypotheses in self._translate(
@@ -485,19 +475,6 @@ class CTranslate2Engine:
             self._contents = contents
         return self._contents
 
-    def _requested_type(self) -> str:
-        """Returns the type of computation to ask for; "default": that of the weights.
-
-        A GPU computes float32 weights in 16 bits; in bfloat16 if it can, which has the
-        range of float32.
-        """
-        if self._device == "cuda" and self.settings.quantization is None:
-            supported = ctranslate2.get_supported_compute_types("cuda")
-            for compute_type in ("bfloat16", "float16"):
-                if compute_type in supported:
-                    return compute_type
-        return "default"
-
     def _load(
         self, workers: int, files: dict[str, bytes] | None = None
     ) -> ctranslate2.Translator:
@@ -510,8 +487,6 @@ class CTranslate2Engine:
         try:
             return ctranslate2.Translator(
                 self._path,
-                device=self._device,
-                compute_type=self._requested_type(),
                 inter_threads=workers,
                 intra_threads=self._threads,
                 files=files,
@@ -567,11 +542,6 @@ def _strings(strings: Sequence[str], ids: Sequence[int]) -> list[str]:
     return [strings[token] for token in ids if token != EOS]
 
 
-def default_device() -> Device:
-    """Returns where CTranslate2 computes: on a GPU if it can use one."""
-    return "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
-
-
 def write_settings(
     path: Path, problem: Problem, options: DecodingOptions, **extra: object
 ) -> None:
@@ -593,7 +563,7 @@ def write_settings(
         "sentence_starts": problem.text_processor.sentence_starts,
         "decoding": options.recorded(),
         "positions": options.max_source_length + options.extra_length,
-        "compute_type": ctranslate2.Translator(str(path), device="cpu").compute_type,
+        "compute_type": ctranslate2.Translator(str(path)).compute_type,
     }
     write_json(path / SETTINGS, settings | extra)
 

@@ -139,7 +139,7 @@ def export_ctranslate2(
 
 def _verify(verification: Verification, export_dir: Path, exact: bool) -> None:
     """Verifies an export with an engine that is freed before the next one is loaded."""
-    engine = CTranslate2Engine(export_dir, device="cpu")  # in float32 also with a GPU
+    engine = CTranslate2Engine(export_dir)
     search = search_of(engine, _greedy_options(engine.options))
     verification.check(search, exact=exact)
 

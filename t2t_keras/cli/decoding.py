@@ -66,7 +66,7 @@ def add_engine(parser: argparse._ActionsContainer) -> None:
         "--engine",
         choices=("tensorflow", "auto"),
         default=DEFAULT_ENGINE,
-        help="the library that computes a run's model; auto: CTranslate2 "
+        help="the library that computes a run's model; auto: CTranslate2 on a CPU "
         "where it is installed and suits model and options "
         f"(default: {DEFAULT_ENGINE})",
     )

@@ -115,6 +115,7 @@ class TrainStep:
         )
         self._loop = tf.function(self._run_loop, autograph=False)
         self._is_compiled = hparams.jit_compile is True
+        self._has_products = not self._is_compiled and on_gpus(strategy)
         self.gradient_sums = self.accumulate
         self.weight_update = self.apply
         if self._is_compiled:
@@ -291,8 +292,10 @@ class TrainStep:
         with tf.GradientTape() as tape:
             tape.watch((weights, softmax))
             variables = zip(self._model.trainable_variables, weights, strict=True)
-            has_products = not self._is_compiled and on_gpus(self._strategy)
-            with keras.StatelessScope(variables), column_sums_as_products(has_products):
+            with (
+                keras.StatelessScope(variables),
+                column_sums_as_products(self._has_products),
+            ):
                 loss, nll = training_losses(
                     self._model,
                     batch["source"],

@@ -61,6 +61,7 @@ from t2t_keras.training.strategy import (
 from t2t_keras.training.time_left import TimeLeft
 from t2t_keras.type_hints import Limits, Positive, Seed
 from t2t_keras.usr_dir import load_usr_dir
+from t2t_keras.xla_cache import damaged_programs_named
 
 _MAX_SIMULATED = 256  # replicas on a CPU
 _SIGNAL_NAMES = tuple(signal.name for signal in SIGNALS)
@@ -430,14 +431,15 @@ class Trainer:
                 self._reporter.say(message)
         # As much memory is taken as while a checkpoint is written.
         copies = snapshot(self._variables, 0)
-        message = try_largest_batch(
-            lambda batches: self._call_step(batches, 0, [0.0], dry_run=True),
-            self._strategy,
-            self._data.largest_shape,
-            self._hparams.batch_tokens,
-            self._data.signature,
-            self._micro_batches,
-        )
+        with damaged_programs_named():
+            message = try_largest_batch(
+                lambda batches: self._call_step(batches, 0, [0.0], dry_run=True),
+                self._strategy,
+                self._data.largest_shape,
+                self._hparams.batch_tokens,
+                self._data.signature,
+                self._micro_batches,
+            )
         del copies
         if message:
             self._reporter.say(message)

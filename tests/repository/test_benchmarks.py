@@ -69,14 +69,17 @@ def test_training_runs_on_the_device(dtype, replicas, bytes_per_logit):
     assert audit.host_waits == []
 
 
-def test_the_host_waits_for_no_compiled_step():
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_host_waits_for_no_step_of_packed_rows(jit_compile):
     from graph_audit import training_audit
 
     hparams = AUDITED.override(
         **{"compute_dtype": "bfloat16", "clip_norm": 1.0, "ema_decay": 0.9},
-        **{"bucketing": "static", "jit_compile": True},
+        **{"bucketing": "packed", "jit_compile": jit_compile},
     )
-    assert training_audit(hparams, VOCAB).host_waits == []
+    audit = training_audit(hparams, VOCAB)
+    assert audit.missing_kernels == []
+    assert audit.host_waits == []
 
 
 def prefix(max_length: tf.Tensor) -> AllOf:

@@ -709,51 +709,6 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
     assert exports() == two_exports
 
 
-@pytest.mark.parametrize(
-    ("types", "quantization", "expected"),
-    [
-        ({"float32", "float16", "bfloat16"}, None, "bfloat16"),
-        ({"float32", "float16"}, None, "float16"),
-        ({"float32"}, None, "default"),
-        ({"float32", "int8_bfloat16", "bfloat16"}, "int8", "default"),
-    ],
-)
-def test_a_gpu_computes_in_16_bits(
-    engine, monkeypatch, types, quantization, expected, tmp_path
-):
-    """The devices are stubs, and the model runs on the CPU."""
-    path = tmp_path / "export"
-    shutil.copytree(engine.engine._path, path)
-    settings = path / "t2t_export.json"
-    content = json.loads(settings.read_text()) | {"quantization": quantization}
-    before = sha256(settings)
-    settings.write_text(json.dumps(content))
-    sums = (path / "SHA256SUMS").read_text()
-    (path / "SHA256SUMS").write_text(sums.replace(before, sha256(settings)))
-    asked = []
-    translator_class = ctranslate2.Translator
-
-    def load(model_path, *, device, compute_type, inter_threads, **arguments):
-        asked.append((device, compute_type, inter_threads))
-        return translator_class(model_path, **arguments)
-
-    monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 1)
-    monkeypatch.setattr(ctranslate2, "get_supported_compute_types", lambda _: types)
-    monkeypatch.setattr(ctranslate2, "Translator", load)
-    on_gpu = t2t_keras.load(path)
-    assert asked == [("cuda", expected, 1)]
-    assert on_gpu.translate(TEXTS) == engine.translate(TEXTS)
-
-
-def test_auto_is_tensorflow_if_ctranslate2_cannot_use_the_gpu(
-    trained_run, monkeypatch, capfd
-):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
-    assert converted(trained_run, None, {}) == (trained_run, None)
-    line = capfd.readouterr().err.splitlines()[-1]
-    assert line == "engine: TensorFlow (CTranslate2 cannot use the GPU)"
-
-
 def test_a_directory_that_is_no_export_of_ours(engine, tmp_path):
     path = tmp_path / "model"
     shutil.copytree(engine.engine._path, path)

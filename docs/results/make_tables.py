@@ -150,8 +150,25 @@ def number(value: float | str | None) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else value
 
 
+def summary_table(scores: dict[str, Any]) -> str:
+    """The table of README: a task a line, and the score that was published for it."""
+    values = {name: table["rows"] for name, table in scores["tables"].items()}
+    body = []
+    for row in scores["summary"]:
+        trainings = [totals(read(HERE / name)) for name in row["records"]]
+        minutes = sorted(round(training.seconds / 60) for training in trainings)
+        time = " to ".join(
+            f"{value}" for value in dict.fromkeys(minutes[:1] + minutes[-1:])
+        )
+        machine = f"{time} min, {row['machine']}" if trainings else row["machine"]
+        score = row["score"].format(**values)
+        body.append([row["task"], row["hparams"], machine, score, row["published"]])
+    head = ("task", "hparam set", "time and hardware", "score", "published score")
+    return markdown(head, body)
+
+
 def results_table(scores: dict[str, Any]) -> str:
-    """The table of README: a task a line."""
+    """The table of docs/results.md: a task a line, with the speed of its training."""
     values = {name: table["rows"] for name, table in scores["tables"].items()}
     body = []
     for run in scores["runs"]:
@@ -247,6 +264,7 @@ def tables() -> dict[str, str]:
     """Returns every generated table by its name."""
     scores = json.loads((HERE / "scores.json").read_text(encoding="utf-8"))
     return {
+        "summary": summary_table(scores),
         "results": results_table(scores),
         "records": records_table(scores),
         "own_data": own_data_table(scores),

@@ -1,6 +1,6 @@
 """What mkdocs does not do by itself for documents that a git hosting page shows, too.
 
-- README.md, CHANGELOG.md and CONTRIBUTING.md become pages of the site.
+- CHANGELOG.md and CONTRIBUTING.md become pages of the site.
 - Links to files outside of docs/ become links into the repository, whose address is in
   pyproject.toml; without one, only their text stays.
 - Blocks of `math` become MathML, which browsers show without a script.
@@ -18,7 +18,6 @@ from mkdocs.structure.pages import Page
 
 # Documents of the repository's root, and their pages.
 ROOT_PAGES = {
-    "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
@@ -47,6 +46,8 @@ def on_page_markdown(
 ) -> str:
     """Rewrites links and formulas."""
     here = page.file.src_uri
+    if here.startswith("api/") or here in _DOCUMENT_OF:
+        page.meta["search"] = {"boost": 0.001}  # guides come first in a search
     document = _DOCUMENT_OF.get(here, f"docs/{here}")
     root = Path(config.config_file_path).parent
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]

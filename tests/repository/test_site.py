@@ -1,16 +1,22 @@
 """The documentation site builds without a warning, and is whole and self-contained."""
 
 import html
+import itertools
+import os
 import re
+from pathlib import Path
 
 import pytest
-from helpers.documents import ROOT
+from helpers.browser import CHROMIUM, browser
+from helpers.documents import PAGES, ROOT, prose
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 import t2t_keras
 
 CONFIG = ROOT / "mkdocs.yml"
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +45,52 @@ def test_formulas_need_no_script_and_links_to_source_files_no_address(site):
     assert "outside:" not in paper
     assert paper.count("<math ") >= 6
     assert "```" not in re.sub(r"<code>.*?</code>", "", paper, flags=re.DOTALL)
-    home = (site / "index.html").read_text(encoding="utf-8")
-    assert 'href="quick-start.html"' in home
-    code = re.sub("<[^>]*>", "", home)
+    exports = (site / "exports.html").read_text(encoding="utf-8")
+    code = re.sub("<[^>]*>", "", exports)
     assert 'model.signatures["serving_default"](texts=' in html.unescape(code)
+
+
+def test_links_between_pages_are_called_by_titles():
+    for page in PAGES:
+        names = re.findall(r"\[[\w/.-]+\.md\]\(", prose(page))
+        assert not names or page.parent == ROOT, f"{page}: {names}"
+
+
+@needs_chromium
+def test_pages_suit_desktop_and_phone(site, tmp_path):
+    """At both widths and in both modes; TEST_PICTURES names a folder for pictures."""
+    pictures = Path(os.environ.get("TEST_PICTURES", tmp_path))
+    pictures.mkdir(exist_ok=True)
+    with browser() as page:
+        for name, width, dark in itertools.product(
+            ("index", "cookbook", "cli"), (1280, 390), (False, True)
+        ):
+            page.open((site / f"{name}.html").as_uri(), width, dark=dark)
+            mode = "dark" if dark else "light"
+            page.wait("document.getAnimations().length === 0")
+            scheme = page.run("document.body.dataset.mdColorScheme")
+            assert scheme == ("slate" if dark else "default")
+            page.picture(pictures / f"site-{name}-{width}-{mode}.png")
+            is_wider = page.run("document.documentElement.scrollWidth > innerWidth")
+            assert not is_wider, (name, width)
+            assert not page.errors, (name, page.errors)
+            page.run("localStorage.clear()")  # which keeps the chosen colours
+
+
+@needs_chromium
+def test_search_works_from_the_disk(site):
+    """Browsers allow neither workers nor requests to pages from the disk."""
+    with browser() as page:
+        page.open((site / "index.html").as_uri(), 1280)
+        page.run("document.querySelector('.md-search__input').focus()")
+        result = "document.querySelector('.md-search-result')"
+        page.wait(f"{result}.textContent.includes('Type to start searching')")
+        page.call("Input.insertText", text="glossary")
+        page.press("ArrowLeft")  # the search waits for a key
+        page.wait(f"{result}.querySelector('a') !== null")
+        first = page.run(f"{result}.querySelector('a').href")
+        assert first.startswith(site.as_uri())
+        assert "/api/" not in first  # guides come before the reference
 
 
 def test_the_reference_has_every_public_name_with_its_sections(site):

@@ -118,7 +118,8 @@ class Beams(NamedTuple):
 
     Attributes:
         ids: [B, K, 1 + T] or more columns, see `SearchLoop`; the first is PAD, the
-            decoder's first input.
+            decoder's first input. They are int64, and lengths float32: a GPU keeps
+            int32 tensors in the host's memory.
         log_probs: [B, K]; -inf marks an empty slot.
         lengths: [B, K], numbers of tokens without the first PAD.
         coverage: [B, K], the coverage penalty, at most 0.
@@ -176,9 +177,9 @@ class _BeamSearch:
         """
         shape = tf.stack([tf.shape(source)[0], self.beam_size])
         empty = Beams(
-            ids=self.loop.start_ids(tf.fill(tf.concat([shape, [1]], 0), PAD)),
+            ids=self.loop.start_ids(tf.zeros(tf.concat([shape, [1]], 0), tf.int64)),
             log_probs=tf.fill(shape, NEG_INF),  # [B, K]
-            lengths=tf.zeros(shape, tf.int32),  # [B, K]
+            lengths=tf.zeros(shape),  # [B, K]
             coverage=tf.zeros(shape),  # [B, K]
         )
         is_top = tf.range(self.beam_size) == 0  # [K]
@@ -230,14 +231,15 @@ class _BeamSearch:
         alive = _gather(extended._replace(log_probs=open_log_probs), indices)
         parents = _gather(candidates.parents, indices)  # [B, K]
         tokens = _gather(candidates.tokens, indices)  # [B, K]
+        added = tf.cast(parents, tf.int32), tf.cast(tokens, tf.int32)
 
         next_state = state._replace(
             position=state.position + 1,
             alive=where_rows(state.done, self._append_pad(state.alive), alive),
             finished=where_rows(state.done, self._append_pad(state.finished), finished),
             cache=self.model.reorder_cache(cache, parents),
-            constraint=self.constraint.advance(state.constraint, parents, tokens),
-            allocation=self.allocation.advance(state.allocation, parents, tokens),
+            constraint=self.constraint.advance(state.constraint, *added),
+            allocation=self.allocation.advance(state.allocation, *added),
         )
         return next_state._replace(done=state.done | self._is_complete(next_state))
 
@@ -248,11 +250,12 @@ class _BeamSearch:
         # Both sets are in order, and top_k keeps the order of equals.
         beams = _gather(beams, tf.math.top_k(is_filled, self.n_best).indices)
         is_filled = beams.log_probs > NEG_INF  # [B, n]
+        ids = tf.where(is_filled[:, :, None], beams.ids[:, :, 1:], PAD)
         return Hypotheses(
-            ids=tf.where(is_filled[:, :, None], beams.ids[:, :, 1:], PAD),
+            ids=tf.cast(ids, tf.int32),
             scores=self._scores(beams),
             log_probs=beams.log_probs,
-            lengths=tf.where(is_filled, beams.lengths, 0),
+            lengths=tf.cast(tf.where(is_filled, beams.lengths, 0.0), tf.int32),
         )
 
     def _with_coverage(self, alive: Beams, cache: Nest) -> Beams:
@@ -272,7 +275,7 @@ class _BeamSearch:
         return Beams(
             ids=self.loop.append(beams.ids, candidates.tokens, position),
             log_probs=candidates.log_probs,
-            lengths=beams.lengths + 1,
+            lengths=beams.lengths + 1.0,
             coverage=beams.coverage,
         )
 

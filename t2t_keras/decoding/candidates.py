@@ -13,8 +13,8 @@ class Candidates(NamedTuple):
     """N continuations of a sentence's K alive hypotheses.
 
     Attributes:
-        parents: [B, N], the beam that each of them continues.
-        tokens: [B, N], the token that each of them adds.
+        parents: [B, N] int64, the beam that each of them continues.
+        tokens: [B, N] int64, the token that each of them adds.
         log_probs: [B, N], their log-probabilities.
     """
 
@@ -124,7 +124,7 @@ def top_candidates(
     """
     beam_size = tf.shape(logits)[1]
     vocab_size = logits.shape[2]
-    count = tf.where(beam_size == 1, 1, 2 * beam_size)
+    count = 2 * beam_size - tf.maximum(2 - beam_size, 0)
     per_beam = tf.minimum(count, vocab_size)
     # Normalize only the top logits, not all V of them.
     top_logits, tokens = top_k(tf.where(allowed, logits, NEG_INF), per_beam)
@@ -135,6 +135,9 @@ def top_candidates(
     row = [-1, beam_size * per_beam]
     count = tf.minimum(count, beam_size * per_beam)
     log_probs, indices = tf.math.top_k(tf.reshape(log_probs, row), count)  # [B, 2K]
-    parents = indices // per_beam
-    tokens = tf.gather(tf.reshape(tokens, row), indices, batch_dims=1)
+    # In float32: a GPU computes with int32 on the host.
+    parents = tf.floor(tf.cast(indices, tf.float32) / tf.cast(per_beam, tf.float32))
+    parents = tf.cast(parents, tf.int64)  # [B, 2K]
+    tokens = tf.reshape(tf.cast(tokens, tf.int64), row)
+    tokens = tf.gather(tokens, indices, batch_dims=1)  # [B, 2K]
     return Candidates(parents, tokens, log_probs)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.ensemble import DecodingModel
@@ -16,6 +17,8 @@ from t2t_keras.text.tokenizer import PAD
 _ROWS_PER_DONE = 16
 _MAX_INNER_STEPS = 8
 
+_PAD = np.int64(PAD)
+
 
 class SearchLoop(Protocol):
     """Runs the steps of beam search, and stores what gets longer with each of them."""
@@ -24,7 +27,7 @@ class SearchLoop(Protocol):
         """Returns the model's cache before the first step."""
 
     def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the ids [B, K, 1] before the first step."""
+        """Returns the ids [B, K, 1], int64, before the first step."""
 
     def append(
         self, ids: tf.Tensor, tokens: tf.Tensor, position: tf.Tensor
@@ -71,7 +74,7 @@ class GrowingLoop:
 
     def append_pad(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the ids with a column of PAD."""
-        return tf.pad(ids, [[0, 0], [0, 0], [0, 1]], constant_values=PAD)
+        return tf.concat([ids, tf.fill(tf.shape(ids[:, :, :1]), _PAD)], axis=2)
 
     def run(
         self,

@@ -25,17 +25,23 @@ def top_k(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     batch, beams = tf.unstack(tf.shape(values)[:2])
     size = values.shape[2]
     rows = tf.reshape(values, [batch * beams, size])  # [B * K, V]
-    padding = [[0, 0], [0, -size % _BLOCK_SIZE]]
-    padded = tf.pad(rows, padding, constant_values=NEG_INF)
-    blocks = tf.reshape(padded, [batch * beams, -1, _BLOCK_SIZE])  # [B * K, blocks, 64]
+    if size % _BLOCK_SIZE:
+        padding = tf.fill([batch * beams, -size % _BLOCK_SIZE], NEG_INF)
+        rows = tf.concat([rows, padding], axis=1)
+    blocks = tf.reshape(rows, [batch * beams, -1, _BLOCK_SIZE])  # [B * K, blocks, 64]
     maxima = tf.reduce_max(blocks, axis=2)  # [B * K, blocks]
     num_blocks = tf.minimum(k, tf.shape(maxima)[1])
     top_blocks = tf.math.top_k(maxima, num_blocks, sorted=False).indices
-    top_blocks = tf.sort(top_blocks, axis=1)  # [B * K, num_blocks]
-    searched = tf.gather(blocks, top_blocks, batch_dims=1)
+    # Indices are computed in float32: a GPU computes with int32 on the host.
+    top_blocks = tf.sort(tf.cast(top_blocks, tf.float32), axis=1)
+    # [B * K, num_blocks, 64]
+    searched = tf.gather(blocks, tf.cast(top_blocks, tf.int32), batch_dims=1)
     searched = tf.reshape(searched, [batch * beams, -1])  # [B * K, num_blocks * 64]
     largest, offsets = tf.math.top_k(searched, k)  # [B * K, k]
-    starts = tf.gather(top_blocks, offsets // _BLOCK_SIZE, batch_dims=1) * _BLOCK_SIZE
-    indices = starts + offsets % _BLOCK_SIZE
+    offsets = tf.cast(offsets, tf.float32)
+    slots = tf.floor(offsets / _BLOCK_SIZE)
+    block = tf.gather(top_blocks, tf.cast(slots, tf.int32), batch_dims=1)
+    indices = (block - slots) * _BLOCK_SIZE + offsets  # [B * K, k]
     shape = [batch, beams, k]
-    return tf.reshape(largest, shape), tf.reshape(indices, shape)
+    indices = tf.cast(tf.reshape(indices, shape), tf.int32)
+    return tf.reshape(largest, shape), indices

@@ -80,7 +80,8 @@ class DecodingCache(NamedTuple):
     def reorder(self, parents: Tensor) -> Self:
         """Returns the cache after `Transformer.reorder_cache`; keeps `state`."""
         batch, beams = ops.shape(parents)
-        rows = parents + ops.arange(batch)[:, None] * beams  # [B, K]
+        starts = ops.arange(batch)[:, None] * beams  # [B, 1]
+        rows = parents + ops.cast(starts, parents.dtype)  # [B, K]
 
         def reorder_beams(x: Tensor) -> Tensor:
             return ops.take(ops.reshape(x, (-1, ops.shape(x)[2])), rows, axis=0)

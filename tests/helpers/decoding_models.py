@@ -87,7 +87,8 @@ class TableModel:
         return {"sentence": (None,), "history": (None, None, None)}
 
     def decode_step(self, ids, position, cache):
-        history = tf.concat([cache["history"], ids[:, :, None]], 2)
+        tokens = tf.cast(ids, tf.int32)
+        history = tf.concat([cache["history"], tokens[:, :, None]], 2)
         newest = history[:, :, -1]
         sentence = tf.broadcast_to(cache["sentence"][:, None], tf.shape(ids))
         index = tf.stack([sentence, tf.fill(tf.shape(ids), position), newest], 2)

@@ -82,6 +82,14 @@ def test_the_host_waits_for_no_step_of_packed_rows(jit_compile):
     assert audit.host_waits == []
 
 
+def test_a_decoding_step_waits_only_to_know_which_rows_are_done():
+    from graph_audit import search_audit
+
+    waits = [x.partition(" -> ") for x in search_audit(AUDITED, VOCAB).host_waits]
+    in_a_step = [x for x, _, after in waits if after.startswith("while/while/")]
+    assert len(in_a_step) == 1 and "count_nonzero" in in_a_step[0]
+
+
 def prefix(max_length: tf.Tensor) -> AllOf:
     """The constraints of a prefix and of a least length."""
     min_length = MinimumLength(tf.constant(2), VOCAB)

@@ -107,7 +107,9 @@ class RequiredPhrases:
         return tf.cond(
             self._has_phrases(),
             lambda: _best_of_banks(
-                self.num_matched_tokens(state, candidates.parents, candidates.tokens),
+                self.num_matched_tokens(
+                    state, candidates.parents, tf.cast(candidates.tokens, tf.int32)
+                ),
                 log_probs,
                 beam_size,
             ),

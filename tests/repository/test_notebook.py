@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from helpers.documents import PAGES
 from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "quickstart.ipynb"
@@ -37,12 +38,17 @@ def test_committed_without_outputs_and_with_ids_that_are_names(notebook):
             assert (cell.outputs, cell.execution_count) == ([], None)
 
 
-def test_all_that_is_imported_exists(notebook):
+def test_all_that_is_imported_exists_and_is_documented(notebook):
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    documents = "\n".join(page.read_text("utf-8") for page in PAGES)
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom):
             module = importlib.import_module(node.module)
-            assert all(hasattr(module, name.name) for name in node.names)
+            names = {name.name for name in node.names}
+            assert all(hasattr(module, name) for name in names), node.module
+            if node.module.startswith("t2t_keras"):
+                missing = names - set(re.findall(r"\w+", documents))
+                assert not missing, f"{node.module}: {missing}"
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Draws the learning curves of one run or several: losses, and BLEU or F1 on dev.
 
-    pip install t2t_keras[plot]
+    pip install ".[plot]"
     python examples/plot_curve.py runs/a runs/b --write curves.svg
 
 A run directory may be given as its `metrics.jsonl` alone.

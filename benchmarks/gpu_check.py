@@ -16,6 +16,7 @@ processes of their own:
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import matmul_flops
@@ -33,6 +35,7 @@ from t2t_keras.cli.command import positive
 
 if TYPE_CHECKING:
     from t2t_keras.model.transformer import Transformer
+    from t2t_keras.training.step import StepResult
 
 
 class Variant(NamedTuple):
@@ -194,7 +197,7 @@ def _train_in_process(
 def _train(args: argparse.Namespace, variant: Variant) -> dict[str, object]:
     """Times updates on the visible GPUs; every part gets the workload's batch."""
     import tensorflow as tf
-    from training_steps import LEARNING_RATE, model_and_step
+    from training_steps import model_and_step
 
     import t2t_keras.training.step
     from t2t_keras.data.pipeline import rows_per_replica
@@ -221,29 +224,40 @@ def _train(args: argparse.Namespace, variant: Variant) -> dict[str, object]:
         batch[side] = rows_per_replica(ids, replicas, variant.micro_batches)
     (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices(batch))
 
-    start = time.monotonic()
-    float(step.update(batch, 0, LEARNING_RATE).loss_sum)
-    seconds_of_first_step = time.monotonic() - start
-    start = time.monotonic()
-    for index in range(1, args.steps + 1):
-        result = step.update(batch, index, LEARNING_RATE)
-    host_seconds = (time.monotonic() - start) / args.steps
-    loss_sum = float(result.loss_sum)  # waits for the last update
-    seconds = (time.monotonic() - start) / args.steps
-
+    times = _time_updates(functools.partial(step.update, batch), args.steps)
+    seconds = times["seconds_per_step"]
     gpus = replicas if tf.config.list_logical_devices("GPU") else 0
     matmul_gflops = _matmul_gflops(args.dtype, repetitions=50 if gpus else 1)
     return {
         "gpus": gpus,
         "dtype": args.dtype,
         "target_tokens_per_s": parts * work.batch * work.length / seconds,
-        "seconds_per_step": seconds,
+        **times,
+        "fraction_of_matmul_rate": parts * _gflop(work) / seconds / matmul_gflops,
+        "weights_sha256": _weights_sha256(model),
+    }
+
+
+def _time_updates(
+    update: Callable[[int, float], "StepResult"], steps: int
+) -> dict[str, float]:
+    """Returns the seconds of the first update and of later ones, and the last loss."""
+    from training_steps import LEARNING_RATE
+
+    start = time.monotonic()
+    float(update(0, LEARNING_RATE).loss_sum)
+    seconds_of_first_step = time.monotonic() - start
+    start = time.monotonic()
+    for index in range(1, steps + 1):
+        result = update(index, LEARNING_RATE)
+    host_seconds = (time.monotonic() - start) / steps
+    loss_sum = float(result.loss_sum)  # waits for the last update
+    return {
+        "seconds_per_step": (time.monotonic() - start) / steps,
         # Less than the above, unless the host waits for the device.
         "host_seconds_per_step": host_seconds,
         "seconds_of_first_step": seconds_of_first_step,
-        "fraction_of_matmul_rate": parts * _gflop(work) / seconds / matmul_gflops,
         "loss_sum": loss_sum,
-        "weights_sha256": _weights_sha256(model),
     }
 
 

@@ -114,6 +114,6 @@ def _with_faults(
 
 def read_pairs_at(source: Source, indices: Sequence[int]) -> dict[int, Pair]:
     """Returns the pairs of a source at some indices; reads no further."""
-    wanted = frozenset(indices)
-    pairs = itertools.islice(source(), max(wanted, default=-1) + 1)
-    return {index: pair for index, pair in enumerate(pairs) if index in wanted}
+    selected = frozenset(indices)
+    pairs = itertools.islice(source(), max(selected, default=-1) + 1)
+    return {index: pair for index, pair in enumerate(pairs) if index in selected}

@@ -57,18 +57,22 @@ def faulty_pairs(
     for fault in sorted(faults, key=lambda x: x.finding.weight, reverse=True):
         by_name.setdefault(fault.finding.kind, []).append(fault)
     indices: dict[str, list[int]] = {}
-    for kind, group in by_name.items():
+    for fault_name, group in by_name.items():
         # A source may be both in dev and in test.
         merged = {int(index) for fault in group for index in fault.indices}
-        indices[kind] = sorted(merged)
+        indices[fault_name] = sorted(merged)
     shown = [index for row in indices.values() for index in row[:MAX_PAIRS]]
     pairs = read_pairs_at(source, shown)
     results = []
-    for kind, group in by_name.items():
+    for fault_name, group in by_name.items():
         messages = [_heading(fault.finding) for fault in group]
-        numbered = {i + 1: pairs[i] for i in indices[kind][:MAX_PAIRS] if i in pairs}
-        count = len(indices[kind])
-        results.append(FaultyPairs(name, kind, messages, count, numbered, is_train))
+        numbered = {
+            i + 1: pairs[i] for i in indices[fault_name][:MAX_PAIRS] if i in pairs
+        }
+        count = len(indices[fault_name])
+        results.append(
+            FaultyPairs(name, fault_name, messages, count, numbered, is_train)
+        )
     return results
 
 
@@ -81,12 +85,12 @@ def _heading(finding: Finding) -> str:
     )
 
 
-def faulty_pairs_section(faulty: FaultyPairs, number: int) -> str:
+def faulty_pairs_section(faulty: FaultyPairs, section: int) -> str:
     """Returns the section of one fault of a split.
 
     Args:
         faulty: the pairs.
-        number: the number of the section on the page, of which the first is open.
+        section: its number on the page, on which the first section is open.
     """
     default = default_recipe(faulty.is_train).actions[faulty.fault]
     options = []
@@ -104,9 +108,9 @@ def faulty_pairs_section(faulty: FaultyPairs, number: int) -> str:
     nouns = "this pair" if faulty.pairs == 1 else f"these {faulty.pairs:,} pairs"
     return (
         f'<article data-split="{html.escape(faulty.split)}" '
-        f'data-fault="{faulty.fault}" id="fault-{number}">\n{messages}\n'
+        f'data-fault="{faulty.fault}" id="fault-{section}">\n{messages}\n'
         f"<p><label>With {nouns}: <select>{''.join(options)}</select></label></p>\n"
-        f"<details{' open' * (number == 1)}><summary>{summary}</summary>\n"
+        f"<details{' open' * (section == 1)}><summary>{summary}</summary>\n"
         '<table><thead><tr><th scope="col">Line</th><th scope="col">Source</th>'
         '<th scope="col">Target</th></tr></thead>\n'
         f"<tbody>\n{''.join(rows)}</tbody></table></details>\n</article>"

@@ -187,12 +187,12 @@ def _apply(
                 f"--recipe: {args.recipe} has [{name}], but there are only "
                 f"{', '.join(sources)}"
             )
-    chosen = {}
+    choices = {}
     for name in sources:
         # A page has no choices for splits without faults.
         default = keep_all() if recipes else default_recipe(is_train(name))
-        chosen[name] = recipes.get(name, default)
-    copies = write_copies(Path(args.apply), sources, inspection.faults, chosen)
+        choices[name] = recipes.get(name, default)
+    copies = write_copies(Path(args.apply), sources, inspection.faults, choices)
     return {name: copy._asdict() for name, copy in copies.items()}
 
 

@@ -48,8 +48,8 @@ def inspection_page(
         splits: the "splits" of a `Report`.
     """
     sections = [f'<p class="error">{html.escape(text)}</p>' for text in findings]
-    for number, group in enumerate(faulty, start=1):
-        sections.append(faulty_pairs_section(group, number))
+    for section, group in enumerate(faulty, start=1):
+        sections.append(faulty_pairs_section(group, section))
     body = _BODY.format(
         title=html.escape(title),
         command=html.escape(command),

@@ -121,10 +121,10 @@ class SplitInspection:
             self._search_shifts()
         faults = {name: np.concatenate(ids) for name, ids in self._faults.items()}
         is_shifted = np.zeros(self.pairs, bool)
-        found = []
+        pair_faults = []
         for shift in self._shifts:
             is_shifted[shift.start : shift.stop] = True
-            found.append(self._shift_fault(shift))
+            pair_faults.append(self._shift_fault(shift))
         if "length" in faults:  # a shift explains unusual lengths
             faults["length"] = faults["length"][~is_shifted[faults["length"]]]
         sources, pairs = self._all_hashes()
@@ -132,12 +132,12 @@ class SplitInspection:
         is_repeated = pairs[order][1:] == pairs[order][:-1]
         faults["duplicate"] = np.sort(order[1:][is_repeated])
         for fault, indices in faults.items():
-            found.append(self._fault(fault, indices))
+            pair_faults.append(self._fault(fault, indices))
         for inspection in disjoint:
             shared = np.isin(sources, inspection._all_hashes()[0])
             indices = np.flatnonzero(shared)
-            found.append(self._fault("overlap", indices, inspection.split))
-        return [fault for fault in found if fault.finding.pairs]
+            pair_faults.append(self._fault("overlap", indices, inspection.split))
+        return [fault for fault in pair_faults if fault.finding.pairs]
 
     def _all_hashes(self) -> np.ndarray:
         """Returns the hashes of the sources and of the pairs, uint64 [2, N]."""

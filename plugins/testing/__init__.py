@@ -91,7 +91,7 @@ def _check_packing(model: "Transformer") -> None:
     rows = ((2, 0), (1,))
     sides = {}  # [3, T], a pair in each row
     batch: dict[str, NDArray[np.int32]] = {}
-    places = {}  # of the target's tokens, in packed rows
+    locations = {}  # of the target's tokens, in packed rows
     for side, counts in lengths.items():
         sides[side] = _ids(model, 3, max(counts)) * _is_token(counts)
         packed = np.zeros((3, 2, sum(counts)), np.int32)  # ids, segments, positions
@@ -102,18 +102,18 @@ def _check_packing(model: "Transformer") -> None:
                 packed[0, row, start:stop] = sides[side][pair, : counts[pair]]
                 packed[1, row, start:stop] = pair + 1
                 packed[2, row, start:stop] = np.arange(counts[pair])
-                places[pair] = row, slice(start, stop)
+                locations[pair] = row, slice(start, stop)
                 start = stop
         names = (side, f"{side}_segments", f"{side}_positions")
         batch |= dict(zip(names, packed, strict=True))
-    _compare_packed(model, sides, batch, places)
+    _compare_packed(model, sides, batch, locations)
 
 
 def _compare_packed(
     model: "Transformer",
     sides: dict[str, NDArray[np.int32]],
     batch: dict[str, NDArray[np.int32]],
-    places: dict[int, tuple[int, slice]],
+    locations: dict[int, tuple[int, slice]],
 ) -> None:
     """Compares the logits of the pairs in `sides` with those of the packed batch."""
     from t2t_keras.model import Packing
@@ -129,7 +129,7 @@ def _compare_packed(
         except (TypeError, ValueError) as error:
             raise AssertionError(f"{_PACKING_RULE}; it fails: {error}") from error
         logits = np.array(model.logits(states))  # [2, T', V]
-        for index, (row, columns) in places.items():
+        for index, (row, columns) in locations.items():
             actual = logits[row, columns]
             _equal(_PACKING_RULE, actual, expected[index, : len(actual)])
 

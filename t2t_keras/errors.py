@@ -118,7 +118,8 @@ def install_command(extra: str) -> str:
     source = "t2t_keras"
     with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError):
         distribution = importlib.metadata.distribution("t2t_keras")
-        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        read_metadata = distribution.read_text
+        origin = json.loads(read_metadata("direct_url.json") or "{}")
         address = urlsplit(origin.get("url", ""))
         if address.scheme == "file":  # a clone of the repository
             source = unquote(address.path)

@@ -68,7 +68,9 @@ class Dropout(Layer):
             assert self.seed_generator is not None
             seed = self.seed_generator.next()
         words = random_words(_element_keys(seed, x), self._fold)
-        keep = ops.cast(words >= word(round(self.rate * 2**32)), "float32")
+        # A rate near 1 must not be rounded to 2^32, which no word reaches.
+        threshold = min(round(self.rate * 2**32), 2**32 - 1)
+        keep = ops.cast(words >= word(threshold), "float32")
         # In bfloat16, a factor of 1.1111 would be rounded to 1.1094.
         scaled = ops.cast(x, "float32") * (keep / (1.0 - self.rate))
         return ops.cast(scaled, x.dtype)

@@ -584,7 +584,7 @@ def test_the_server_needs_no_tensorflow(engine):
 
 
 # Translates as the program does, and says whether TensorFlow was imported.
-TRANSLATE = """
+RUN_COMMAND = """
 import sys
 from t2t_keras.cli import main
 assert main(sys.argv[1:]) == 0
@@ -643,7 +643,7 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
     assert translations[2].startswith(f"engine: ctranslate2 ({export}); --engine ten")
     assert translate(*auto)[2] == translations[2]
     words = ["translate", str(path), *map(str, flags)]
-    *rows, modules = python(TRANSLATE, *words).splitlines()
+    *rows, modules = python(RUN_COMMAND, *words).splitlines()
     assert [row.split("\t")[3] for row in rows] == expected[0] and modules == "set()"
     assert exports() == first_exports
     settings = export / "t2t_export.json"

@@ -5,6 +5,7 @@
 # make test-slow  the tests that take minutes
 # make bench      the short form of every benchmark, in about three minutes
 # make docs       the documentation site, into site/
+# make notebook   run examples/quickstart.ipynb and keep its outputs
 # make lint       style, types and import rules only
 # make format     rewrite the files in the project's style
 # make clean      remove the environment and everything that was built
@@ -17,7 +18,7 @@ BIN = $(VENV)/bin
 # are never imported.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test coverage package test-slow bench docs lint format clean
+.PHONY: demo test coverage package test-slow bench docs notebook lint format clean
 
 demo: $(VENV)/.installed
 	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -53,6 +54,9 @@ bench: $(VENV)/.installed
 docs: $(VENV)/.installed-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "The documentation is in site/index.html"
+
+notebook: $(VENV)/.installed-test
+	$(BIN)/python .ci/notebook
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -76,6 +76,7 @@ with damaged_programs_named():
 """
 
 
+@pytest.mark.slow
 def test_tensorflow_reads_what_another_process_has_kept(tmp_path):
     """On a CPU here: the folder is TensorFlow's, whatever the device."""
     flags = f"--tf_xla_persistent_cache_directory={tmp_path}"

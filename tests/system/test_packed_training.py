@@ -56,6 +56,7 @@ def test_gradients_are_those_of_the_pairs(data_dir, parts):
     assert len(batch[0]["source"]) * len(batch) < len(unpacked(batch)[0]) / 2
 
 
+@pytest.mark.slow
 def test_a_resumed_training_is_one_without_a_break(data_dir, tmp_path):
     """Across the end of an epoch, and with other replicas up to rounding."""
     options = {"bucketing": "packed", "dropout": 0.2, "batch_tokens": 1024}

@@ -5,8 +5,8 @@
 
 The audit counts, in the graph of a training step, operations without GPU kernels,
 tensors of the vocabulary's size in the host's memory, bytes moved for each logit, float
-operations, and waits of the host for the device. Then the workload is trained in
-processes of their own:
+operations, and waits of the host for the device. Then the workload is trained,
+each time in a new process:
 
 - every way to train in `VARIANTS`, on one GPU: with and without XLA, determinism and so
   on. The default way runs twice: both times the weights must end with the same bits,

@@ -116,11 +116,13 @@ def install_command(extra: str) -> str:
     from urllib.parse import unquote, urlsplit
 
     source = "t2t_keras"
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError):
-        distribution = importlib.metadata.distribution("t2t_keras")
-        read_metadata = distribution.read_text
-        origin = json.loads(read_metadata("direct_url.json") or "{}")
-        address = urlsplit(origin.get("url", ""))
-        if address.scheme == "file":  # a clone of the repository
-            source = unquote(address.path)
+    with contextlib.suppress(
+        importlib.metadata.PackageNotFoundError, OSError, ValueError
+    ):
+        for file in importlib.metadata.files("t2t_keras") or ():
+            if file.name == "direct_url.json":
+                origin = json.loads(file.read_text(encoding="utf-8"))
+                address = urlsplit(origin.get("url", ""))
+                if address.scheme == "file":  # a clone of the repository
+                    source = unquote(address.path)
     return f'pip install "{source}[{extra}]"'

@@ -1,9 +1,9 @@
-"""The frame and the style sheet that all HTML pages share, those of plugins as well.
+"""The frame and the style sheet of all HTML pages.
 
 A page that is one file is `html_page(title, body)`; it needs neither network nor
-framework. A server sends `style_sheet()` as a file of its own. The head of
-`html_page.css` lists the classes and the variables of colours that a page may use; a
-page's own rules take their colours from these variables, so that they hold in both
+framework. A server sends `style_sheet()` as a separate file. The head of
+`html_page.css` lists the classes and the variables of colours that a page may use.
+Rules that a page adds take their colours from these variables, so that they suit both
 modes.
 """
 

@@ -21,6 +21,7 @@ def test_an_extra_is_installed_from_where_the_package_came(
 ):
     if origin:
         (tmp_path / "direct_url.json").write_text(json.dumps(origin))
+        (tmp_path / "RECORD").write_text(f"{tmp_path.name}/direct_url.json,,\n")
     distribution = importlib.metadata.PathDistribution(tmp_path)
     monkeypatch.setattr(importlib.metadata, "distribution", lambda name: distribution)
     assert install_command("serve") == command

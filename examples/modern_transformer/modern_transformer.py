@@ -79,7 +79,7 @@ class RotaryCache(NamedTuple):
         )
 
     def reserve(self, columns: int | Tensor) -> "RotaryCache":
-        """Returns the empty cache with room for C tokens."""
+        """Returns an empty cache preallocated for C tokens."""
         return RotaryCache(
             reserve_columns(self.key, columns),
             reserve_columns(self.value, columns),

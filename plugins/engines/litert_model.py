@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from t2t_keras.arguments import checked
 from t2t_keras.data.json_files import write_json
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.decode_loop import GrowingLoop
+from t2t_keras.decoding.decode_loop import (
+    GrowingLoop,
+    run_all_rows,
+    shape_invariants,
+)
 from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
 from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.model_translator import ModelTranslator
@@ -191,8 +194,8 @@ class _LoopOfOneSentence(GrowingLoop):
         results: Callable[[Nest], Hypotheses],
     ) -> Hypotheses:
         """Runs steps until the sentence is done; see `SearchLoop`."""
+        shapes = shape_invariants(model, state)
         cache = state.cache
-        shapes = model.cache_shapes(cache)
         if all(isinstance(layer.tokens, SelfAttentionCache) for layer in cache.layers):
             row = [[0, 0], [0, 0], [0, 1], [0, 0]]
             layers = []
@@ -205,20 +208,7 @@ class _LoopOfOneSentence(GrowingLoop):
             state = state._replace(
                 cache=cache._replace(positions=positions, layers=tuple(layers))
             )
-        invariants = tf.nest.map_structure(
-            lambda x: tf.TensorShape([None] * x.shape.rank), state
-        )._replace(
-            cache=keras.tree.map_structure_up_to(
-                cache, lambda shape: tf.TensorShape([None, *shape[1:]]), shapes
-            )
-        )
-        (state,) = tf.while_loop(
-            lambda state: ~tf.reduce_all(state.done),
-            lambda state: (step(state),),
-            (state,),
-            shape_invariants=(invariants,),
-        )
-        return results(state)
+        return results(run_all_rows(state, step, shapes))
 
 
 def _engine(

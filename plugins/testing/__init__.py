@@ -172,7 +172,7 @@ def _check_steps(model: "Transformer") -> None:
 
 
 def _check_compiled_steps(model: "Transformer") -> None:
-    """Decodes two tokens with room reserved for them, compiled by XLA."""
+    """Decodes two tokens with a preallocated cache, compiled by XLA."""
     import tensorflow as tf
 
     if not model.reserves_cache:
@@ -191,7 +191,7 @@ def _check_compiled_steps(model: "Transformer") -> None:
 
     targets = np.stack([tokens, tokens], axis=2).reshape(-1, 2)
     expected = np.array(model(np.repeat(source, 3, 0), targets))[:, -1]
-    rule = "logits must be those of teacher forcing with reserved room and XLA"
+    rule = "logits must be those of teacher forcing with a preallocated cache and XLA"
     _equal(rule, np.array(second_step()), expected.reshape(2, 3, -1), 1e-3)
 
 

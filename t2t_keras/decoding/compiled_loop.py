@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.decode_loop import SearchLoop, shape_invariants
+from t2t_keras.decoding.decode_loop import SearchLoop, run_all_rows, shape_invariants
 from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.model.backend import Nest
@@ -21,7 +21,7 @@ _STEPS = 32  # the number of steps is a multiple of it
 
 
 class CompiledLoop:
-    """A `SearchLoop` for XLA: cache and ids have room for all steps from the start.
+    """A `SearchLoop` for XLA: cache and ids are preallocated for all steps.
 
     Args:
         max_steps: scalar, the largest number of steps.
@@ -31,7 +31,7 @@ class CompiledLoop:
         self._max_steps = max_steps
 
     def start_cache(self, model: DecodingModel, cache: Nest) -> Nest:
-        """Returns the model's cache with room for all steps."""
+        """Returns the model's cache, preallocated for all steps."""
         return model.reserve_cache(cache, self._max_steps)
 
     def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
@@ -58,13 +58,8 @@ class CompiledLoop:
         results: Callable[[Nest], Hypotheses],
     ) -> Hypotheses:
         """Runs steps until all rows are done; see `SearchLoop`."""
-        (state,) = tf.while_loop(
-            lambda state: ~tf.reduce_all(state.done),
-            lambda state: (step(state),),
-            (state,),
-            shape_invariants=(shape_invariants(model, state),),
-        )
-        return results(state)
+        shapes = shape_invariants(model, state)
+        return results(run_all_rows(state, step, shapes))
 
 
 def compiled(

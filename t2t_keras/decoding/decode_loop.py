@@ -134,6 +134,23 @@ def decode_loop(
     return hypotheses
 
 
+def run_all_rows(state: Nest, step: Callable[[Nest], Nest], shapes: Nest) -> Nest:
+    """Runs steps until all rows are done, and drops none.
+
+    Args:
+        state: the state before the first step; see `decode_loop`.
+        step: maps a state to the next one.
+        shapes: the shapes that hold at every step; see `shape_invariants`.
+    """
+    (state,) = tf.while_loop(
+        lambda state: ~tf.reduce_all(state.done),
+        lambda state: (step(state),),
+        (state,),
+        shape_invariants=(shapes,),
+    )
+    return state
+
+
 def shape_invariants(model: DecodingModel, state: Nest) -> Nest:
     """Returns the shapes that hold for a state with any number of rows."""
     cache_shapes = keras.tree.map_structure_up_to(

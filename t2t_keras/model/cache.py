@@ -38,7 +38,7 @@ class DecodingCache(NamedTuple):
     Attributes:
         positions: [B, K, C] float32, the position of the token in column c if it is in
             hypothesis k, otherwise -1. (A GPU compares integers on the host.)
-        used: how many columns have tokens, where room is reserved for others.
+        used: how many columns have tokens, if the cache is preallocated.
         bias: [B, 1, 1, S], masks the source's padding.
         coverage: [B, K, S] float32, the cross-attention weights of the last layer, the
             mean of its heads, summed over the steps; [B, K, 0] unless tracked.
@@ -63,7 +63,7 @@ class DecodingCache(NamedTuple):
         )
 
     def reserve(self, steps: int | Tensor) -> Self:
-        """Returns the first cache with room for steps; see `TokenCache`."""
+        """Returns the first cache, preallocated for the steps; see `TokenCache`."""
         columns = ops.shape(self.positions)[1] * steps
         layers = []
         for layer in self.layers:

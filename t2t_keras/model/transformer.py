@@ -297,7 +297,7 @@ class Transformer(TransformerParts):
         return True
 
     def reserve_cache(self, cache: DecodingCache, steps: int | Tensor) -> DecodingCache:
-        """Returns a cache of `start_cache` with room for a number of steps.
+        """Returns a cache of `start_cache`, preallocated for a number of steps.
 
         `decode_step` then writes into it, so that its size stays the same; on
         TensorFlow this needs XLA. `select_rows` cannot be used.

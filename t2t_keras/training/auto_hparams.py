@@ -20,21 +20,21 @@ def resolve_auto(hparams: HParams, output_dir: str | Path, has_gpus: bool) -> HP
         output_dir: the run directory; a run that has a checkpoint keeps its values.
         has_gpus: whether the replicas are on GPUs.
     """
-    kept = None
+    recorded = None
     if is_run(output_dir) and CheckpointDirectory(Path(output_dir)).steps():
-        kept = RunDirectory(output_dir).hparams
+        recorded = RunDirectory(output_dir).hparams
     if hparams.bucketing == "auto":
-        if kept is not None:
-            # Runs of early versions, which have no value, have exact batches.
-            bucketing = "exact" if kept.bucketing == "auto" else kept.bucketing
+        if recorded is not None:
+            # An imported run has no value.
+            bucketing = "exact" if recorded.bucketing == "auto" else recorded.bucketing
         elif has_gpus or hparams.jit_compile is True:
             bucketing = "packed"
         else:
             bucketing = "exact"
         hparams = hparams.override(bucketing=bucketing)
     if hparams.jit_compile == "auto":
-        if kept is not None:
-            is_compiled = kept.jit_compile is True
+        if recorded is not None:
+            is_compiled = recorded.jit_compile is True
         else:
             is_compiled = has_gpus and hparams.bucketing == "packed"
         hparams = hparams.override(jit_compile=is_compiled)

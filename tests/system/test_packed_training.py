@@ -1,4 +1,4 @@
-"""Training on packed rows: the updates of the same pairs in rows of their own."""
+"""Training on packed rows: the updates of the same pairs in one row each."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,7 @@
 """The columns of a decoding cache: one for each token, in tensors [B, H, C, ...].
 
-A cache grows by the tokens of each step, or it has room for all of them from the start,
-which XLA needs: there all sizes are fixed.
+A cache grows by the tokens of each step, or it is preallocated for all of them. XLA
+needs the latter, because its sizes are fixed.
 """
 
 from typing import TypeAlias
@@ -10,17 +10,17 @@ from keras import ops
 
 from t2t_keras.model.backend import Tensor
 
-# How many columns of reserved room have tokens, a scalar; () where the cache grows.
+# How many preallocated columns have tokens, a scalar; () where the cache grows.
 UsedColumns: TypeAlias = Tensor | tuple[()]
 
 
 def no_columns() -> Tensor:
-    """Returns the `UsedColumns` of reserved room before the first step."""
+    """Returns the `UsedColumns` of a preallocated cache before the first step."""
     return ops.zeros((), "int32")
 
 
 def reserve_columns(x: Tensor, columns: int | Tensor, fill: float = 0.0) -> Tensor:
-    """Returns x [B, H, 0, ...] with room for C columns, [B, H, C, ...]."""
+    """Returns x [B, H, 0, ...] with C preallocated columns, [B, H, C, ...]."""
     batch, heads, _, *sizes = ops.shape(x)
     return ops.full((batch, heads, columns, *sizes), fill, x.dtype)
 
@@ -28,7 +28,7 @@ def reserve_columns(x: Tensor, columns: int | Tensor, fill: float = 0.0) -> Tens
 def append_columns(x: Tensor, new: Tensor, used: UsedColumns) -> Tensor:
     """Returns x [B, H, C, ...] with new columns [B, H, K, ...] after the others.
 
-    With reserved room, the size stays the same. On TensorFlow only XLA can write to it.
+    A preallocated x keeps its size. On TensorFlow only XLA can write to it.
     """
     if isinstance(used, tuple):
         return ops.concatenate([x, new], axis=2)

@@ -23,8 +23,8 @@ from t2t_keras.model.layers.masks import causal_bias, with_masks
 class TokenCache(Protocol):
     """What a decoder's self-attention keeps of the tokens before a decoding step.
 
-    A cache with an axis that grows may also have `reserve(columns)`, which returns the
-    empty cache with room for a number of tokens: XLA compiles the search only where no
+    A cache with an axis that grows may also have `reserve(columns)`, which returns an
+    empty cache preallocated for a number of tokens. XLA compiles the search only if no
     axis grows.
     """
 
@@ -60,7 +60,7 @@ class SelfAttentionCache(NamedTuple):
         )
 
     def reserve(self, columns: int | Tensor) -> "SelfAttentionCache":
-        """Returns the empty cache with room for C tokens."""
+        """Returns an empty cache preallocated for C tokens."""
         return self._replace(
             recent_key=reserve_columns(self.key, columns),
             recent_value=reserve_columns(self.value, columns),

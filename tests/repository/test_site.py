@@ -62,6 +62,9 @@ def test_pages_suit_desktop_and_phone(site, tmp_path):
     pictures = Path(os.environ.get("TEST_PICTURES", tmp_path))
     pictures.mkdir(exist_ok=True)
     with browser() as page:
+        # The page before stores the colours that it changes to with the next mode.
+        script = "localStorage.clear()"
+        page.call("Page.addScriptToEvaluateOnNewDocument", source=script)
         for name, width, dark in itertools.product(
             ("index", "cookbook", "cli"), (1280, 390), (False, True)
         ):
@@ -74,7 +77,6 @@ def test_pages_suit_desktop_and_phone(site, tmp_path):
             is_wider = page.run("document.documentElement.scrollWidth > innerWidth")
             assert not is_wider, (name, width)
             assert not page.errors, (name, page.errors)
-            page.run("localStorage.clear()")  # which keeps the chosen colours
 
 
 @needs_chromium

@@ -385,28 +385,31 @@ class Family(NamedTuple):
     """The hparam sets that one module registers.
 
     Attributes:
+        name: the name of the module's file without suffix; a user's file may have the
+            same.
         title: the first line of the module's docstring.
         sets: the summary of each set, in the module's order.
     """
 
+    name: str
     title: str
     sets: dict[str, str]
 
 
-def hparams_families() -> dict[str, Family]:
-    """Returns the hparam sets by the name of their module, in the order of import."""
+def hparams_families() -> list[Family]:
+    """Returns the hparam sets by their modules, in the order of import."""
     summaries = list_hparams()
     titles: dict[str, str] = {}
     for module in list(sys.modules.values()):
         if path := getattr(module, "__file__", None):
             titles[os.path.realpath(path)] = (module.__doc__ or "").partition("\n")[0]
-    families: dict[str, Family] = {}
+    families: dict[str, Family] = {}  # by the path of the file
     for name, definition in _hparams._definitions.items():
         path = definition.location.rpartition(":")[0]
         title = titles.get(path, "").rstrip(".") or f"Hparam sets of {path}"
-        family = families.setdefault(Path(path).stem, Family(title, {}))
+        family = families.setdefault(path, Family(Path(path).stem, title, {}))
         family.sets[name] = summaries[name]
-    return families
+    return list(families.values())
 
 
 def _require_instance(result: T, cls: type[T]) -> T:

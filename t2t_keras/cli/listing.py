@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from t2t_keras import registry
@@ -26,16 +27,21 @@ def _list_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(args: argparse.Namespace) -> dict[str, Any]:
-    families = registry.hparams_families()
-    if args.name in families:
-        return {"family": families[args.name].sets}
-    if args.name is not None:
-        return {"fields": _fields(args.name)}
-    return {
-        "problems": registry.list_problems(),
-        "models": registry.list_models(),
-        "hparams_sets": registry.list_hparams(),
-    }
+    if args.name is None:
+        return {
+            "problems": registry.list_problems(),
+            "models": registry.list_models(),
+            "hparams_sets": registry.list_hparams(),
+        }
+    # A user's file may have the name of a set, or of another file.
+    if args.name not in registry.list_hparams():
+        sets: dict[str, str] = {}
+        for family in registry.hparams_families():
+            if family.name == args.name:
+                sets |= family.sets
+        if sets:
+            return {"family": sets}
+    return {"fields": _fields(args.name)}
 
 
 def _fields(name: str) -> dict[str, dict[str, Any]]:
@@ -49,6 +55,18 @@ def _fields(name: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def _abridge(result: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Groups the hparam sets by family, and leaves out those of large families."""
+    if "hparams_sets" not in result:
+        return result
+    shown: list[registry.Family] = []
+    further: list[registry.Family] = []
+    for family in registry.hparams_families():
+        is_small = len(family.sets) <= _SHOWN_SETS
+        (shown if is_small or args.all else further).append(family)
+    return result | {"hparams_sets": shown, "further_families": further}
+
+
 def _show_list(result: dict[str, Any]) -> str:
     if "fields" in result:
         return _fields_table(result["fields"])
@@ -58,22 +76,24 @@ def _show_list(result: dict[str, Any]) -> str:
         f"Problems (each also as NAME_rev, in the other direction)\n\n"
         f"{table(result['problems'])}\n\n"
         f"Models\n\n{table(result['models'])}\n\n"
-        f"{_families(with_all=result['all'])}"
+        f"{_families(result['hparams_sets'], result['further_families'])}"
     )
 
 
-def _families(with_all: bool) -> str:
-    """Formats the hparam sets: those of small families, and the other families."""
-    sections = []
-    further = {}
-    for name, family in registry.hparams_families().items():
-        if with_all or len(family.sets) <= _SHOWN_SETS:
-            sections.append(f"{family.title}\n\n{table(family.sets)}")
-        else:
-            further[name] = f"{len(family.sets)} sets: {family.title}"
-    if further:
+def _families(
+    shown: Sequence[registry.Family], further: Sequence[registry.Family]
+) -> str:
+    """Formats families of hparam sets: those with all sets, and the others."""
+    sections = [f"{family.title}\n\n{table(family.sets)}" for family in shown]
+    # Two files of the same name are one list of `t2t list FAMILY`.
+    rows: dict[str, list[str]] = {}
+    for family in further:
+        row = f"{len(family.sets)} sets: {family.title}"
+        rows.setdefault(family.name, []).append(row)
+    if rows:
         title = "Further hparam sets: `t2t list FAMILY`, or --all for every set"
-        sections.append(f"{title}\n\n{table(further)}")
+        lines = {name: "; ".join(titles) for name, titles in rows.items()}
+        sections.append(f"{title}\n\n{table(lines)}")
     return "\n\n".join(sections)
 
 
@@ -101,7 +121,7 @@ COMMANDS = {
         _list_flags,
         _list,
         _show_list,
-        abridge=lambda result, args: result | {"all": args.all},
+        abridge=_abridge,
         group="data and training",
     ),
 }

@@ -1,0 +1,58 @@
+"""`t2t list` and a user's files of hparam sets."""
+
+import sys
+
+import pytest
+from helpers.command_line import run, run_json, write
+
+from t2t_keras import registry
+
+FILE = '''"""Sets for my corpus."""
+import t2t_keras
+
+@t2t_keras.register_hparams
+def {name}():
+    """A {name} set."""
+    return t2t_keras.registry.hparams("tiny").override(dropout=0.5)
+'''
+
+
+@pytest.fixture
+def usr_dir(tmp_path, monkeypatch):
+    """A folder whose definitions are registered for one test only."""
+    registry.list_hparams()
+    definitions = dict(registry._hparams._definitions)
+    monkeypatch.setattr(registry._hparams, "_definitions", definitions)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for file in tmp_path.glob("*.py"):
+        sys.modules.pop(file.stem, None)
+
+
+def test_a_set_precedes_the_file_that_has_its_name(usr_dir, capfd):
+    write(usr_dir / "slow_dropout.py", FILE.format(name="slow_dropout"))
+    listed = run_json(capfd, "list", "slow_dropout", "--usr_dir", usr_dir)
+    assert listed.keys() == {"fields"}
+    assert listed["fields"]["dropout"]["value"] == 0.5
+
+
+def test_a_file_with_the_name_of_ours_is_a_family_beside_it(usr_dir, capfd):
+    ours = run_json(capfd, "list", "paper")["family"]
+    write(usr_dir / "paper.py", FILE.format(name="slow_dropout"))
+    both = run_json(capfd, "list", "paper", "--usr_dir", usr_dir)["family"]
+    assert both == ours | {"slow_dropout": "A slow_dropout set."}
+    assert run("list", "--usr_dir", usr_dir) == 0
+    sections = capfd.readouterr().out.split("\n\n")
+    title = sections.index("Sets for my corpus")
+    assert sections[title + 1].split() == ["slow_dropout", "A", "slow_dropout", "set."]
+
+
+def test_a_large_family_is_one_line_unless_all_is_given(capfd):
+    sets = run_json(capfd, "list", "table3")["family"]
+    assert run("list") == 0
+    abridged = capfd.readouterr().out
+    assert f"table3    {len(sets)} sets: " in abridged
+    assert run("list", "--all") == 0
+    complete = capfd.readouterr().out
+    for name in sets:
+        assert f"\n{name} " not in abridged and f"\n{name} " in complete

@@ -12,11 +12,11 @@ from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run
 from t2t_keras.data.atomic_files import write_lines
 from t2t_keras.data.log_files import read_log
-from t2t_keras.data.manifest import Manifest
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 
 if TYPE_CHECKING:
+    from t2t_keras.data.manifest import Manifest
     from t2t_keras.run.directory import RunDirectory
 
 _USAGE = """\
@@ -44,7 +44,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     """
     # The moving average is stored in the newest checkpoint.
     path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
-    manifest = _manifest(run)
+    manifest = run.config.manifest()
     history = read_log(run.path / "history.jsonl")
     problem = run.problem
     sections = [
@@ -52,7 +52,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
         f"# {problem.name}: {run.path.name}",
         problem.summary,
         _section("Usage", _USAGE.format(run=run.path.name)),
-        _section("Model", _table(_model_rows(run, path))),
+        _section("Model", _table(_model_rows(run, path, manifest))),
         _section("Data", _table(_data_rows(manifest))),
         _section("Training", _list(_training_sentences(history))),
         _section("Scores", _list(_score_sentences(history))),
@@ -62,7 +62,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     return "\n\n".join(filter(None, sections))
 
 
-def _hub_header(problem: Problem, manifest: Manifest | None) -> dict[str, Any]:
+def _hub_header(problem: Problem, manifest: "Manifest | None") -> dict[str, Any]:
     header: dict[str, Any] = {
         "library_name": "t2t_keras",
         "tags": ["transformer", problem.name],
@@ -74,7 +74,7 @@ def _hub_header(problem: Problem, manifest: Manifest | None) -> dict[str, Any]:
     return header
 
 
-def _languages(problem: Problem, manifest: Manifest | None) -> tuple[str, ...]:
+def _languages(problem: Problem, manifest: "Manifest | None") -> tuple[str, ...]:
     """Returns the languages of source and target; (): unknown.
 
     `RunDirectory.problem` has those of the run's data.
@@ -85,7 +85,9 @@ def _languages(problem: Problem, manifest: Manifest | None) -> tuple[str, ...]:
     return tuple(problem.languages or ())
 
 
-def _model_rows(run: "RunDirectory", checkpoint: Path) -> dict[str, str | None]:
+def _model_rows(
+    run: "RunDirectory", checkpoint: Path, manifest: "Manifest | None"
+) -> dict[str, str | None]:
     from t2t_keras.run.checkpoint import Checkpoint
 
     config = run.config
@@ -100,11 +102,11 @@ def _model_rows(run: "RunDirectory", checkpoint: Path) -> dict[str, str | None]:
         "initial weights": Path(config.init_from).name if config.init_from else None,
         "seed": str(config.seed),
         "data": Path(config.data_dir).name,
-        "languages": " to ".join(_languages(run.problem, _manifest(run))),
+        "languages": " to ".join(_languages(run.problem, manifest)),
     }
 
 
-def _data_rows(manifest: Manifest | None) -> dict[str, str | None]:
+def _data_rows(manifest: "Manifest | None") -> dict[str, str | None]:
     rows: dict[str, str | None] = {}
     if manifest:
         for split, count in manifest.examples.items():
@@ -122,16 +124,6 @@ def _decoding_rows(problem: Problem) -> dict[str, str | None]:
         "alpha": str(problem.alpha),
         "extra_length": str(problem.extra_length),
     }
-
-
-def _manifest(run: "RunDirectory") -> Manifest | None:
-    """Returns the manifest of the run's data; None: the data no longer exist.
-
-    Raises:
-        UserError: the manifest is damaged.
-    """
-    name = run.problem.data_name
-    return Manifest.load(Manifest.path(Path(run.config.data_dir), name))
 
 
 def _changed_hparams(run: "RunDirectory") -> str:

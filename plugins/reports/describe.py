@@ -15,7 +15,6 @@ from t2t_keras.cli.command import (
 )
 from t2t_keras.cli.parser import add_further
 from t2t_keras.data.console import say
-from t2t_keras.data.manifest import Manifest
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
@@ -205,7 +204,7 @@ def _describe_data(config: RunConfig) -> dict[str, Any]:
     """
     problem = config.registered_problem()
     data: dict[str, Any] = {}
-    manifest = Manifest.load(Manifest.path(Path(config.data_dir), problem.data_name))
+    manifest = config.manifest()
     if manifest is not None and manifest.examples.get("train"):
         count = manifest.examples["train"]
         tokens = manifest.tokens["train"]

@@ -7,7 +7,6 @@ from pathlib import Path
 from t2t_keras import registry
 from t2t_keras.data.console import duration
 from t2t_keras.data.log_files import read_log
-from t2t_keras.data.manifest import Manifest
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
@@ -131,14 +130,13 @@ class RunFacts:
 
     def data_rows(self) -> dict[str, str]:
         """Returns what the data are, by name."""
-        name = self.problem.data_name
         rows = {
             "problem": self.config.problem,
             "data_dir": self.config.data_dir,
         }
         if self.config.languages:
             rows["languages"] = " → ".join(self.config.languages)
-        manifest = Manifest.load(Manifest.path(Path(self.config.data_dir), name))
+        manifest = self.config.manifest()
         if manifest:
             for split, count in manifest.examples.items():
                 rows[f"{split} examples"] = f"{count:,}"

@@ -80,11 +80,8 @@ def repeating_flags(run: Path) -> dict[str, object]:
 
 def _manifest(config: RunConfig) -> "Manifest | None":
     """Returns the manifest of a run's data, if they are there."""
-    from t2t_keras.data.manifest import Manifest
-
     try:
-        name = config.registered_problem().data_name
-        return Manifest.load(Manifest.path(Path(config.data_dir), name))
+        return config.manifest()
     except UserError:
         return None
 

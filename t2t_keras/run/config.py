@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from t2t_keras import registry
 from t2t_keras.data.checksums import sha256
@@ -18,6 +18,9 @@ from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
 from t2t_keras.type_hints import Positive
 from t2t_keras.usr_dir import load_usr_dir
+
+if TYPE_CHECKING:
+    from t2t_keras.data.manifest import Manifest
 
 # The fields of `RunConfig` that are paths.
 _PATHS = ("data_dir", "usr_dir", "init_from")
@@ -167,6 +170,17 @@ class RunConfig:
         problem = problem.with_sentence_starts(self.sentence_starts)
         problem = problem.with_tags(self.tags or problem.tags)
         return problem.with_symbols(self.symbols or problem.symbols)
+
+    def manifest(self) -> "Manifest | None":
+        """Returns the manifest of the run's data; None: they are no longer there.
+
+        Raises:
+            UserError: the manifest is damaged, or the problem is not registered.
+        """
+        from t2t_keras.data.manifest import Manifest
+
+        data_name = self.registered_problem().data_name
+        return Manifest.load(Manifest.path(Path(self.data_dir), data_name))
 
     def has_single_sentences(self, problem: Problem) -> bool:
         """Returns whether the model needs its inputs sentence by sentence.

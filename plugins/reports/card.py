@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run
 from t2t_keras.data.atomic_files import write_lines
@@ -129,11 +128,10 @@ def _decoding_rows(problem: Problem) -> dict[str, str | None]:
 def _changed_hparams(run: "RunDirectory") -> str:
     """Returns the hyper-parameters that differ from those of the set."""
     try:
-        hparams = registry.hparams(run.config.hparams_set)
+        changes = run.config.changed_hparams(run.hparams)
     except UserError:
         return ""
-    changes = hparams.difference(run.hparams)
-    return ", ".join(f"{name}={value}" for name, (_, value) in changes.items())
+    return ", ".join(f"{name}={value}" for name, value in changes.items())
 
 
 def _training_sentences(history: Iterable[dict[str, Any]]) -> list[str]:

@@ -4,7 +4,8 @@ import dataclasses
 import shlex
 from pathlib import Path
 
-from t2t_keras import registry
+from t2t_keras.cli.config_file import flag_text
+from t2t_keras.cli.repeating import training_flags
 from t2t_keras.data.console import duration
 from t2t_keras.data.log_files import read_log
 from t2t_keras.errors import UserError
@@ -61,34 +62,23 @@ class RunFacts:
 
     def training_command(self) -> str:
         """Returns the command that repeats the training, with a flag on each line."""
-        config = self.config
-        flags = {"problem": config.problem, "hparams_set": config.hparams_set}
         changes = self.changed_hparams()
         steps = changes.pop("train_steps", None)
-        if changes:
-            flags["hparams"] = ",".join(f"{k}={v}" for k, v in changes.items())
-        flags["data_dir"] = config.data_dir
+        flags = training_flags(self.config, changes)
         flags["output_dir"] = f"{self.path}-again"
         if steps is not None:
-            flags["train_steps"] = str(steps)
-        if config.seed:
-            flags["seed"] = str(config.seed)
-        for flag in ("init_from", "usr_dir"):
-            if value := getattr(config, flag):
-                flags[flag] = value
+            flags["train_steps"] = steps
         lines = ["t2t train"]
-        for flag, value in flags.items():
-            lines.append(f"--{flag} {shlex.quote(value)}")
+        for name, value in flags.items():
+            lines.append(f"--{name} {shlex.quote(flag_text(value))}")
         return " \\\n    ".join(lines)
 
     def changed_hparams(self) -> dict[str, object]:
-        """Returns the hyper-parameters that differ from those of the set."""
+        """Returns `RunConfig.changed_hparams`; {}: the set is not registered."""
         try:
-            named_set = registry.hparams(self.config.hparams_set)
+            return self.config.changed_hparams(self.hparams)
         except UserError:
             return {}
-        changes = named_set.difference(self.hparams)
-        return {name: value for name, (_, value) in changes.items()}
 
     def costs(self) -> dict[str, str]:
         """Returns what the training has cost, by name."""

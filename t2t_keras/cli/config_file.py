@@ -165,7 +165,9 @@ def _set(
         if value:
             action(parser, namespace, [], flag)
         return
-    texts = [_text(item) for item in (value if isinstance(value, list) else [value])]
+    texts = [
+        flag_text(item) for item in (value if isinstance(value, list) else [value])
+    ]
     is_repeated = isinstance(action, argparse._AppendAction)
     if isinstance(value, list) and action.nargs is None and not is_repeated:
         raise UserError(f"{path}: {name} takes one value, not {short_repr(value)}")
@@ -187,8 +189,8 @@ def _checked(parser: Parser, action: argparse.Action, text: str) -> Any:
     return value
 
 
-def _text(value: object) -> str:
-    """Returns a value as it is written on the command line."""
+def flag_text(value: object) -> str:
+    """Returns the value of a flag as it is written on the command line."""
     if isinstance(value, dict):
         return ",".join(f"{key}={_text_in_pair(item)}" for key, item in value.items())
     if isinstance(value, bool):
@@ -199,10 +201,10 @@ def _text(value: object) -> str:
 def _text_in_pair(value: object) -> str:
     """Returns a value of `K=V,K=V`; lists stand in [...]."""
     if isinstance(value, list):
-        return f"[{','.join(map(_text, value))}]"
+        return f"[{','.join(map(flag_text, value))}]"
     if isinstance(value, dict):  # such as a glossary
-        return f"[{_text(value)}]"
-    return _text(value)
+        return f"[{flag_text(value)}]"
+    return flag_text(value)
 
 
 def typed_names(parser: Parser, words: list[str]) -> set[str]:

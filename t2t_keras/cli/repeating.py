@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run_dir
 from t2t_keras.data.atomic_files import write_lines
@@ -16,6 +15,10 @@ from t2t_keras.usr_dir import load_usr_dir
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
+
+# The flags that stand in the table [train]. `datagen` has a seed too, which is that of
+# the data; the others are of `train` alone.
+_TRAIN_FLAGS = ("seed", "init_from", "accumulate", "train_options")
 
 
 def _config_flags(parser: argparse.ArgumentParser) -> None:
@@ -32,49 +35,63 @@ def _check_config(args: argparse.Namespace) -> None:
 
 def _config(args: argparse.Namespace) -> dict[str, Any]:
     run = Path(args.output_dir)
-    flags = repeating_flags(run)
-    text = _toml(flags, [*_comments(run)])
+    config = RunConfig.read(run)
+    if config.usr_dir:
+        load_usr_dir(config.usr_dir)
+    changes = config.changed_hparams(config.read_hparams(run / "hparams.json"))
+    manifest = _manifest(config)
+    flags = _repeating_flags(run, training_flags(config, changes), manifest)
+    text = _toml(flags, _comments(run, config, manifest))
     if args.output:
         write_lines(args.output, text.splitlines())
     return {"config": flags, "text": "" if args.output else text}
 
 
-def repeating_flags(run: Path) -> dict[str, object]:
+def training_flags(
+    config: RunConfig, changes: Mapping[str, object]
+) -> dict[str, object]:
+    """Returns the flags of `t2t train` that repeat a run, but for `--output_dir`.
+
+    A dict in the result has the pairs of one flag.
+
+    Args:
+        config: the configuration of the run.
+        changes: the hyper-parameters that differ from those of the set, see
+            `RunConfig.changed_hparams`.
+    """
+    flags: dict[str, object] = {
+        "problem": config.problem,
+        "hparams_set": config.hparams_set,
+        "hparams": dict(changes),
+        "data_dir": config.data_dir,
+        "usr_dir": config.usr_dir,
+        "seed": config.seed,
+        "init_from": config.init_from,
+        "accumulate": config.accumulate if config.accumulate != 1 else None,
+        "train_options": config.train_options,
+    }
+    return {name: value for name, value in flags.items() if value not in (None, {})}
+
+
+def _repeating_flags(
+    run: Path, training: Mapping[str, object], manifest: "Manifest | None"
+) -> dict[str, object]:
     """Returns the flags of `datagen` and `train` that repeat a run, by name.
 
     A table of the result has the flags of one command, or the pairs of one flag.
 
     Args:
         run: the run directory.
-
-    Raises:
-        UserError: its hparam set or its problem is not registered.
+        training: its `training_flags`.
+        manifest: the manifest of its data; None: the data are no longer there.
     """
-    config = RunConfig.read(run)
-    if config.usr_dir:
-        load_usr_dir(config.usr_dir)
-    hparams = config.read_hparams(run / "hparams.json")
-    changes = registry.hparams(config.hparams_set).difference(hparams)
-    flags: dict[str, object] = {
-        "problem": config.problem,
-        "hparams_set": config.hparams_set,
-        "data_dir": config.data_dir,
-        "output_dir": str(run),
-    }
-    if config.usr_dir:
-        flags["usr_dir"] = config.usr_dir
-    train: dict[str, Any] = {"seed": config.seed}
-    if config.init_from:
-        train["init_from"] = config.init_from
-    if config.accumulate and config.accumulate > 1:
-        train["accumulate"] = config.accumulate
-    if config.train_options:
-        train["train_options"] = config.train_options
-    tables = {
-        "hparams": {name: value for name, (_, value) in changes.items()},
-        "datagen": _datagen_flags(config),
-        "train": train,
-    }
+    flags: dict[str, object] = {}
+    train: dict[str, object] = {}
+    for name, value in training.items():
+        (train if name in _TRAIN_FLAGS else flags)[name] = value
+    flags["output_dir"] = str(run)
+    datagen = {} if manifest is None else _datagen_flags(manifest)
+    tables = {"datagen": datagen, "train": train}
     return flags | {name: table for name, table in tables.items() if table}
 
 
@@ -86,15 +103,13 @@ def _manifest(config: RunConfig) -> "Manifest | None":
         return None
 
 
-def _datagen_flags(config: RunConfig) -> dict[str, Any]:
+def _datagen_flags(manifest: "Manifest") -> dict[str, object]:
     """Returns the flags of `t2t datagen`, as far as the data tell them."""
-    manifest = _manifest(config)
-    if manifest is None:
-        return {}
     rules = []
     for rule, value in manifest.cleaning.items():
         rules.append(rule if value is True else f"{rule}={value}")
-    flags: dict[str, Any] = {"seed": manifest.seed, "max_length": manifest.max_length}
+    flags: dict[str, object] = {"seed": manifest.seed}
+    flags["max_length"] = manifest.max_length
     if not manifest.given_vocabularies:
         flags["vocab_size"] = manifest.vocab_size
     if manifest.languages:
@@ -102,11 +117,9 @@ def _datagen_flags(config: RunConfig) -> dict[str, Any]:
     return flags | {"clean": ",".join(rules) or "none"}
 
 
-def _comments(run: Path) -> list[str]:
+def _comments(run: Path, config: RunConfig, manifest: "Manifest | None") -> list[str]:
     """Returns what the file cannot say, as sentences."""
-    config = RunConfig.read(run)
     comments = [f"Repeats {run}: `t2t train --config FILE --output_dir NEW`."]
-    manifest = _manifest(config)
     if manifest is None:
         comments.append(f"The data are not in {config.data_dir} any more.")
     elif any(source.startswith("files") for source in manifest.sources.values()):

@@ -134,6 +134,25 @@ class RunConfig:
             load_usr_dir(self.usr_dir)
             return HParams.load(path)
 
+    def changed_hparams(self, hparams: HParams) -> dict[str, object]:
+        """Returns the values that differ from those of the named set, by field.
+
+        Args:
+            hparams: the hyper-parameters of the run.
+
+        Raises:
+            UserError: the set is neither registered nor in the user's directory.
+        """
+        try:
+            named_set = registry.hparams(self.hparams_set)
+        except UserError:
+            if self.usr_dir is None:
+                raise
+            load_usr_dir(self.usr_dir)
+            named_set = registry.hparams(self.hparams_set)
+        changes = named_set.difference(hparams)
+        return {name: value for name, (_, value) in changes.items()}
+
     def sizes_of(self, tokenizers: Tokenizers) -> tuple[int, int | None]:
         """Returns the sizes of source and target, the latter None if they share one.
 

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,9 @@ from helpers.command_line import run_json, run_refused
 from helpers.page_checks import check_page, check_tab_order, check_views
 from helpers.small_run import trainer
 
+from t2t_keras import registry
+from t2t_keras.cli import command_line
+from t2t_keras.cli.command import given_options
 from t2t_keras.plugins.reports.live_page import LIVE_PAGE
 from t2t_keras.plugins.reports.page_hook import PageHook
 from t2t_keras.plugins.reports.run_facts import read_run
@@ -22,11 +26,20 @@ from t2t_keras.plugins.reports.run_records import (
 )
 from t2t_keras.plugins.reports.sentence_attention import SentenceAttention
 from t2t_keras.run.dev_samples import DevSamples, Sample, read_samples, write_samples
+from t2t_keras.training.options import TrainOptions
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 
 ARABIC = "الكلب يجري في الحديقة"
 EVIL = '<img src=x onerror="alert(1)">'
+
+NARROW = """
+import t2t_keras
+
+@t2t_keras.register_hparams
+def narrow():
+    return t2t_keras.registry.hparams("tiny").override(d_model=16)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +77,14 @@ def long_run(path, config_of, evaluations, texts):
             record = DevSamples(100 * n, "bleu", samples, samples[:5], samples[5:])
             write_samples(file, record)
     return read_run(path)
+
+
+def change_config(path, **settings):
+    """Changes settings in the `config.json` of a run."""
+    config = json.loads((path / "config.json").read_text())
+    config.pop("sha256")
+    config |= {"hparams_sha256": None, **settings}
+    (path / "config.json").write_text(json.dumps(config))
 
 
 def weights(source, target, layers=6, heads=8):
@@ -134,21 +155,43 @@ def test_the_command_that_repeats_a_run_has_its_settings(live_run):
 
 def test_changed_hyper_parameters_are_in_the_command(live_run, tmp_path):
     path = tmp_path / "a run"
-    facts = long_run(path, live_run, 2, ["a"])
-    config = json.loads((path / "config.json").read_text())
-    config["hparams_set"] = "tiny"
-    config.pop("sha256")
-    config["hparams_sha256"] = None
-    (path / "config.json").write_text(json.dumps(config))
+    long_run(path, live_run, 2, ["a"])
+    change_config(path, hparams_set="tiny")
     facts = read_run(path)
     words = shlex.split(facts.training_command().replace("\\\n", ""))
     flags = dict(zip(words[2::2], words[3::2], strict=True))
-    from t2t_keras import registry
-
     repeated = registry.hparams("tiny").parse(flags["--hparams"])
     repeated = repeated.override(train_steps=int(flags["--train_steps"]))
     assert repeated == facts.hparams
     assert flags["--output_dir"] == f"{path}-again"
+
+
+def test_the_command_divides_batches_saves_and_ends_as_the_run_did(live_run, tmp_path):
+    path = tmp_path / "run"
+    long_run(path, live_run, 2, ["a"])
+    options = {"keep": 3, "save_minutes": 7.5, "best_by": "metric"}
+    settings = {"accumulate": 2, "train_options": options}
+    change_config(path, hparams_set="tiny", init_from="a run", **settings)
+    words = shlex.split(read_run(path).training_command().replace("\\\n", ""))
+    _, args = command_line.parse(words[1:])
+    assert (args.accumulate, args.init_from, args.seed) == (2, "a run", 1)
+    assert given_options(args, TrainOptions, "train_options") == options
+
+
+def test_changes_of_a_set_of_the_users(live_run, tmp_path, monkeypatch):
+    definitions = dict(registry._hparams.definitions())
+    monkeypatch.setattr(registry._hparams, "_definitions", definitions)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    usr_dir = tmp_path / "mine"
+    usr_dir.mkdir()
+    (usr_dir / "narrow_sets.py").write_text(NARROW)
+    path = tmp_path / "run"
+    long_run(path, live_run, 2, ["a"])
+    change_config(path, hparams_set="narrow", usr_dir=str(usr_dir))
+    facts = read_run(path)
+    assert facts.changed_hparams()["batch_tokens"] == 256
+    assert "d_model" not in facts.changed_hparams()
+    assert f"--usr_dir {usr_dir}" in facts.training_command()
 
 
 def test_time_and_tokens_are_sums_over_reports(live_run, tmp_path):

@@ -92,6 +92,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         _add_problem_flags(command, problem, usr_dir, first_parser)
         typed = typed_names(first_parser, words)
 
+        @functools.cache  # every key of another command asks for them
         def other_flags() -> set[str]:
             return _all_flags(problem, usr_dir)
 

@@ -4,16 +4,13 @@ import math
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.log_files import read_log
+from t2t_keras.data.log_files import read_log, without_repeated_steps
 
 Record = dict[str, Any]
 
 
 def metric_records(run_dir: Path, warns: bool = True) -> dict[str, list[Record]]:
-    """Returns the records of `metrics.jsonl` by kind, in the order of their steps.
-
-    A training that was killed may have recorded steps which it repeats when it is
-    resumed; the later records count.
+    """Returns the records of `metrics.jsonl` by kind; see `without_repeated_steps`.
 
     Args:
         run_dir: the run directory.
@@ -24,11 +21,8 @@ def metric_records(run_dir: Path, warns: bool = True) -> dict[str, list[Record]]
     for record in read_log(
         path, lambda fields: isinstance(fields.get("step"), int), warns
     ):
-        records = by_kind.setdefault(str(record.get("kind")), [])
-        while records and records[-1]["step"] >= record["step"]:
-            records.pop()
-        records.append(record)
-    return by_kind
+        by_kind.setdefault(str(record.get("kind")), []).append(record)
+    return {kind: without_repeated_steps(lines) for kind, lines in by_kind.items()}
 
 
 def values(records: list[Record], name: str) -> list[tuple[int, float]]:

@@ -6,7 +6,7 @@ finished, is passed over with a warning.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -62,3 +62,20 @@ def read_log(
             f"{len(lines)}, the first is line {damaged[0]}"
         )
     return objects
+
+
+def without_repeated_steps(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the records of a training in the order of their steps.
+
+    A training that was killed may have recorded steps which it repeats when it is
+    resumed; the later records count.
+
+    Args:
+        records: objects of a log in its order; each has an integer "step".
+    """
+    kept: list[dict[str, Any]] = []
+    for record in records:
+        while kept and kept[-1]["step"] >= record["step"]:
+            kept.pop()
+        kept.append(record)
+    return kept

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from t2t_keras.data.log_files import read_log
+from t2t_keras.data.log_files import read_log, without_repeated_steps
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.problem import Problem
 
@@ -98,24 +98,19 @@ def write_samples(file: TextIO, record: DevSamples) -> None:
 
 
 def read_samples(run_dir: Path, warns: bool = True) -> list[DevSamples]:
-    """Returns the recorded evaluations in the order of their steps.
-
-    A training that was killed may have recorded steps which it repeats when it is
-    resumed; the later lines count.
+    """Returns the recorded evaluations; see `without_repeated_steps`.
 
     Args:
         run_dir: the run directory.
         warns: whether to warn of damaged lines, which are left out.
     """
     records: list[DevSamples] = []
-    for fields in read_log(run_dir / NAME, _is_record, warns):
+    lines = read_log(run_dir / NAME, _is_record, warns)
+    for fields in without_repeated_steps(lines):
         lists = []
         for name in _LISTS:
             lists.append([Sample(**sample) for sample in fields[name]])
-        record = DevSamples(fields["step"], fields["metric"], *lists)
-        while records and records[-1].step >= record.step:
-            records.pop()
-        records.append(record)
+        records.append(DevSamples(fields["step"], fields["metric"], *lists))
     return records
 
 

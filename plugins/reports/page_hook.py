@@ -5,11 +5,10 @@ from pathlib import Path
 
 from t2t_keras.data.console import say
 from t2t_keras.evaluation.evaluator import Evaluator
-from t2t_keras.run.dev_samples import read_samples
 from t2t_keras.training.hooks import Hook
 
 from .page import PAGE_NAME, sample_attention, write_page
-from .run_facts import read_run
+from .run_facts import RunFacts, read_run
 from .sentence_attention import SentenceAttention
 
 # The page is written at most this often, because reading long records takes a while.
@@ -29,8 +28,10 @@ class PageHook(Hook):
         self._run_dir = run_dir
         self._path = run_dir / PAGE_NAME
         self._evaluator = evaluator
+        self._facts: RunFacts | None = None
         self._attention: SentenceAttention | None = None
         self._last_written = 0.0
+        self._last_error = ""
 
     def on_train_begin(self) -> None:
         """Writes the first page, and says where it is."""
@@ -44,22 +45,38 @@ class PageHook(Hook):
 
     def on_eval(self, step: int, label: str, metrics: dict[str, float]) -> None:
         """Writes the page with the sentences and the attention of this step."""
-        if label != "dev":
-            return
-        if self._evaluator:
-            samples = read_samples(self._run_dir, warns=False)
-            try:
-                self._attention = sample_attention(self._evaluator.translator, samples)
-            except Exception as error:  # a training of days must not end for its page
-                say(f"the page has no attention: {type(error).__name__}: {error}")
-                self._evaluator = None
-        self._write(is_live=True)
+        if label == "dev":
+            self._write(is_live=True, draws_attention=True)
 
     def close(self) -> None:
         """Writes the page for the last time."""
         self._write(is_live=False)
 
-    def _write(self, is_live: bool) -> None:
-        facts = read_run(self._run_dir, warns=False)
-        write_page(self._path, facts, self._attention, is_live)
+    def _write(self, is_live: bool, draws_attention: bool = False) -> None:
+        """Writes the page; a training of days must not end because that fails."""
+        try:
+            # Only the logs change while the training runs.
+            if self._facts is None:
+                self._facts = read_run(self._run_dir, warns=False)
+            else:
+                self._facts = self._facts.updated()
+            if draws_attention:
+                self._draw_attention(self._facts)
+            write_page(self._path, self._facts, self._attention, is_live)
+        except Exception as error:
+            message = f"the page is not written: {type(error).__name__}: {error}"
+            if message != self._last_error:
+                say(message)
+            self._last_error = message
         self._last_written = time.monotonic()
+
+    def _draw_attention(self, facts: RunFacts) -> None:
+        """Computes the attention; without it, the page has all its other sections."""
+        if self._evaluator is None:
+            return
+        try:
+            translator = self._evaluator.translator
+            self._attention = sample_attention(translator, facts.samples)
+        except Exception as error:
+            say(f"the page has no attention: {type(error).__name__}: {error}")
+            self._evaluator = None

@@ -3,6 +3,7 @@
 import dataclasses
 import shlex
 from pathlib import Path
+from typing import Any, Self
 
 from t2t_keras.cli.config_file import flag_text
 from t2t_keras.cli.repeating import training_flags
@@ -36,6 +37,8 @@ class RunFacts:
         config: the settings with which the run was started.
         hparams: all hyper-parameters.
         problem: the problem.
+        vocab_sizes: the tokens of source and target; None: the target shares the
+            source's vocabulary.
         records: the records of `metrics.jsonl` by kind, "train" and "dev" among them.
         history: the records of `history.jsonl`.
         samples: sentences of dev at the evaluations.
@@ -45,6 +48,7 @@ class RunFacts:
     config: RunConfig
     hparams: HParams
     problem: Problem
+    vocab_sizes: tuple[int, int | None]
     records: dict[str, list[Record]]
     history: list[Record]
     samples: list[DevSamples]
@@ -59,6 +63,10 @@ class RunFacts:
     def trainings(self) -> list[Record]:
         """The record of each time that the training was started and has ended."""
         return [record for record in self.history if record.get("kind") == "training"]
+
+    def updated(self) -> Self:
+        """Returns the facts with what a training has recorded since they were read."""
+        return dataclasses.replace(self, **_read_logs(self.path, warns=False))
 
     def training_command(self) -> str:
         """Returns the command that repeats the training, with a flag on each line."""
@@ -107,9 +115,7 @@ class RunFacts:
         """Returns the size of the model, and its FLOPs for some target tokens."""
         if self.hparams.model not in _KNOWN_MODELS:
             return {}
-        source_size, target_size = self.config.sizes_of(
-            self.config.tokenizers(self.path)
-        )
+        source_size, target_size = self.vocab_sizes
         output_size = target_size or source_size
         parameters = count_parameters(self.hparams, source_size, target_size)
         flops = flops_per_token(self.hparams, output_size, _LENGTH)["training"] * tokens
@@ -151,7 +157,15 @@ def read_run(path: Path, warns: bool = True) -> RunFacts:
         config,
         config.read_hparams(path / "hparams.json"),
         config.registered_problem(),
-        metric_records(path, warns),
-        read_log(path / "history.jsonl", warns=warns),
-        read_samples(path, warns),
+        config.sizes_of(config.tokenizers(path)),
+        **_read_logs(path, warns),
     )
+
+
+def _read_logs(path: Path, warns: bool) -> dict[str, Any]:
+    """Returns the fields of `RunFacts` that grow during a training."""
+    return {
+        "records": metric_records(path, warns),
+        "history": read_log(path / "history.jsonl", warns=warns),
+        "samples": read_samples(path, warns),
+    }

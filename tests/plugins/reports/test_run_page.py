@@ -142,6 +142,36 @@ def test_a_model_without_attention_maps_does_not_end_its_training(
     assert 'id="sentences"' in page and 'id="attention"' not in page
 
 
+def test_a_page_that_cannot_be_written_does_not_end_the_training(
+    live_run, tmp_path, capfd
+):
+    long_run(tmp_path / "run", live_run, 2, ["a"])
+    page = tmp_path / "run" / "page.html"
+    page.mkdir()
+    hook = PageHook(tmp_path / "run", None)
+    hook.on_train_begin()
+    hook.on_eval(100, "dev", {})
+    said = [line for line in capfd.readouterr().err.splitlines() if "file:" not in line]
+    assert len(said) == 1 and said[0].startswith("the page is not written: ")
+    page.rmdir()
+    hook.close()
+    assert 'id="sentences"' in page.read_text(encoding="utf-8")
+
+
+def test_only_the_logs_are_read_again(live_run, tmp_path):
+    run = tmp_path / "run"
+    long_run(run, live_run, 2, ["a"])
+    hook = PageHook(run, None)
+    hook.on_train_begin()
+    for file in (run / "config.json", run / "hparams.json", *run.glob("vocab.*")):
+        file.unlink()
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 300, "kind": "train", "nll": 1.0}) + "\n")
+    hook.close()
+    page = (run / "page.html").read_text(encoding="utf-8")
+    assert "<dt>step</dt><dd>300 " in page
+
+
 def test_the_command_that_repeats_a_run_has_its_settings(live_run):
     facts = read_run(live_run)
     words = shlex.split(facts.training_command().replace("\\\n", ""))

@@ -41,8 +41,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     Raises:
         UserError: there is no such checkpoint.
     """
-    # The moving average is stored in the newest checkpoint.
-    path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
+    path = run.checkpoint_path(checkpoint)
     manifest = run.config.manifest()
     history = read_log(run.path / "history.jsonl")
     problem = run.problem

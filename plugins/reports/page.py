@@ -51,13 +51,15 @@ def _check_page(args: argparse.Namespace) -> None:
 
 
 def _page(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.run.checkpoint import Checkpoint
     from t2t_keras.run.directory import RunDirectory
 
     run = RunDirectory(args.output_dir)
     facts = read_run(run.path)
     translator = run.translator(args.checkpoint)
     if not facts.samples:
-        samples = _decode_samples(run, translator, args.data_dir, facts.step)
+        step = Checkpoint(run.checkpoint_path(args.checkpoint)).step
+        samples = _decode_samples(run, translator, args.data_dir, step)
         facts = dataclasses.replace(facts, samples=samples)
     path = Path(args.output or run.path / PAGE_NAME)
     attention = sample_attention(translator, facts.samples)

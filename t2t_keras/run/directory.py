@@ -239,6 +239,18 @@ class RunDirectory:
                 f"warning: {path}: {error.strerror}; this {event} is not recorded there"
             )
 
+    def checkpoint_path(self, checkpoint: str | int | Path | None = None) -> Path:
+        """Returns the prefix of the checkpoint from which `restore` takes weights.
+
+        Args:
+            checkpoint: see `restore`.
+
+        Raises:
+            UserError: there is no such checkpoint.
+        """
+        # The moving average is stored in the newest checkpoint.
+        return self.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
+
     def restore(
         self, model: Transformer, checkpoint: str | int | Path | None = None
     ) -> None:
@@ -258,8 +270,7 @@ class RunDirectory:
                 raise UserError(f"--checkpoint ema: {self.path} has no ema_decay")
             trainable = model_variables(model, trainable=True)
             weights |= {slot_name("ema", name): weights.pop(name) for name in trainable}
-            checkpoint = "latest"
-        Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
+        Checkpoint(self.checkpoint_path(checkpoint)).restore(weights)
 
 
 def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:

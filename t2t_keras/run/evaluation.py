@@ -151,7 +151,7 @@ def _checkpoint_subject(
     is_ema = checkpoint == "ema"
     # The path is resolved now, because a training may write other checkpoints and
     # delete this one in the meantime.
-    path = run.checkpoints.find("latest" if is_ema else checkpoint)
+    path = run.checkpoint_path(checkpoint)
     is_of_run = path.parent.resolve() == run.path.resolve()
     name = path.name if is_of_run else str(path)
     facts: dict[str, object] = {"checkpoint": "ema" if is_ema else name}

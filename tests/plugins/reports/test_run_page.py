@@ -121,9 +121,14 @@ def test_the_command_writes_the_same_sections(live_run, data_dir, tmp_path, capf
     # A run that has recorded no sentences: they are decoded now.
     (live_run / "samples.jsonl").rename(tmp_path / "samples.jsonl")
     run_json(capfd, "page", "--output_dir", live_run, "--output", page)
+    early_page = tmp_path / "early.html"
+    early = ("--checkpoint", 2, "--output", early_page)
+    run_json(capfd, "page", "--output_dir", live_run, *early)
     (tmp_path / "samples.jsonl").rename(live_run / "samples.jsonl")
     text = page.read_text(encoding="utf-8")
     assert text.count('class="sample"') == 20 and "earlier output" not in text
+    assert "the best at step 4<" in text
+    assert "the best at step 2<" in early_page.read_text(encoding="utf-8")
     sentence = run_refused(capfd, "page", "--output_dir", tmp_path)
     assert "is not a run" in sentence or "config.json" in sentence
 

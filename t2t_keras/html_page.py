@@ -8,6 +8,7 @@ modes.
 """
 
 import html
+from collections.abc import Iterable
 from pathlib import Path
 
 _FRAME = """\
@@ -50,6 +51,20 @@ def html_page(title: str, body: str, style: str = "", script: str = "") -> str:
     return _FRAME.format(
         title=html.escape(title), style=style_sheet() + style, body=body
     )
+
+
+def texts_list(rows: Iterable[tuple[str, str]]) -> str:
+    """Returns texts below their names, as a list of the class `texts`.
+
+    The direction of writing depends on each text: a source may be in Arabic.
+
+    Args:
+        rows: the name, as text, and HTML for the text, which the caller has escaped.
+    """
+    entries = []
+    for name, text in rows:
+        entries.append(f'<dt>{html.escape(name)}</dt><dd dir="auto">{text}</dd>')
+    return '<dl class="texts">\n' + "\n".join(entries) + "\n</dl>"
 
 
 def json_element(element_id: str, text: str) -> str:

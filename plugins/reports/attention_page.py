@@ -3,7 +3,7 @@
 import html
 
 from t2t_keras.errors import UserError
-from t2t_keras.html_page import html_page
+from t2t_keras.html_page import html_page, texts_list
 
 from .attention_view import Picture, attention_view, view_script, view_style
 from .sentence_attention import SentenceAttention
@@ -11,10 +11,7 @@ from .sentence_attention import SentenceAttention
 _BODY = """\
 <main>
 <h1>Attention</h1>
-<dl class="texts">
-<dt>Source</dt><dd dir="auto">{source}</dd>
-<dt>Target</dt><dd dir="auto">{target}</dd>
-</dl>
+{texts}
 <hr>
 {view}
 </main>
@@ -54,11 +51,11 @@ def attention_page(attention: SentenceAttention) -> str:
     shown = pictures(attention)
     if not shown:
         raise UserError("no layer of the model has attention weights to draw")
-    body = _BODY.format(
-        source=html.escape(attention.source_text),
-        target=html.escape(attention.target_text),
-        view=attention_view(shown),
-    )
+    texts = {
+        "Source": html.escape(attention.source_text),
+        "Target": html.escape(attention.target_text),
+    }
+    body = _BODY.format(texts=texts_list(texts.items()), view=attention_view(shown))
     return html_page(
         f"Attention: {attention.source_text}", body, view_style(), view_script()
     )

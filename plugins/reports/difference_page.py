@@ -4,7 +4,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from t2t_keras.html_page import html_page
+from t2t_keras.html_page import html_page, texts_list
 
 from .text_differences import mark_differences
 
@@ -112,15 +112,10 @@ def _article(systems: Sequence[str], sentence: ComparedSentence) -> str:
     outputs = zip(systems, sentence.outputs, sentence.scores, strict=True)
     for index, (name, output, score) in enumerate(outputs):
         text = mark_differences(baseline, output) if index else html.escape(output)
-        rows.append((f"{html.escape(name)}: {score:.4g}", text))
-    # The direction of writing depends on the text: a source may be in Arabic.
-    entries = "\n".join(
-        f'<dt>{name}</dt><dd dir="auto">{text}</dd>' for name, text in rows
-    )
+        rows.append((f"{name}: {score:.4g}", text))
     element_id = f"line-{sentence.line_number}"
     return (
         f'<article id="{element_id}" tabindex="0" aria-labelledby="{element_id}-head">'
         f'<h2 id="{element_id}-head">Line {sentence.line_number:,}: '
-        f'{sentence.difference:+.4g}</h2>\n<dl class="texts">\n{entries}\n</dl>'
-        "</article>"
+        f"{sentence.difference:+.4g}</h2>\n{texts_list(rows)}</article>"
     )

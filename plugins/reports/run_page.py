@@ -9,7 +9,7 @@ from pathlib import Path
 from t2t_keras.data.console import duration
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.metrics_line import short_number
-from t2t_keras.html_page import html_page
+from t2t_keras.html_page import html_page, texts_list
 
 from .attention_page import pictures
 from .attention_view import attention_view, view_script, view_style
@@ -165,10 +165,12 @@ def _attention(attention: SentenceAttention) -> str:
         shown = [shown[0]._replace(weights=shown[0].weights[-1:])]
     if shown[0].weights.size > _MAX_WEIGHTS:
         return ""
+    texts = {
+        "source": html.escape(attention.source_text),
+        "target": html.escape(attention.target_text),
+    }
     return (
-        f'<h2 id="attention">Attention</h2>\n<dl class="texts"><dt>source</dt>'
-        f'<dd dir="auto">{html.escape(attention.source_text)}</dd><dt>target</dt>'
-        f'<dd dir="auto">{html.escape(attention.target_text)}</dd></dl>\n'
+        f'<h2 id="attention">Attention</h2>\n{texts_list(texts.items())}\n'
         f"{attention_view(shown)}"
     )
 

@@ -4,6 +4,7 @@ import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from t2t_keras.html_page import texts_list
 from t2t_keras.run.dev_samples import DevSamples, Sample
 
 from .text_differences import mark_differences
@@ -123,10 +124,7 @@ def _texts(sample: Sample, marked_output: str = "") -> str:
     }
     if marked_output:
         texts["output"] = marked_output
-    entries = "".join(
-        f'<dt>{name}</dt><dd dir="auto">{text}</dd>' for name, text in texts.items()
-    )
-    return f'<dl class="texts">{entries}</dl>'
+    return texts_list(texts.items())
 
 
 def _against_reference(newest: DevSamples, samples: Sequence[Sample]) -> str:

@@ -63,15 +63,15 @@ def line_chart(
         HTML; "" if no curve has a point.
     """
     drawn = []
-    numbers: list[float] = []
+    values: list[float] = []
     for curve in curves:
         if points := _thinned(curve.points):
             drawn.append(curve._replace(points=points))
             last_step = max(last_step, points[-1][0])
-            numbers += [value for _, value in points]
+            values += [value for _, value in points]
     if not drawn:
         return ""
-    low, high, ticks = _axis(min(numbers), max(numbers), from_zero)
+    low, high, ticks = _axis(min(values), max(values), from_zero)
     scale = _Scale(low, high, max(last_step, 1))
     lines = []
     tick_labels = []
@@ -117,15 +117,15 @@ class _Scale(NamedTuple):
 
 def _paths(name: str, curve: Curve, scale: _Scale) -> list[str]:
     """Returns the line of a curve, and its dots if it has some."""
-    places = []
+    coordinates = []
     dots = ""
     for step, value in curve.points:
         x, y = scale.place(step, value)
-        places.append(f"{x:.0f} {y:.0f}")
+        coordinates.append(f"{x:.0f} {y:.0f}")
         # A line without length has round ends: a dot that is never stretched.
         dots += f"M{x:.0f} {y:.0f}h0"
-    paths = [f'<path class="{name}" d="M{"L".join(places)}"/>']
-    if len(places) == 1 or (curve.is_marked and len(places) <= _MAX_DOTS):
+    paths = [f'<path class="{name}" d="M{"L".join(coordinates)}"/>']
+    if len(coordinates) == 1 or (curve.is_marked and len(coordinates) <= _MAX_DOTS):
         paths.append(f'<path class="{name} dots" d="{dots}"/>')
     return paths
 

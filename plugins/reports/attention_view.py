@@ -11,7 +11,7 @@ import numpy as np
 
 from t2t_keras.html_page import json_element
 
-_FORM = """\
+_CONTROLS = """\
 <form class="row" hidden>
 <fieldset class="segments"><legend>Attention</legend>
 {pictures}
@@ -22,8 +22,8 @@ _FORM = """\
 """
 
 _VIEW = """\
-<section class="attention" data-source="{data_id}" aria-label="Attention weights">
-{form}<p class="muted">A row attends to the columns, with weights of
+<section class="attention" data-source="attention-data" aria-label="Attention weights">
+{controls}<p class="muted">A row attends to the columns, with weights of
 <span class="range">0 <span class="scale"></span> 1</span>. Point at a cell, or move
 with the arrow keys, to read its weight.</p>
 <noscript><p class="notice">The weights are drawn by JavaScript.</p></noscript>
@@ -60,7 +60,7 @@ def view_script() -> str:
     return Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
 
 
-def attention_view(pictures: Sequence[Picture], data_id: str = "attention-data") -> str:
+def attention_view(pictures: Sequence[Picture]) -> str:
     """Returns a section in which one chooses picture, layer and heads.
 
     At first it shows the last layer of the first picture, averaged over heads. The page
@@ -68,7 +68,6 @@ def attention_view(pictures: Sequence[Picture], data_id: str = "attention-data")
 
     Args:
         pictures: what can be chosen.
-        data_id: the id of the element with the weights, of which each is one byte.
     """
     num_layers = max(len(picture.weights) for picture in pictures)
     shown_layers, num_heads, *_ = pictures[0].weights.shape
@@ -76,13 +75,13 @@ def attention_view(pictures: Sequence[Picture], data_id: str = "attention-data")
     layer_names = [*map(str, range(1, num_layers + 1)), "mean of all"]
     heads = ["mean", "each", *map(str, range(num_heads))]
     head_names = ["mean of all", "side by side", *map(str, range(1, num_heads + 1))]
-    form = _FORM.format(
+    controls = _CONTROLS.format(
         pictures="\n".join(map(_radio, range(len(pictures)), pictures)),
         layers=_options(layers, layer_names, selected=str(shown_layers - 1)),
         heads=_options(heads, head_names, selected="mean"),
     )
     data = json.dumps([_json_object(picture) for picture in pictures])
-    return _VIEW.format(form=form, data_id=data_id, data=json_element(data_id, data))
+    return _VIEW.format(controls=controls, data=json_element("attention-data", data))
 
 
 def _radio(index: int, picture: Picture) -> str:

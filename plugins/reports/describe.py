@@ -23,6 +23,7 @@ from t2t_keras.run.config import RunConfig, config_for, require_run
 
 from .complexity import Complexity, layer_complexities
 from .model_cost import (
+    KNOWN_MODELS,
     count_parameters,
     flops_per_token,
     memory_per_batch,
@@ -223,10 +224,10 @@ def _describe_data(config: RunConfig) -> dict[str, Any]:
 def _describe(args: argparse.Namespace) -> dict[str, Any]:
     subject = _read_subject(args)
     hparams = subject.hparams
-    if hparams.model not in ("transformer", "extended_transformer"):
+    if hparams.model not in KNOWN_MODELS:
         raise UserError(
             f"{args.hparams_set or args.output_dir} has the model {hparams.model}, but "
-            "`t2t describe` supports only transformer and extended_transformer; "
+            f"`t2t describe` supports only {' and '.join(KNOWN_MODELS)}; "
             "`t2t train` prints the number of parameters of any model"
         )
     source_size, target_size = _vocabulary_sizes(args, subject)

@@ -10,6 +10,9 @@ from t2t_keras.hparam import HParams
 # gradient of each factor.
 _TRAINING_FACTOR = 3
 
+# The registered models that the formulas describe.
+KNOWN_MODELS = ("transformer", "extended_transformer")
+
 _FLOAT32 = 4
 
 # The float32 vectors [D] that one residual connection stores for the backward pass: the

@@ -15,7 +15,7 @@ from t2t_keras.problem import Problem
 from t2t_keras.run.config import RunConfig
 from t2t_keras.run.dev_samples import DevSamples, read_samples
 
-from .model_cost import count_parameters, flops_per_token
+from .model_cost import KNOWN_MODELS, count_parameters, flops_per_token
 from .run_records import (
     Record,
     metric_records,
@@ -23,8 +23,7 @@ from .run_records import (
     training_seconds,
 )
 
-# The models of which `model_cost` knows the formulas, and the length it is asked for.
-_KNOWN_MODELS = ("transformer", "extended_transformer")
+# The length of the sentences for which FLOPs are computed.
 _LENGTH = 32
 
 
@@ -113,7 +112,7 @@ class RunFacts:
 
     def _size(self, tokens: float) -> dict[str, str]:
         """Returns the size of the model, and its FLOPs for some target tokens."""
-        if self.hparams.model not in _KNOWN_MODELS:
+        if self.hparams.model not in KNOWN_MODELS:
             return {}
         source_size, target_size = self.vocab_sizes
         output_size = target_size or source_size

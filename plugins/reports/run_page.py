@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from t2t_keras.data.console import duration
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.metrics_line import short_number
 from t2t_keras.html_page import html_page, texts_list
@@ -15,7 +14,7 @@ from .attention_page import pictures
 from .attention_view import attention_view, view_script, view_style
 from .line_chart import Curve, line_chart
 from .run_facts import RunFacts
-from .run_records import training_seconds, values
+from .run_records import values
 from .sample_list import sample_section
 from .sentence_attention import SentenceAttention
 
@@ -111,8 +110,8 @@ def _cards(facts: RunFacts, costs: Mapping[str, str]) -> list[tuple[str, str, st
         perplexity = short_number(math.exp(min(loss, 700.0)))
         cards.append(("lowest loss on dev", f"{loss:.3f}", f"perplexity {perplexity}"))
     cards.append(("step", f"{facts.step:,}", f"of {facts.hparams.train_steps:,}"))
-    if seconds := training_seconds(train):
-        cards.append(("time of the steps", duration(seconds), ""))
+    if time := costs.get("time of the steps"):
+        cards.append(("time of the steps", time, ""))
     if speeds := values(train, "target_tokens_per_s"):
         cards.append(("target tokens/s", f"{speeds[-1][1]:,.0f}", ""))
     if parameters := costs.get("parameters"):

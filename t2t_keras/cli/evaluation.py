@@ -153,12 +153,13 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     problem = with_scoring(run.problem, args.tokenize, args.language)
     split = select_split(run, args.split, args.data_dir)
     options = {"data_dir": args.data_dir, "sentences": args.eval_sentences}
-    options |= given_decoding(args)
+    decoding = given_decoding(args)
+    options |= decoding
     if mode == "split":
         export = args.export_dir and _load_export(args.export_dir, run)
         engine: Any = None
         if args.engine == "auto" and not export and args.eval_sentences != 0:
-            path, _ = converted(run.path, args.checkpoint, given_decoding(args))
+            path, _ = converted(run.path, args.checkpoint, decoding)
             engine = load(path) if path != run.path else None
         return evaluate(
             run,

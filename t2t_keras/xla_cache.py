@@ -11,6 +11,10 @@ from pathlib import Path
 from t2t_keras.errors import UserError, first_line
 
 _FLAG = "--tf_xla_persistent_cache_directory"
+# This flag lets XLA use its own matmul kernels. It chooses among them by timing, which
+# is not deterministic, and without timing it chooses some that are ten times as slow as
+# cuBLAS. So it is turned off.
+_TRITON = "xla_gpu_enable_triton_gemm"
 
 
 def keep_compiled_programs() -> None:
@@ -19,20 +23,26 @@ def keep_compiled_programs() -> None:
     It sets `TF_XLA_FLAGS`, which TensorFlow reads when it first runs something.
     TensorFlow names a file by the program before its compilation, so there is a folder
     for all that the result depends on besides: the versions, the card, and XLA's flags.
+    So the project's own flag in `XLA_FLAGS` is set here, before the folder is named.
     Files are written under another name and moved, so several processes may share
-    them. Without a GPU, with a folder of the user's in `TF_XLA_FLAGS`, or if the cache
-    cannot be written, nothing is done.
+    them. With a folder of the user's in `TF_XLA_FLAGS`, or if the cache cannot be
+    written, `TF_XLA_FLAGS` stays as it is. Without a GPU, nothing is done.
     """
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return
+    xla_flags = os.environ.get("XLA_FLAGS", "")
+    if _TRITON not in xla_flags:
+        xla_flags = f"{xla_flags} --{_TRITON}=false".strip()
+        os.environ["XLA_FLAGS"] = xla_flags
     flags = os.environ.get("TF_XLA_FLAGS", "")
-    if not gpus or _FLAG in flags:
+    if _FLAG in flags:
         return
     details = map(tf.config.experimental.get_device_details, gpus)
     cards = sorted({str(sorted(detail.items())) for detail in details})
     version = importlib.metadata.version("t2t_keras")
-    xla_flags = os.environ.get("XLA_FLAGS", "")
     text = "\n".join([version, tf.__version__, xla_flags, *cards])
     # XLA writes there without asking, and a failure would end the training.
     with contextlib.suppress(OSError, RuntimeError):

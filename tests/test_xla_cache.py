@@ -44,6 +44,36 @@ def test_programs_are_kept_by_card_and_flags(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("_gpu")
+def test_programs_of_training_and_decoding_have_the_same_flags(monkeypatch):
+    """Training calls it twice, in `t2t` and in `make_strategy`; decoding once."""
+    keep_compiled_programs()
+    folder = compiled_programs()
+    assert os.environ["XLA_FLAGS"] == "--xla_gpu_enable_triton_gemm=false"
+    monkeypatch.setenv("TF_XLA_FLAGS", "")
+    keep_compiled_programs()
+    assert compiled_programs() == folder
+    assert os.environ["XLA_FLAGS"] == "--xla_gpu_enable_triton_gemm=false"
+
+
+@pytest.mark.usefixtures("_gpu")
+@pytest.mark.parametrize(
+    ("given", "flags"),
+    [
+        ("--xla_a=1", "--xla_a=1 --xla_gpu_enable_triton_gemm=false"),
+        ("--xla_gpu_enable_triton_gemm=true", "--xla_gpu_enable_triton_gemm=true"),
+    ],
+)
+def test_flags_of_the_user_are_kept_with_a_folder_of_the_user(
+    monkeypatch, given, flags
+):
+    monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=/given")
+    monkeypatch.setenv("XLA_FLAGS", given)
+    keep_compiled_programs()
+    assert os.environ["XLA_FLAGS"] == flags
+    assert str(compiled_programs()) == "/given"
+
+
+@pytest.mark.usefixtures("_gpu")
 def test_the_users_folder_is_taken_and_one_that_cannot_be_made_is_not(
     monkeypatch, tmp_path
 ):
@@ -60,9 +90,11 @@ def test_the_users_folder_is_taken_and_one_that_cannot_be_made_is_not(
 
 def test_without_a_gpu_nothing_is_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("TF_XLA_FLAGS", "")
+    for name in ("TF_XLA_FLAGS", "XLA_FLAGS"):
+        monkeypatch.setenv(name, "")
     keep_compiled_programs()
     assert compiled_programs() is None
+    assert not os.environ["XLA_FLAGS"]
     assert not list(tmp_path.iterdir())
 
 

@@ -12,11 +12,6 @@ from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.type_hints import NonNegative
 from t2t_keras.xla_cache import keep_compiled_programs
 
-# This flag lets XLA use its own matmul kernels. It chooses among them by timing, which
-# is not deterministic, and without timing it chooses some that are ten times as slow as
-# cuBLAS. So it is turned off.
-_TRITON = "xla_gpu_enable_triton_gemm"
-
 
 @checked
 def make_strategy(simulate_devices: NonNegative = 0) -> tf.distribute.Strategy:
@@ -37,9 +32,6 @@ def make_strategy(simulate_devices: NonNegative = 0) -> tf.distribute.Strategy:
     # Another process, such as an evaluation, may use the same GPU.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     keep_compiled_programs()
-    flags = os.environ.get("XLA_FLAGS", "")
-    if tf.config.list_physical_devices("GPU") and _TRITON not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --{_TRITON}=false"
     group = ProcessGroup.from_environment()
     if group.size > 1:
         if simulate_devices:

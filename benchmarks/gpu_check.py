@@ -226,14 +226,14 @@ def _train(args: argparse.Namespace, variant: Variant) -> dict[str, object]:
 
     times = _time_updates(functools.partial(step.update, batch), args.steps)
     seconds = times["seconds_per_step"]
-    gpus = replicas if tf.config.list_logical_devices("GPU") else 0
-    matmul_gflops = _matmul_gflops(args.dtype, repetitions=50 if gpus else 1)
     return {
-        "gpus": gpus,
+        "gpus": replicas if tf.config.list_logical_devices("GPU") else 0,
         "dtype": args.dtype,
         "target_tokens_per_s": parts * work.batch * work.length / seconds,
         **times,
-        "fraction_of_matmul_rate": parts * _gflop(work) / seconds / matmul_gflops,
+        "fraction_of_matmul_rate": _fraction_of_matmul_rate(
+            parts * _gflop(work) / seconds, args.dtype
+        ),
         "weights_sha256": _weights_sha256(model),
     }
 
@@ -299,8 +299,23 @@ def _gflop(work: workload.Workload) -> float:
     return matmul_flops.total_flops(matmuls) / 1e9
 
 
+def _fraction_of_matmul_rate(gflops: float, dtype: str) -> float:
+    """Returns a rate of all cards as a share of what large matmuls reach on them.
+
+    Args:
+        gflops: 10^9 operations a second, of all cards; without a GPU, of the CPU.
+        dtype: of the matmuls.
+    """
+    import tensorflow as tf
+
+    # Logical GPUs share their card's rate.
+    cards = tf.config.list_physical_devices("GPU")
+    card_gflops = _matmul_gflops(dtype, repetitions=50 if cards else 1)
+    return gflops / (max(1, len(cards)) * card_gflops)
+
+
 def _matmul_gflops(dtype: str, repetitions: int) -> float:
-    """Returns the rate of matmuls so large that launches do not limit it."""
+    """Returns one card's rate of matmuls so large that launches do not limit it."""
     import tensorflow as tf
 
     matrix = tf.cast(tf.random.normal([_SQUARE, _SQUARE], seed=1), dtype)

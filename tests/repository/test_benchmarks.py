@@ -141,3 +141,14 @@ def test_what_is_looked_for_would_be_found():
     # Equal writes a byte; SelectV2 reads it and writes 4; AddV2 reads and writes 4.
     assert report.bytes_per_logit == (1 + 5 + 8) * VOCAB / 1024
     assert report.float_ops == 2
+
+
+def test_the_rate_of_several_gpus_is_held_against_all_of_them(monkeypatch):
+    import gpu_check
+
+    monkeypatch.setattr(gpu_check, "_matmul_gflops", lambda dtype, repetitions: 200.0)
+    for cards, fraction in ((0, 0.5), (1, 0.5), (4, 0.125)):
+        monkeypatch.setattr(
+            tf.config, "list_physical_devices", lambda kind, cards=cards: [kind] * cards
+        )
+        assert gpu_check._fraction_of_matmul_rate(100.0, "float32") == fraction

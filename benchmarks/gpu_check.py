@@ -134,7 +134,9 @@ def _check_gpus(argv: list[str], variants: list[str]) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         for name in variants:
             runs[name] = _train_in_process(argv, name, count, folder)
-        repeated = _train_in_process(argv, DEFAULT, count, folder)
+        repeated = {}
+        if DEFAULT in runs:
+            repeated = _train_in_process(argv, DEFAULT, count, folder)
         more = [
             _train_in_process(argv, DEFAULT, n, folder)
             for n in (2, 4, 8)

@@ -152,3 +152,23 @@ def test_the_rate_of_several_gpus_is_held_against_all_of_them(monkeypatch):
             tf.config, "list_physical_devices", lambda kind, cards=cards: [kind] * cards
         )
         assert gpu_check._fraction_of_matmul_rate(100.0, "float32") == fraction
+
+
+def test_only_a_second_run_reads_the_cache(monkeypatch):
+    import gpu_check
+
+    names = []
+
+    def train(argv, variant, gpus, folder):
+        names.append(variant)
+        return {"weights_sha256": "", "seconds_of_first_step": float(len(names))}
+
+    monkeypatch.setattr(gpu_check, "_train_in_process", train)
+    report = gpu_check._check_gpus([], ["without_xla"])
+    assert names == ["without_xla"]
+    assert report["seconds_of_first_step_from_cache"] is None
+    assert report["two_runs_are_equal"] is None
+    report = gpu_check._check_gpus([], [gpu_check.DEFAULT])
+    assert names[1:] == [gpu_check.DEFAULT] * 2
+    assert report["seconds_of_first_step_from_cache"] == 3.0
+    assert report["two_runs_are_equal"]

@@ -32,6 +32,7 @@ import workload
 from matmul_rate import seconds_of
 
 from t2t_keras.cli.command import positive
+from t2t_keras.gpu_details import gpu_details
 
 if TYPE_CHECKING:
     from t2t_keras.model.transformer import Transformer
@@ -124,12 +125,8 @@ def _check_gpus(argv: list[str], variants: list[str]) -> dict[str, object]:
     """Trains in every way, and on more and more GPUs; on the CPU if there are none."""
     import tensorflow as tf
 
-    gpus = tf.config.list_physical_devices("GPU")
-    names = []
-    for gpu in gpus:
-        details = tf.config.experimental.get_device_details(gpu)
-        names.append(details.get("device_name", "unknown"))
-    count = min(1, len(gpus))
+    names = [gpu.get("device_name", "unknown") for gpu in gpu_details()]
+    count = min(1, len(names))
     runs = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in variants:
@@ -140,7 +137,7 @@ def _check_gpus(argv: list[str], variants: list[str]) -> dict[str, object]:
         more = [
             _train_in_process(argv, DEFAULT, n, folder)
             for n in (2, 4, 8)
-            if n <= len(gpus)
+            if n <= len(names)
         ]
     return {
         "tensorflow": tf.__version__,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t2t_keras.errors import UserError, first_line
+from t2t_keras.gpu_details import gpu_details
 
 _FLAG = "--tf_xla_persistent_cache_directory"
 # This flag lets XLA use its own matmul kernels. It chooses among them by timing, which
@@ -30,8 +31,7 @@ def keep_compiled_programs() -> None:
     """
     import tensorflow as tf
 
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
+    if not tf.config.list_physical_devices("GPU"):
         return
     xla_flags = os.environ.get("XLA_FLAGS", "")
     if _TRITON not in xla_flags:
@@ -40,8 +40,7 @@ def keep_compiled_programs() -> None:
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if _FLAG in flags:
         return
-    details = map(tf.config.experimental.get_device_details, gpus)
-    cards = sorted({str(sorted(detail.items())) for detail in details})
+    cards = sorted({str(sorted(gpu.items())) for gpu in gpu_details()})
     version = importlib.metadata.version("t2t_keras")
     text = "\n".join([version, tf.__version__, xla_flags, *cards])
     # XLA writes there without asking, and a failure would end the training.

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from t2t_keras.gpu_details import gpu_details
 from t2t_keras.hparam import HParams
 from t2t_keras.training.strategy import on_gpus
 from t2t_keras.xla_cache import compiled_programs
@@ -13,9 +14,7 @@ def dtype_advice(strategy: tf.distribute.Strategy, hparams: HParams) -> str:
     """Returns a sentence that recommends bfloat16 where it is faster, otherwise ""."""
     if hparams.compute_dtype != "float32" or not on_gpus(strategy):
         return ""
-    gpus = tf.config.list_physical_devices("GPU")
-    details = list(map(tf.config.experimental.get_device_details, gpus))
-    capabilities = [detail.get("compute_capability", (0, 0)) for detail in details]
+    capabilities = [gpu.get("compute_capability", (0, 0)) for gpu in gpu_details()]
     if min(capabilities) < _WITH_BFLOAT16:
         return ""
     return (

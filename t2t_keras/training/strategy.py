@@ -8,6 +8,7 @@ import tensorflow as tf
 from t2t_keras.arguments import checked
 from t2t_keras.data.pipeline import Batch, batch_signature, untuned
 from t2t_keras.errors import UserError
+from t2t_keras.gpu_details import gpu_details
 from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.type_hints import NonNegative
 from t2t_keras.xla_cache import keep_compiled_programs
@@ -67,9 +68,7 @@ def devices_text(strategy: tf.distribute.Strategy) -> str:
     replicas = f"{count} replica{'s' if count > 1 else ''}"
     if not on_gpus(strategy):
         return f"{replicas} on the CPU"
-    gpus = tf.config.list_physical_devices("GPU")
-    details = map(tf.config.experimental.get_device_details, gpus)
-    names = {detail.get("device_name", "an unknown GPU") for detail in details}
+    names = {gpu.get("device_name", "an unknown GPU") for gpu in gpu_details()}
     has_tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
     return f"{replicas} on {', '.join(names)}, TF32 {'on' if has_tf32 else 'off'}"
 

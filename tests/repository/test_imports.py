@@ -39,6 +39,7 @@ FOUNDATION = (
     "user_code",
     "registry",
     "usr_dir",
+    "gpu_details",
     "xla_cache",
 )
 CORE = {
@@ -82,6 +83,7 @@ LIGHT = (
         "user_code.py",
         "registry.py",
         "usr_dir.py",
+        "gpu_details.py",
         "xla_cache.py",
         "core_models.py",
         "__init__.py",

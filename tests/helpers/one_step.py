@@ -97,9 +97,9 @@ class Setup:
         }
 
 
-def summed_loss(model: Transformer, source, target, seed=None) -> tf.Tensor:
+def summed_loss(model: Transformer, source, target) -> tf.Tensor:
     """The label-smoothed loss, summed over the target tokens."""
-    logits = model(source, target, seed=seed)
+    logits = model(source, target)
     return summed_cross_entropies(logits, target, model.hparams.label_smoothing)[0]
 
 

@@ -74,9 +74,7 @@ class TrainOptions:
         """Returns the options that differ from the defaults."""
         defaults = vars(TrainOptions())
         return {
-            name: value
-            for name, value in vars(self).items()
-            if value != defaults[name] and value is not None
+            name: value for name, value in vars(self).items() if value != defaults[name]
         }
 
     def save_interval(self, train_steps: int) -> int:

@@ -14,9 +14,10 @@
   formats `tfrecord` and `example_proto`, and `index_files`; `sides` names both.
 - Batches: `training_data` opens the examples of a training. `bucketing` chooses a
   `batch_plan`, a `bucket_plan`, a `static_shape_plan` or a `packed_plan`, whose
-  `row_packing` puts several pairs into a row; `pipeline` reads batches from the
-  `record_index`, as `packed_rows` if need be, and `decoded_pairs` single records.
-  `augmentation` and `guided_alignment` are optional.
+  `row_packing` puts several pairs into a row; `part_starts` has the offsets of buckets
+  and rows. `pipeline` reads batches from the `record_index`, as `packed_rows` if need
+  be, and `decoded_pairs` single records. `augmentation` and `guided_alignment`
+  are optional.
 - Files in general: `atomic_files`, `regular_files`, `json_files` with the types of
   `schema`, `log_files`, `checksums`, `locks`; `plain_path` is for TensorFlow.
   `console` and `progress` write to standard error.

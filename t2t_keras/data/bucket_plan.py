@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from t2t_keras.data.batch_plan import BatchPlan
+from t2t_keras.data.part_starts import part_starts
 
 # tensor2tensor's buckets.
 _FIRST_BOUND = 8
@@ -34,7 +35,7 @@ class BucketPlan(BatchPlan):
         self._bucket = np.searchsorted(bounds, self._longer, side="right")
         order = np.argsort(self._bucket, kind="stable")
         sizes = np.bincount(self._bucket, minlength=len(rows))
-        firsts = np.cumsum(sizes) - sizes
+        firsts = part_starts(sizes)
         used = np.flatnonzero(sizes)
         self._bucket_shapes = self._shapes(
             np.minimum(sizes, rows)[used], order, firsts[used]
@@ -53,7 +54,7 @@ def batch_starts(sizes: np.ndarray, rows: Sequence[int] | np.ndarray) -> list[in
         sizes: the number of records in each bucket.
         rows: the number of records in a batch of each bucket.
     """
-    bucket_starts = np.cumsum(sizes) - sizes
+    bucket_starts = part_starts(sizes)
     starts: list[int] = []
     for start, size, step in zip(
         bucket_starts.tolist(), sizes.tolist(), rows, strict=True

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from t2t_keras.data.batch_plan import BatchPlan
+from t2t_keras.data.part_starts import part_starts
 from t2t_keras.data.row_packing import pack_rows, row_counts, row_length_choices
 
 _MAX_PADDING = 0.03
@@ -69,8 +70,7 @@ class PackedPlan(BatchPlan):
         rows = _rows_of_batch(len(self._row_sizes), batch_tokens, row_lengths)
         source, target = row_lengths[:: -1 if self._swapped else 1]
         self._shape = (rows, source, target)
-        starts = np.cumsum(self._row_sizes) - self._row_sizes
-        return starts[::rows].tolist()
+        return part_starts(self._row_sizes)[::rows].tolist()
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
         shuffled = rng.permutation(len(self._cell)).astype(self._dtype)
@@ -82,10 +82,10 @@ class PackedPlan(BatchPlan):
 
     def _shuffled(self, rng: np.random.Generator) -> list[np.ndarray]:
         order = self._order(rng)
-        starts = np.cumsum(self._row_sizes) - self._row_sizes
+        starts = part_starts(self._row_sizes)
         row = rng.permutation(len(starts))
         sizes = self._row_sizes[row]
-        new_starts = np.cumsum(sizes) - sizes
+        new_starts = part_starts(sizes)
         slots = np.arange(len(order)) + np.repeat(starts[row] - new_starts, sizes)
         self._shuffled_sizes = sizes
         return np.split(order[slots], new_starts[:: self._shape[0]][1:])

@@ -12,6 +12,7 @@ import numpy as np
 
 from t2t_keras.data.console import say
 from t2t_keras.data.index_files import index_sha256, load_index, save_index, scan_shard
+from t2t_keras.data.part_starts import part_starts
 from t2t_keras.data.split_files import find_shards, index_path
 from t2t_keras.data.tfrecord import FRAME, damaged_record, unframe
 from t2t_keras.errors import UserError
@@ -95,7 +96,7 @@ class RecordIndex:
         offsets = []
         for table in lengths:  # a shard is a sequence of frames, without gaps
             frames = table[:, 0].astype(np.int64) + FRAME
-            offsets.append(np.cumsum(frames) - frames)
+            offsets.append(part_starts(frames))
         counts = [len(table) for table in lengths]
         return cls(
             files=list(shards),

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from t2t_keras.data.part_starts import part_starts
+
 _BUFFER = 256  # pairs among which the next one of a row is chosen
 _STREAM = 8192  # pairs, about: longer streams leave fewer unfilled rows at their end
 _MAX_STREAMS = 1024
@@ -30,7 +32,7 @@ def pack_rows(lengths: np.ndarray, row_lengths: tuple[int, int]) -> np.ndarray:
     padded = np.pad(lengths, [(0, streams * size - count), (0, 0)])
     rows = _fill(padded.reshape(streams, size, 2), np.tile(row_lengths, (streams, 1)))
     counts = rows.max(axis=1) + 1
-    rows += (np.cumsum(counts) - counts)[:, None]
+    rows += part_starts(counts)[:, None]
     return rows.reshape(-1)[:count]
 
 

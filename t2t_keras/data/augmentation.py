@@ -83,9 +83,9 @@ class Augmentation:
                         "set bpe_dropout to 0, or make data with another vocabulary"
                     )
 
-    def __call__(self, payload: bytes, step: int, number: int) -> bytes:
+    def __call__(self, payload: bytes, step: int, pair_id: int) -> bytes:
         """Returns an example of a batch, changed."""
-        rng = random.Random(f"{self._seed} {step} {number}")
+        rng = random.Random(f"{self._seed} {step} {pair_id}")
         lists = self._lists(payload)
         for side, name in enumerate(self._features):
             lists[name] = self._changed(lists[name], side, rng)

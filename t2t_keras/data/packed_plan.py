@@ -40,8 +40,8 @@ class PackedPlan(BatchPlan):
         """Returns the row of each record of the step's batch, int64 [pairs]."""
         self.records(step)  # which shuffles the epoch's rows
         num_rows = self._shape[0]
-        first = step % len(self) * num_rows
-        sizes = self._shuffled_sizes[first : first + num_rows]
+        start = step % len(self) * num_rows
+        sizes = self._shuffled_sizes[start : start + num_rows]
         return np.repeat(np.arange(len(sizes)), sizes)
 
     def shape(self, records: np.ndarray) -> tuple[int, int, int]:

@@ -28,8 +28,8 @@ def compilation_notice(hparams: HParams) -> str:
     if hparams.jit_compile is not True:
         return ""
     # The times are those of the base model on an H100.
-    how_often = "for every shape of a batch" if hparams.bucketing == "static" else ""
+    per_shape = "for every shape of a batch" if hparams.bucketing == "static" else ""
     folder = compiled_programs()
-    kept = f"once, and kept in {folder}" if folder else "at every start"
-    when = ", ".join(filter(None, [how_often, kept]))
+    per_start = f"once, and kept in {folder}" if folder else "at every start"
+    when = ", ".join(filter(None, [per_shape, per_start]))
     return f"XLA compiles the update, which may take a minute: {when}"

@@ -30,25 +30,25 @@ def segment_sums(values: tf.Tensor, ids: tf.Tensor, num_segments: int) -> tf.Ten
     """
     order = tf.argsort(ids, stable=True)  # [N]
     bounds = _lower_bounds(tf.gather(ids, order), num_segments + 1)  # [V + 1]
-    start = bounds[:-1]  # [V], segment v has the sorted rows start[v] ... end[v] - 1
-    end = bounds[1:]  # [V]
+    start = bounds[:-1]  # [V], segment v has the sorted rows start[v] ... stop[v] - 1
+    stop = bounds[1:]  # [V]
     nodes = tf.gather(values, order)  # [N, D], sorted
     sums = tf.zeros([num_segments, values.shape[1]], values.dtype)  # [V, D]
     for _ in range(_LEVELS):
-        # A node at an odd start, or the last one before an odd end, has its sibling in
+        # A node at an odd start, or the last one before an odd stop, has its sibling in
         # another segment. The others go up in pairs.
-        is_odd = tf.logical_and(start % 2 == 1, start < end)
+        is_odd = tf.logical_and(start % 2 == 1, start < stop)
         sums += _rows_where(is_odd, nodes, start)
         start += tf.cast(is_odd, start.dtype)
-        is_odd = tf.logical_and(end % 2 == 1, start < end)
-        end -= tf.cast(is_odd, end.dtype)
-        sums += _rows_where(is_odd, nodes, end)
+        is_odd = tf.logical_and(stop % 2 == 1, start < stop)
+        stop -= tf.cast(is_odd, stop.dtype)
+        sums += _rows_where(is_odd, nodes, stop)
         nodes = _pair_sums(nodes)  # [N / 2, D], [N / 4, D], ...
         start //= 2
-        end //= 2
+        stop //= 2
     index = tf.range(tf.shape(nodes)[0])  # [N / 2^levels]
     is_inside = tf.logical_and(
-        index >= start[:, tf.newaxis], index < end[:, tf.newaxis]
+        index >= start[:, tf.newaxis], index < stop[:, tf.newaxis]
     )  # [V, N / 2^levels]
     inside = tf.where(is_inside[:, :, tf.newaxis], nodes, 0.0)  # fused, not stored
     return sums + tf.reduce_sum(inside, axis=1)
@@ -65,8 +65,8 @@ def _lower_bounds(sorted_ids: tf.Tensor, count: int) -> tf.Tensor:
     for bit in reversed(range(_SEARCH_STEPS)):
         # Written as a difference, because the sum may overflow.
         is_in_range = bounds <= rows - 2**bit
-        last = tf.where(is_in_range, bounds + (2**bit - 1), 0)
-        is_less = tf.logical_and(is_in_range, tf.gather(sorted_ids, last) < values)
+        probe = tf.where(is_in_range, bounds + (2**bit - 1), 0)
+        is_less = tf.logical_and(is_in_range, tf.gather(sorted_ids, probe) < values)
         bounds += tf.where(is_less, 2**bit, 0)
     return bounds
 

@@ -20,6 +20,8 @@ def resolve_auto(hparams: HParams, output_dir: str | Path, has_gpus: bool) -> HP
         output_dir: the run directory; a run that has a checkpoint keeps its values.
         has_gpus: whether the replicas are on GPUs.
     """
+    if "auto" not in (hparams.bucketing, hparams.jit_compile):
+        return hparams
     recorded = None
     if is_run(output_dir) and CheckpointDirectory(Path(output_dir)).steps():
         recorded = RunDirectory(output_dir).hparams

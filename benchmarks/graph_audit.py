@@ -55,13 +55,19 @@ class Audit(NamedTuple):
     host_waits: list[str]
 
 
-def audit(graph: tf.Graph, vocab_size: int, rows: int) -> Audit:
+def audit(
+    graph: tf.Graph,
+    vocab_size: int,
+    rows: int,
+    waits_graph: tf.Graph | None = None,
+) -> Audit:
     """Audits a graph, and the functions that it calls.
 
     Args:
         graph: the graph.
         vocab_size: V, which no other axis has.
         rows: N; arrays of the size N V are counted.
+        waits_graph: where the waits of the host are looked for; None: in `graph`.
     """
     vocabulary = _VocabularyAxis(vocab_size)
     missing: dict[str, None] = {}
@@ -86,9 +92,8 @@ def audit(graph: tf.Graph, vocab_size: int, rows: int) -> Audit:
         if "MatMul" not in operation.type:
             num_bytes += sum(vocabulary.logit_bytes(t, rows) for t in tensors)
     bytes_per_logit = num_bytes / (rows * vocabulary.padded_size)
-    return Audit(
-        list(missing), list(hosted), bytes_per_logit, float_ops, host_waits(graph)
-    )
+    waits = host_waits(waits_graph or graph)
+    return Audit(list(missing), list(hosted), bytes_per_logit, float_ops, waits)
 
 
 class _VocabularyAxis:
@@ -142,10 +147,9 @@ def training_audit(hparams: HParams, vocab_size: int, replicas: int = 1) -> Audi
         return run(batch, index, learning_rate, dry_run)
 
     graph = update.get_concrete_function().graph
-    report = audit(graph, vocab_size, _ROWS * _LENGTH)
     # The graph that training runs has to ask for sizes.
-    waits = host_waits(step.function.get_concrete_function().graph)
-    return report._replace(host_waits=waits)
+    waits_graph = step.function.get_concrete_function().graph
+    return audit(graph, vocab_size, _ROWS * _LENGTH, waits_graph)
 
 
 def search_audit(

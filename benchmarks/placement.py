@@ -4,7 +4,8 @@ TensorFlow's package for Linux has the GPU kernels. Even without a GPU, their re
 shows which operations have none, and which arguments live in the host's memory.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 from tensorflow.core.framework.kernel_def_pb2 import KernelDef
@@ -48,12 +49,17 @@ def is_compiled(operation: tf.Operation) -> bool:
 
 def gpu_kernel(operation: tf.Operation) -> KernelDef | None:
     """Returns the registered kernel for a GPU and the operation's dtypes, if any."""
-    registered = kernels.get_registered_kernels_for_op(operation.type).kernel
+    registered = _registered_kernels(operation.type)
     for device in ("GPU", "DEFAULT"):
         for kernel in registered:
             if kernel.device_type == device and _allows(kernel, operation):
                 return kernel
     return None
+
+
+@functools.cache
+def _registered_kernels(operation_type: str) -> Sequence[KernelDef]:
+    return kernels.get_registered_kernels_for_op(operation_type).kernel
 
 
 def _allows(kernel: KernelDef, operation: tf.Operation) -> bool:

@@ -20,7 +20,7 @@ def batch_plan(
     """Returns the plan that a value of `HParams.bucketing` asks for.
 
     Args:
-        bucketing: see `HParams`; a training has put a value in place of "auto".
+        bucketing: see `HParams`; "auto", which `train` replaces, has exact lengths.
         source_length: see `BatchPlan`, as are the other arguments.
         target_length: see `BatchPlan`.
         batch_tokens: see `BatchPlan`.
@@ -28,7 +28,7 @@ def batch_plan(
         swapped: see `BatchPlan`.
     """
     plans = {
-        "auto": BatchPlan,  # as on CPUs
+        "auto": BatchPlan,  # of a training loop written by the user
         "exact": BatchPlan,
         "t2t": BucketPlan,
         "static": StaticShapePlan,

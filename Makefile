@@ -18,6 +18,10 @@ BIN = $(VENV)/bin
 # are never imported.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
+# Python keeps what it compiles, even where the environment forbids it, as container
+# images do: every process would spend 8 seconds on TensorFlow's modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test coverage package test-slow bench docs notebook lint format clean
 
 demo: $(VENV)/.installed

@@ -95,10 +95,8 @@ def rename_checkpoint(path: Path, new_path: Path) -> None:
 def remove_incomplete(directory: Path, prefixes: Sequence[str]) -> None:
     """Removes incomplete checkpoints, which killed processes have left.
 
-    Args:
-        directory: a directory in which no other process writes checkpoints with these
-            names.
-        prefixes: the beginnings of their names, such as "model.ckpt-".
+    No other process may be writing checkpoints whose names begin with one of the
+    prefixes, such as "model.ckpt-".
     """
     for prefix in prefixes:
         # TensorFlow appends a random suffix while it writes.
@@ -175,11 +173,9 @@ class Checkpoint:
         variables: Mapping[str, tf.Variable],
         added: Mapping[str, tf.Variable] | None = None,
     ) -> None:
-        """Assigns the checkpoint's tensors to the variables.
+        """Assigns the tensors to the variables of their names.
 
-        Args:
-            variables: variables by name.
-            added: further variables, which checkpoints of early versions lack.
+        Checkpoints of early versions may lack the `added` variables.
 
         Raises:
             UserError: a variable is missing in the checkpoint or has another shape.

@@ -54,8 +54,8 @@ class Curve:
     evaluation continues, and in an event file for TensorBoard.
 
     Args:
-        directory: the folder `RUN/evaluation-SPLIT`.
-        split: the split; its name begins the tags in TensorBoard, as in training.
+        directory: that folder.
+        split: its name begins the tags in TensorBoard, as in training.
         settings: everything that the metrics depend on except the weights.
         same_data: other values of `settings["data"]` that mean the same data.
 
@@ -108,11 +108,8 @@ class Curve:
     def add(self, step: int, metrics: dict[str, float], written: float) -> None:
         """Adds a point to both files.
 
-        Args:
-            step: the step of the checkpoint.
-            metrics: the metrics by name.
-            written: when the checkpoint was written, in seconds since 1970, so that
-                TensorBoard shows the time of the training.
+        TensorBoard shows it at the time of the training: when the checkpoint was
+        `written`, in seconds since 1970.
         """
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
@@ -220,11 +217,7 @@ def continuous_eval(
 
 
 def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
-    """Restores a checkpoint, and returns when it was written.
-
-    Returns:
-        None if the checkpoint is gone: training keeps only the newest ones.
-    """
+    """Restores a checkpoint; returns when it was written, None if it was deleted."""
     try:
         written = run.checkpoints.written(step)
         run.restore(model, step)

@@ -215,9 +215,7 @@ class RunDirectory:
     def record(self, event: str, **facts: object) -> None:
         """Adds a line to `history.jsonl`, or prints a warning if that is impossible.
 
-        Args:
-            event: "training", "average", "evaluation" or "import".
-            **facts: the facts to record.
+        The event is "training", "average", "evaluation" or "import".
         """
         line = {
             "kind": event,

@@ -9,6 +9,8 @@ from t2t_keras.data.schema import from_fields
 from t2t_keras.text_processor import TextProcessor
 
 SETTINGS = "t2t_export.json"
+# Fields of exports of earlier versions, and their names now.
+_RENAMED = {"text_form": "text_processor"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,4 +53,7 @@ class ExportSettings:
         """
         path = export_dir / SETTINGS
         fields = read_json(path, "export the model again")
-        return None if fields is None else from_fields(cls, fields, path)
+        if fields is None:
+            return None
+        renamed = {_RENAMED.get(name, name): value for name, value in fields.items()}
+        return from_fields(cls, renamed, path)

@@ -3,9 +3,11 @@
 This file does without TensorFlow, so that a converted run answers in a second.
 """
 
+import contextlib
 import dataclasses
 import glob
 import importlib.metadata
+import json
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -58,21 +60,27 @@ class Conversion(NamedTuple):
         return self.export.with_suffix(".refused")
 
     def refuse(self, reason: str) -> None:
-        """Records why the checkpoint cannot be converted, so that it is tried once."""
-        self.refusal.write_text(f"{_versions()}\n{reason}\n", encoding="utf-8")
+        """Records why the checkpoint cannot be converted, so that it is tried once.
+
+        Where nothing can be written, it is tried again.
+        """
+        with contextlib.suppress(OSError):
+            text = f"{self._circumstances()}\n{reason}\n"
+            self.refusal.write_text(text, encoding="utf-8")
 
     def raise_refusal(self) -> None:
-        """Raises the `UserError` of an earlier call, by the same versions."""
+        """Raises the `UserError` of an earlier call in the same circumstances."""
         if not self.refusal.exists():
             return
-        versions, _, reason = self.refusal.read_text("utf-8").partition("\n")
-        if versions == _versions():
+        circumstances, _, reason = self.refusal.read_text("utf-8").partition("\n")
+        if circumstances == self._circumstances():
             raise UserError(reason.strip())
 
-
-def _versions() -> str:
-    names = ("t2t_keras", "ctranslate2")
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    def _circumstances(self) -> str:
+        """Returns the versions and the problem's options, as one line of JSON."""
+        names = ("t2t_keras", "ctranslate2")
+        versions = {name: importlib.metadata.version(name) for name in names}
+        return json.dumps([versions, self.default.recorded()], sort_keys=True)
 
 
 def conversion_of(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from t2t_keras.data.locks import lock
 from t2t_keras.errors import UserError
+from t2t_keras.export.directory import UnwritableExport
 from t2t_keras.export.verify import Verification
 from t2t_keras.options import OptionValues
 from t2t_keras.run.directory import RunDirectory
@@ -32,10 +33,11 @@ def convert(path: Path, checkpoint: str | None, options: OptionValues) -> Path:
     try:
         # Other processes wait for the first one.
         with lock(engines / "convert.lock", None):
+            conversion.raise_refusal()  # of another process
             if not conversion.is_current():
                 _write(path, conversion)
-    except PermissionError:
-        raise UserError(f"{engines} cannot be written") from None
+    except OSError as error:
+        raise UserError(f"{engines} cannot be written ({error.strerror})") from None
     return conversion.export
 
 
@@ -47,6 +49,8 @@ def _write(path: Path, conversion: Conversion) -> None:
     translator = run.translator(conversion.checkpoint)
     try:
         export_ctranslate2(translator, conversion.export, verify=verification)
+    except UnwritableExport:
+        raise  # the next call may succeed
     except UserError as error:
         conversion.refuse(str(error))
         raise

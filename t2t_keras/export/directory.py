@@ -15,6 +15,10 @@ from t2t_keras.errors import UserError, first_line
 from t2t_keras.export.integrity import SUMS
 
 
+class UnwritableExport(UserError):
+    """An export cannot be written now, which says nothing about its model."""
+
+
 def is_saved_model(path: Path) -> bool:
     """Returns whether a directory holds a SavedModel."""
     return (path / "saved_model.pb").exists()
@@ -67,12 +71,12 @@ def replaced(path: Path) -> Iterator[Path]:
         The path to write to, which does not exist yet.
 
     Raises:
-        UserError: another process is writing this export, or the disk is full.
+        UnwritableExport: another process is writing this export, or the disk is full.
     """
     work = path.with_name(f".{path.name}.incomplete")
     new = work / "new"
     old = work / "old"
-    refusal = UserError(
+    refusal = UnwritableExport(
         f"--export_dir: another process is writing {path}; wait for it, or name "
         "another directory"
     )
@@ -104,7 +108,7 @@ def replaced(path: Path) -> Iterator[Path]:
         if full not in str(error) and not isinstance(error, OSError):
             raise
         reason = full if full in str(error) else first_line(error)
-        raise UserError(
+        raise UnwritableExport(
             f"--export_dir: cannot write {path}: {reason}; nothing was exported; name "
             "another directory, or free space there"
         ) from None

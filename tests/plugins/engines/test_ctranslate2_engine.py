@@ -592,27 +592,6 @@ print({"tensorflow", "keras"} & sys.modules.keys())
 """
 
 
-def test_a_run_that_cannot_be_converted_is_tried_once(
-    trained_run, tmp_path, monkeypatch
-):
-    path = shutil.copytree(trained_run, tmp_path / "run")
-    tried = []
-
-    def export(translator, path, verify):
-        tried.append(path)
-        raise UserError("the outputs differ; export something else")
-
-    monkeypatch.setattr(converted_run, "export_ctranslate2", export)
-    for _ in range(2):
-        with pytest.raises(UserError, match="the outputs differ"):
-            converted_run.convert(path, None, {})
-    assert len(tried) == 1
-    for step in (1, 2):
-        with pytest.raises(UserError, match="the outputs differ"):
-            converted_run.convert(path, str(step), {})
-    assert len(tried) == 3
-
-
 def test_the_newest_conversions_of_a_run_are_kept(trained_run, tmp_path):
     path = shutil.copytree(trained_run, tmp_path / "run")
     exports = [converted_run.convert(path, str(step), {}) for step in (1, 2, 3, 4)]

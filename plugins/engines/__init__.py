@@ -11,6 +11,8 @@ from t2t_keras.options import OptionValues
 if TYPE_CHECKING:
     from t2t_keras.export.exported_translator import ExportedTranslator
 
+    from .conversions import Conversion
+
 
 def _export(*args: object, **options: object) -> int:
     from .ctranslate2_model import export_ctranslate2
@@ -28,12 +30,18 @@ def _load(path: Path) -> "ExportedTranslator":
     return ExportedTranslator(engine, engine.settings)
 
 
-def _convert(run: Path, checkpoint: str | None, options: OptionValues) -> Path:
+def _conversion(
+    run: Path, checkpoint: str | None, options: OptionValues
+) -> "Conversion":
     if importlib.util.find_spec("ctranslate2") is None:
         raise UserError("CTranslate2 is not installed")
     from .conversions import conversion_of
 
-    conversion = conversion_of(run, checkpoint, options)
+    return conversion_of(run, checkpoint, options)
+
+
+def _convert(run: Path, checkpoint: str | None, options: OptionValues) -> Path:
+    conversion = _conversion(run, checkpoint, options)
     if conversion.is_current():
         return conversion.export
     from .converted_run import convert
@@ -44,11 +52,7 @@ def _convert(run: Path, checkpoint: str | None, options: OptionValues) -> Path:
 def _find_converted(
     run: Path, checkpoint: str | None, options: OptionValues
 ) -> Path | None:
-    if importlib.util.find_spec("ctranslate2") is None:
-        return None
-    from .conversions import conversion_of
-
-    conversion = conversion_of(run, checkpoint, options)
+    conversion = _conversion(run, checkpoint, options)
     return conversion.export if conversion.is_current(is_trusted=True) else None
 
 

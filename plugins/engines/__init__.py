@@ -1,6 +1,7 @@
 """Other engines that run a trained model: CTranslate2 and LiteRT."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,11 @@ def _convert(run: Path, checkpoint: str | None, options: OptionValues) -> Path:
 def _find_converted(
     run: Path, checkpoint: str | None, options: OptionValues
 ) -> Path | None:
+    from .gpus import may_have_gpu
+
+    # Only TensorFlow knows whether there is a GPU, and this is before its import.
+    if "tensorflow" not in sys.modules and may_have_gpu():
+        return None
     conversion = _conversion(run, checkpoint, options)
     return conversion.export if conversion.is_current(is_trusted=True) else None
 

@@ -5,10 +5,8 @@ This file does without TensorFlow, so that a converted run answers in a second.
 
 import contextlib
 import dataclasses
-import glob
 import importlib.metadata
 import json
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +21,7 @@ from t2t_keras.run.checkpoint_paths import CheckpointPaths
 from t2t_keras.run.config import RunConfig
 
 from .ctranslate2_engine import require_supported
+from .gpus import has_gpu
 
 
 class Conversion(NamedTuple):
@@ -95,7 +94,7 @@ def conversion_of(
     """
     if checkpoint == "ema":
         raise UserError("--checkpoint ema is part of a checkpoint")
-    if _has_gpu():
+    if has_gpu():
         raise UserError("there is a GPU")
     problem = RunConfig.read(run).registered_problem()
     default = DecodingOptions.of(problem)
@@ -116,12 +115,3 @@ def conversion_of(
     conversion = Conversion(path, run / "engines" / f"ctranslate2-{digest}", default)
     conversion.raise_refusal()
     return conversion
-
-
-def _has_gpu() -> bool:
-    """Returns whether TensorFlow has a GPU; without a driver it is not asked."""
-    if "tensorflow" not in sys.modules and not glob.glob("/dev/nvidia[0-9]*"):
-        return False
-    import tensorflow as tf
-
-    return bool(tf.config.list_physical_devices("GPU"))

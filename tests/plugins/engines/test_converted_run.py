@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,11 @@ from helpers.errors import refused
 
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import replaced
-from t2t_keras.export.formats import converted
+from t2t_keras.export.formats import converted, find_converted
 
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
-from t2t_keras.plugins.engines import converted_run
+from t2t_keras.plugins.engines import converted_run, gpus
 from t2t_keras.plugins.engines.conversions import conversion_of
 from t2t_keras.plugins.engines.converted_run import convert
 
@@ -105,3 +106,21 @@ def test_tensorflow_translates_a_run_on_a_read_only_disk(path, monkeypatch, capf
     assert converted(path, None, {}) == (path, None)
     reason = f"{path / 'engines'} cannot be written (Read-only file system)"
     assert capfd.readouterr().err == f"engine: TensorFlow ({reason})\n"
+
+
+def test_tensorflow_is_not_imported_to_look_for_a_gpu(path, tmp_path, monkeypatch):
+    """Only it knows whether there is a GPU, so no conversion is found without it."""
+    export = convert(path, None, {})
+    driver = tmp_path / "nvidia0"
+    monkeypatch.setattr(gpus, "_NVIDIA", str(driver))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with monkeypatch.context() as context:
+        context.delitem(sys.modules, "tensorflow")
+        assert find_converted(path, None, {}) == export
+        driver.touch()
+        assert find_converted(path, None, {}) is None
+        for hidden in ("", "-1"):
+            context.setenv("CUDA_VISIBLE_DEVICES", hidden)
+            assert find_converted(path, None, {}) == export
+        assert "tensorflow" not in sys.modules
+    assert find_converted(path, None, {}) == export  # TensorFlow has no GPU

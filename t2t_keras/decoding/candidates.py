@@ -135,9 +135,11 @@ def top_candidates(
     row = [-1, beam_size * per_beam]
     count = tf.minimum(count, beam_size * per_beam)
     log_probs, indices = tf.math.top_k(tf.reshape(log_probs, row), count)  # [B, 2K]
-    # In float32: a GPU computes with int32 on the host.
-    parents = tf.floor(tf.cast(indices, tf.float32) / tf.cast(per_beam, tf.float32))
-    parents = tf.cast(parents, tf.int64)  # [B, 2K]
+    # In float32: a GPU computes with int32 on the host. XLA divides to 2 ulp there, so
+    # that an exact quotient may come out below its integer; half an index keeps away
+    # from integers, and changes no parent.
+    parents = (tf.cast(indices, tf.float32) + 0.5) / tf.cast(per_beam, tf.float32)
+    parents = tf.cast(tf.floor(parents), tf.int64)  # [B, 2K]
     tokens = tf.reshape(tf.cast(tokens, tf.int64), row)
     tokens = tf.gather(tokens, indices, batch_dims=1)  # [B, 2K]
     return Candidates(parents, tokens, log_probs)

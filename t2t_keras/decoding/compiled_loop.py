@@ -103,4 +103,6 @@ def rounded_length(length: int) -> int:
 def _rounded(size: tf.Tensor, sizes: tuple[int, ...]) -> tf.Tensor:
     """Returns the smallest of the sizes that is at least `size`."""
     table = np.array(sizes, np.int32)
-    return tf.reduce_min(tf.where(table >= size, table, table[-1]))
+    # By arithmetic: a GPU would run `tf.where`, and the host would wait for it.
+    is_smaller = tf.clip_by_value(size - table, 0, 1)
+    return tf.reduce_min(table + is_smaller * (table[-1] - table))

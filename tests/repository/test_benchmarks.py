@@ -90,6 +90,14 @@ def test_a_decoding_step_waits_only_to_know_which_rows_are_done():
     assert len(in_a_step) == 1 and "count_nonzero" in in_a_step[0]
 
 
+def test_the_host_waits_only_for_the_results_of_a_compiled_search():
+    from graph_audit import search_audit
+
+    audit = search_audit(AUDITED, VOCAB, jit_compile=True)
+    waits = [wait.partition(" -> ")[::2] for wait in audit.host_waits]
+    assert [pair for pair in waits if "PartitionedCall" not in pair[0]] == []
+
+
 def prefix(max_length: tf.Tensor) -> AllOf:
     """The constraints of a prefix and of a least length."""
     min_length = MinimumLength(tf.constant(2), VOCAB)

@@ -99,6 +99,7 @@ class GraphEngine:
             options=options,
             phrases=self._phrases_of(options),
             has_prefixes=any(source.prefix for source in sources),
+            is_compiled=is_compiled,
         )
         width_of = rounded_length if is_compiled else padded_width
         return search_in_batches(
@@ -165,6 +166,7 @@ class GraphEngine:
         options: DecodingOptions,
         phrases: Phrases,
         has_prefixes: bool,
+        is_compiled: bool,
     ) -> list[list[TokenHypothesis]]:
         """Returns the hypotheses of each source of one batch."""
         inputs: dict[str, Nest] = {
@@ -189,7 +191,7 @@ class GraphEngine:
             options.length_penalty,
             options.no_repeat_ngram,
             bool(options.coverage_penalty),
-            self.search_graph.is_compiled(options),
+            is_compiled,
             *map(bool, phrases),
             *inputs,
         )

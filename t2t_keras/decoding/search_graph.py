@@ -115,15 +115,16 @@ class SearchGraph:
                 parts of the sources, padded with PAD; only with `protect`.
         """
         values = {**vars(options), **tensors}
-        if self.is_compiled(options) and not any(phrases):
-            return compiled(
-                lambda ids, prefixes, loop: self._beam_search(
-                    options, values, ids, texts, phrases, prefixes, None, loop
-                ),
-                ids,
-                prefixes,
-                values["extra_length"],
+
+        def beams(
+            ids: tf.Tensor, prefixes: tf.Tensor | None, loop: SearchLoop
+        ) -> Hypotheses:
+            return self._beam_search(
+                options, values, ids, texts, phrases, prefixes, copied, loop
             )
+
+        if self.is_compiled(options) and not any(phrases):
+            return compiled(beams, ids, prefixes, values["extra_length"])
         if options.sampling:
             constraint, max_length = self._constraint_of(
                 options, values, ids, texts, phrases, prefixes
@@ -141,9 +142,7 @@ class SearchGraph:
                 penalty_formula=options.length_penalty,
                 constraint=constraint,
             )
-        return self._beam_search(
-            options, values, ids, texts, phrases, prefixes, copied, GrowingLoop()
-        )
+        return beams(ids, prefixes, GrowingLoop())
 
     def _beam_search(
         self,

@@ -222,7 +222,8 @@ class _BeamSearch:
 
         eos_log_probs = tf.where(is_eos, candidates.log_probs, NEG_INF)  # [B, N]
         ended = extended._replace(log_probs=eos_log_probs)
-        finished = self._best_finished(self._append_pad(state.finished), ended)
+        padded_finished = self._append_pad(state.finished)
+        finished = self._best_finished(padded_finished, ended)
 
         open_log_probs = tf.where(is_eos, NEG_INF, candidates.log_probs)  # [B, N]
         indices = self.allocation.select(
@@ -236,7 +237,7 @@ class _BeamSearch:
         next_state = state._replace(
             position=state.position + 1,
             alive=where_rows(state.done, self._append_pad(state.alive), alive),
-            finished=where_rows(state.done, self._append_pad(state.finished), finished),
+            finished=where_rows(state.done, padded_finished, finished),
             cache=self.model.reorder_cache(cache, parents),
             constraint=self.constraint.advance(state.constraint, *added),
             allocation=self.allocation.advance(state.allocation, *added),

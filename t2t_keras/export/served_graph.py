@@ -265,13 +265,12 @@ class ServedGraph(tf.Module):
                 row_texts,
                 copied=self._copied(row_texts),
             )
-            phrases = self._phrases_of(shared)
             if self._ids_only or not search_graph.is_compiled(self._options):
-                return search(phrases)
+                return search(self._phrases_of(shared))
             # A request with phrases is searched without XLA.
             return tf.cond(
                 _has_phrases(shared),
-                lambda: search(phrases),
+                lambda: search(self._phrases_of(shared)),
                 lambda: search(Phrases((), ())),
             )
 

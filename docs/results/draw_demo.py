@@ -8,9 +8,7 @@ from each target token to the source, the mean of the heads of the last layer.
 """
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 
@@ -18,6 +16,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
+from t2t_keras.plugins.reports.run_records import Record, metric_records, values
 from t2t_keras.plugins.reports.sentence_attention import (
     SentenceAttention,
     sentence_attention,
@@ -42,8 +41,6 @@ TEXT_SETTINGS = (
 LOSS_COLOR = "#3b82f6"
 BLEU_COLOR = "#d97706"
 
-Row = dict[str, Any]  # a line of `metrics.jsonl`
-
 
 def main() -> None:
     """Reads the run and writes a picture for each mode."""
@@ -51,8 +48,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--sentence", default=SENTENCE, help="what is translated")
     args = parser.parse_args()
-    lines = (args.run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
+    records = metric_records(args.run)
     attention = sentence_attention(RunDirectory(args.run).translator(), args.sentence)
     for mode, (text_color, background, color_map) in MODES.items():
         settings = dict.fromkeys(TEXT_SETTINGS, text_color)
@@ -62,36 +58,25 @@ def main() -> None:
             figure, (curve, weights) = pyplot.subplots(
                 1, 2, figsize=(10, 3.8), facecolor=background
             )
-            draw_curve(curve, rows)
+            draw_curve(curve, records)
             draw_attention(weights, attention, color_map)
             figure.tight_layout(w_pad=3)
             figure.savefig(HERE / f"demo_{mode}.svg", metadata={"Date": None})
             pyplot.close(figure)
 
 
-def draw_curve(axes: Axes, rows: list[Row]) -> None:
+def draw_curve(axes: Axes, records: dict[str, list[Record]]) -> None:
     """Draws the loss of training, and BLEU on dev, over the updates."""
-    losses = [row for row in rows if row["kind"] == "train"]
-    axes.plot(
-        [row["step"] for row in losses],
-        [row["nll"] for row in losses],
-        color=LOSS_COLOR,
-        linewidth=2,
-    )
+    losses = values(records["train"], "nll")
+    axes.plot(*zip(*losses, strict=True), color=LOSS_COLOR, linewidth=2)
     axes.set_title("make demo: a toy grammar, two CPU cores")
     axes.set_xlabel("updates")
     axes.set_ylabel("cross-entropy per token", color=LOSS_COLOR)
     axes.set_ylim(0)
     axes.grid(alpha=0.2)
-    scores = [row for row in rows if row["kind"] == "dev" and "bleu" in row]
+    scores = values(records["dev"], "bleu")
     right = axes.twinx()
-    right.plot(
-        [row["step"] for row in scores],
-        [row["bleu"] for row in scores],
-        color=BLEU_COLOR,
-        marker="o",
-        linewidth=2,
-    )
+    right.plot(*zip(*scores, strict=True), color=BLEU_COLOR, marker="o", linewidth=2)
     right.set_ylabel("BLEU on dev, beam search", color=BLEU_COLOR)
     right.set_ylim(0, 105)
 

@@ -25,6 +25,8 @@ def load_plugins(group: str) -> dict[str, Any]:
     - `t2t_keras.remarks`: a function for `hparams_remarks`;
     - `t2t_keras.hooks`: a `training.hook_plugins.HookPlugin` for each flag that
       `t2t train` gets;
+    - `t2t_keras.generators`: for each backend of Keras, what makes the function
+      `Transformer.generate` of a model;
     - `t2t_keras.optimizers`: a `training.optimizer.Optimizer` for each value of the
       hyper-parameter `optimizer`, made of the weights by name and the `HParams`.
 

@@ -1,7 +1,8 @@
 """From a trained model to texts.
 
 - Texts: `translator` maps texts to `outputs` with an `engine`; `text_arguments` checks
-  what it is given. `model_translator` makes the translator of a run.
+  what it is given. `model_translator` makes the translator of a run, and `generation`
+  that of a Keras model for its `generate`.
 - Engines: `graph_engine` runs the model of a run, in `batches` of similar length that
   `parallel_search` searches in threads.
 - The search: `search_graph` searches a batch with `beam_search`, which chooses among

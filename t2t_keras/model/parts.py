@@ -39,6 +39,8 @@ class TransformerParts(keras.Model):
     model with another part. The arguments and attributes are those of `Transformer`.
     """
 
+    preprocessor: object = None
+
     def __init__(
         self,
         hparams: HParams,
@@ -235,4 +237,5 @@ class TransformerParts(keras.Model):
         config["hparams"]["compute_dtype"] = dtype
         model = type(self).from_config(config)
         model.set_weights(self.get_weights())
+        model.preprocessor = self.preprocessor
         return model

@@ -1,11 +1,13 @@
 """The Transformer (3): teacher forcing, and decoding step by step with a cache."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
+from t2t_keras.entry_points import load_plugin
+from t2t_keras.errors import UserError
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.cache import DecodingCache
 from t2t_keras.model.layers.base import Stack
@@ -52,7 +54,11 @@ class Transformer(TransformerParts):
         target_embedding: the layer that embeds target ids.
         softmax_embedding: the layer whose transposed matrix maps to logits.
         output_bias: the bias [V] of the logits, which a subclass may add in `build`.
+        preprocessor: the `text.preprocessor.Preprocessor` with which `generate` takes
+            texts; None: it takes ids only. It is not saved with the model.
     """
+
+    _generator: Any = None  # see `generate`
 
     def call(
         self,
@@ -186,6 +192,41 @@ class Transformer(TransformerParts):
             encoder=_full_scores(self.encoder, maps.encoder, ops.shape(source)[1]),
             decoder=_full_scores(self.decoder, maps.decoder, ops.shape(target)[1]),
         )
+
+    def generate(
+        self, sources: str | Sequence[str] | Tensor, **options: object
+    ) -> str | list[str] | Tensor:
+        """Returns the best output of beam search for each source.
+
+        It is what a `decoding.translator.Translator` of the model returns. It needs
+        TensorFlow. The first call traces a graph, which later calls use with whatever
+        weights the model then has.
+
+        Args:
+            sources: texts, one text, or ids [B, S] as in `call`, which may also be
+                rows of different lengths.
+            **options: see `decoding.options.DecodingOptions`.
+
+        Returns:
+            Texts for texts, a text for one text, and ids [B, T], padded with 0, for
+            ids. A row ends in 1 (EOS) unless it reached its limit.
+
+        Raises:
+            UserError: the model has no `preprocessor` for texts, or one with other
+                vocabularies; an option or a source is impossible; or Keras does not
+                run on TensorFlow.
+        """
+        generator = self._generator
+        if generator is None or generator.preprocessor is not self.preprocessor:
+            backend = keras.backend.backend()
+            make_generator = load_plugin("generators", backend)
+            if make_generator is None:
+                raise UserError(
+                    f"generate needs TensorFlow, and Keras runs on {backend}: set "
+                    "KERAS_BACKEND=tensorflow"
+                )
+            generator = self._generator = make_generator(self)
+        return generator(sources, **options)
 
     # The methods below decode step by step.
 

@@ -45,6 +45,7 @@ from t2t_keras.problem import Problem
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, slot_name
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.config import RunConfig, Tokenizers, is_run, require_run
+from t2t_keras.text.preprocessor import Preprocessor
 
 
 class RunDirectory:
@@ -170,8 +171,10 @@ class RunDirectory:
         return self.config.tokenizers(self.path)
 
     def build_model(self) -> Transformer:
-        """Returns the model with newly initialized weights."""
-        return build_model(self.hparams, *self.config.sizes_of(self.tokenizers))
+        """Returns the model with newly initialized weights, and its preprocessor."""
+        model = build_model(self.hparams, *self.config.sizes_of(self.tokenizers))
+        model.preprocessor = Preprocessor(*self.tokenizers, self.problem)
+        return model
 
     def translator(
         self,

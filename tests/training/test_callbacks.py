@@ -118,6 +118,25 @@ def test_mlflow_callback_works(data_dir, tmp_path, monkeypatch):
     assert client.get_run(active.info.run_id).data.params["optimizer_beta_2"]
 
 
+@pytest.mark.slow
+def test_weights_and_biases_callback_works(data_dir, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="needs `pip install wandb`")
+    from wandb.integration.keras import WandbMetricsLogger
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    with wandb.init(dir=tmp_path, project="translation") as active:
+        callbacks = [WandbMetricsLogger()]
+        trainer(data_dir, tmp_path / "run", callbacks=callbacks).train()
+        summary = dict(active.summary)
+    records = {x["kind"]: x for x in metrics(tmp_path / "run")}
+    assert summary["epoch/val_loss"] == records["dev"]["loss"]
+    assert summary["epoch/loss"] == records["train"]["loss"]
+    rate = records["train"]["learning_rate"]
+    assert summary["epoch/learning_rate"] == pytest.approx(rate)
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+
+
 class Broken(keras.callbacks.Callback):
     def on_test_end(self, logs=None):
         raise KeyError("missing")

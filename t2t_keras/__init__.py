@@ -20,7 +20,12 @@ from t2t_keras.errors import UserError, require_local
 from t2t_keras.hparam import HParams
 from t2t_keras.options import option
 from t2t_keras.problem import Problem
-from t2t_keras.registry import register_hparams, register_model, register_problem
+from t2t_keras.registry import (
+    register_hparams,
+    register_model,
+    register_problem,
+    register_ranged_hparams,
+)
 from t2t_keras.training.options import TrainOptions
 
 if TYPE_CHECKING:
@@ -49,6 +54,7 @@ __all__ = [
     "register_hparams",
     "register_model",
     "register_problem",
+    "register_ranged_hparams",
     "train",
 ]
 

@@ -280,11 +280,9 @@ class HParams:
             cls = _hparams_class(model)
         names = {field.name for field in dataclasses.fields(cls)}
         values = {name: value for name, value in vars(self).items() if name in names}
-        if not changes.keys() <= names:
-            load_plugins("models")  # fill `FIELD_ALIASES`
         converted: dict[str, Any] = {}
         for key, value in changes.items():
-            name = key if key in names else FIELD_ALIASES.get(key, key)
+            name = _field_name(cls, key)
             if name in converted:
                 raise UserError(f"hparams: '{name}' is given twice, also as '{key}'")
             converted[name] = _convert(cls, name, value)
@@ -301,11 +299,9 @@ class HParams:
         """
         changes: dict[str, str] = {}
         pairs = split_pairs(overrides, "--hparams: ")
-        names = _hparams_class(pairs.get("model", self.model)).descriptions()
-        if not pairs.keys() <= names.keys():
-            load_plugins("models")
+        cls = _hparams_class(pairs.get("model", self.model))
         for key, value in pairs.items():
-            name = key if key in names else FIELD_ALIASES.get(key, key)
+            name = _field_name(cls, key)
             if name in changes:
                 raise UserError(f"--hparams: '{name}' is given twice")
             changes[name] = value
@@ -351,6 +347,22 @@ class HParams:
         """Returns the description of each field by name."""
         return {field.name: field.metadata["help"] for field in dataclasses.fields(cls)}
 
+    @classmethod
+    def field_value(cls, name: str, value: object) -> tuple[str, Any]:
+        """Returns the name of a field, and a value in its type and within its limits.
+
+        Args:
+            name: the name, which may be tensor2tensor's (`FIELD_ALIASES`).
+            value: the value, perhaps as text.
+
+        Raises:
+            UserError: there is no such field, or it cannot have the value.
+        """
+        field = _field_name(cls, name)
+        converted = _convert(cls, field, value)
+        check_options(cls, {field: converted}, "hparams: ")
+        return field, converted
+
     def difference(self, changed: "HParams") -> dict[str, tuple[object, object]]:
         """Returns the fields that differ: name -> (value here, value there)."""
         values = dataclasses.asdict(self)
@@ -392,6 +404,14 @@ def _hparams_class(model: object) -> type[HParams]:
 # Neither the model nor its batches nor the optimizer's state depend on these fields, so
 # a training can resume with other values, see `train(change_settings=True)`.
 CHANGEABLE_FIELDS = frozenset(option_names(HParams, "changeable"))
+
+
+def _field_name(cls: type[HParams], name: str) -> str:
+    """Returns the name of a field that may be given by another one."""
+    if name in cls.descriptions():
+        return name
+    load_plugins("models")  # fill `FIELD_ALIASES`
+    return FIELD_ALIASES.get(name, name)
 
 
 def _convert(cls: type[HParams], name: str, value: object) -> Any:

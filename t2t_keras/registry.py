@@ -21,6 +21,7 @@ from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import MODEL_HPARAMS, UNUSABLE_MODELS, HParams
 from t2t_keras.problem import Problem
+from t2t_keras.ranged_hparams import RangedHParams
 from t2t_keras.user_code import definition_location, error_in_file
 
 T = TypeVar("T")
@@ -51,10 +52,12 @@ class Registry(Generic[T]):
 
     Args:
         group: the group of the entry points that register them, such as "problems".
+        noun: what they are, for messages; "": the group.
     """
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, noun: str = "") -> None:
         self.group = group
+        self._noun = noun or group
         self._loaded = False
         self._definitions: dict[str, Definition[T]] = {}
         self._aliases: dict[str, Definition[T]] = {}
@@ -64,7 +67,7 @@ class Registry(Generic[T]):
         existing = self._definitions.get(name)
         if existing is not None and existing.location != definition.location:
             raise UserError(
-                f"{self.group}: '{name}' at {definition.location} is already "
+                f"{self._noun}: '{name}' at {definition.location} is already "
                 f"registered at {existing.location}; rename one of them"
             )
         self._definitions[name] = definition
@@ -101,7 +104,7 @@ class Registry(Generic[T]):
             hint = did_you_mean(name, definitions)
             files = "".join(f"; {error}" for error in FAILED_FILES.values())
             raise UserError(
-                f"{self.group}: there is no '{name}'{hint} (`t2t list` prints them all)"
+                f"{self._noun}: there is no '{name}'{hint} (`t2t list` prints them all)"
                 f"{files}"
             )
         return definitions[name].create(name)
@@ -136,6 +139,7 @@ class Model(NamedTuple):
 
 _problems: Registry[Problem] = Registry("problems")
 _hparams: Registry[HParams] = Registry("hparams")
+_ranged_hparams: Registry[RangedHParams] = Registry("hparams", "ranges")
 _models: Registry[Model] = Registry("models")
 
 # The error of each file of a `--usr_dir` that could not be imported.
@@ -320,6 +324,32 @@ def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]
     return definition
 
 
+RangesDefinition = TypeVar("RangesDefinition", bound=Callable[[RangedHParams], None])
+
+
+def register_ranged_hparams(definition: RangesDefinition) -> RangesDefinition:
+    """Registers a function that sets `RangedHParams`, under its name; a decorator.
+
+        @register_ranged_hparams
+        def dropouts(rhp):
+            rhp.set_float("dropout", 0.1, 0.4)
+
+    The first line of its docstring is what `t2t list` prints.
+
+    Raises:
+        UserError: the name is taken.
+    """
+
+    @functools.wraps(definition)
+    def make() -> RangedHParams:
+        ranges = RangedHParams()
+        definition(ranges)
+        return ranges
+
+    _ranged_hparams.register(make, RangedHParams)
+    return definition
+
+
 @checked
 def problem(name: str) -> Problem:
     """Returns the problem of this name; `x_rev` is `x` with source and target swapped.
@@ -352,6 +382,16 @@ def hparams(name: str) -> HParams:
     return _hparams.get(name)
 
 
+@checked
+def ranged_hparams(name: str) -> RangedHParams:
+    """Returns the ranges of hyper-parameters of this name.
+
+    Raises:
+        UserError: there are none; the message suggests the nearest name.
+    """
+    return _ranged_hparams.get(name)
+
+
 def list_problems() -> dict[str, str]:
     """Returns every problem's name with its one-line summary.
 
@@ -379,6 +419,11 @@ def list_models() -> dict[str, str]:
 def list_hparams() -> dict[str, str]:
     """Returns every hparam set's name with the first line of its docstring."""
     return _hparams.summaries()
+
+
+def list_ranged_hparams() -> dict[str, str]:
+    """Returns the name of all ranges with the first line of their docstring."""
+    return _ranged_hparams.summaries()
 
 
 class Family(NamedTuple):

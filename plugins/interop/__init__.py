@@ -6,7 +6,8 @@ data directory. `subword`, with `subword_pieces`, `subword_graph` and
 `subword_training`, is its tokenizer; `token_vocabulary` has those of whole tokens and
 bytes. The package `tensor2tensor` has its modules for users who define problems and
 hparam sets: `as_tensor2tensor` lets their imports stay as they are, and `t2t_problem`
-has all names in one module. `t2t_remarks` explains changes to its hparam sets.
+has all names in one module. `t2t_sets` and `t2t_ranges` register its hparam sets and
+ranges; `t2t_remarks` explains changes to the sets.
 
 `counterparts` says what replaces the flags, hyper-parameters and keys of other
 toolkits.

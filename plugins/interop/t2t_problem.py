@@ -41,6 +41,7 @@ from .tensor2tensor.utils.registry import (
     register_hparams,
     register_model,
     register_problem,
+    register_ranged_hparams,
 )
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "register_hparams",
     "register_model",
     "register_problem",
+    "register_ranged_hparams",
     "text2text_generate_encoded",
     "text2text_txt_iterator",
     "text2text_txt_tab_iterator",

@@ -18,7 +18,7 @@ def _list_flags(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="NAME",
         help="an hparam set, of which every field is printed: its value, base's value, "
-        "its meaning; or a family of sets, such as table3",
+        "its meaning; a family of sets, such as table3; or ranges of hparams",
     )
     parser.add_argument(
         "--all", action="store_true", help="print the sets of every family"
@@ -32,8 +32,9 @@ def _list(args: argparse.Namespace) -> dict[str, Any]:
             "problems": registry.list_problems(),
             "models": registry.list_models(),
             "hparams_sets": registry.list_hparams(),
+            "ranges": registry.list_ranged_hparams(),
         }
-    # A user's file may have the name of a set, or of another file.
+    # A user's file or ranges may have the name of a set, or of another file.
     if args.name not in registry.list_hparams():
         sets: dict[str, str] = {}
         for family in registry.hparams_families():
@@ -41,7 +42,18 @@ def _list(args: argparse.Namespace) -> dict[str, Any]:
                 sets |= family.sets
         if sets:
             return {"family": sets}
+        if args.name in registry.list_ranged_hparams():
+            return {"ranges_of_fields": _ranges(args.name)}
     return {"fields": _fields(args.name)}
+
+
+def _ranges(name: str) -> dict[str, dict[str, str]]:
+    """Returns the range and the meaning of each hyper-parameter that has a range."""
+    descriptions = registry.hparams("base").descriptions()
+    return {
+        field: {"range": str(values), "meaning": descriptions.get(field, "")}
+        for field, values in registry.ranged_hparams(name).ranges.items()
+    }
 
 
 def _fields(name: str) -> dict[str, dict[str, Any]]:
@@ -70,13 +82,17 @@ def _abridge(result: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]
 def _show_list(result: dict[str, Any]) -> str:
     if "fields" in result:
         return _fields_table(result["fields"])
+    if "ranges_of_fields" in result:
+        ranges = result["ranges_of_fields"]
+        return columns([{"field": field} | row for field, row in ranges.items()])
     if "family" in result:
         return table(result["family"])
     return (
         f"Problems (each also as NAME_rev, in the other direction)\n\n"
         f"{table(result['problems'])}\n\n"
         f"Models\n\n{table(result['models'])}\n\n"
-        f"{_families(result['hparams_sets'], result['further_families'])}"
+        f"{_families(result['hparams_sets'], result['further_families'])}\n\n"
+        f"Ranges of hparams\n\n{table(result['ranges'])}"
     )
 
 

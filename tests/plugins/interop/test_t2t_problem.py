@@ -22,6 +22,7 @@ from helpers.tokenizer_checks import (
 )
 
 from t2t_keras import hparam, registry
+from t2t_keras.cli import main
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.decoded_pairs import read_pairs
 from t2t_keras.data.record_index import RecordIndex
@@ -336,6 +337,60 @@ def test_what_has_no_effect_is_said(capsys):
 )
 def test_other_models_are_refused(name, value, message):
     refused(message, converted, **{name: value})
+
+
+RANGES_FILE = '''
+from tensor2tensor.layers import common_hparams
+from tensor2tensor.models import transformer
+from tensor2tensor.utils import registry
+
+
+@registry.register_ranged_hparams
+def my_range(rhp):
+    """Wider than base's."""
+    assert isinstance(rhp, common_hparams.RangedHParams)
+    transformer.transformer_base_range(rhp)
+    rhp.set_float("learning_rate", 0.05, 0.25, scale=rhp.LOG_SCALE)
+    rhp.set_float("initializer_gain", 0.5, 2.0)
+    rhp.set_float("weight_decay", 0.0, 1e-4)
+    rhp.set_discrete("hidden_size", [256, 512], scale=rhp.LOG_SCALE)
+    rhp.set_int("num_encoder_layers", 2, 6)
+    rhp.set_categorical("activation_dtype", ["float32", "bfloat16"])
+
+
+@registry.register_ranged_hparams("refused")
+def with_channels(rhp):
+    rhp.set_discrete("attention_key_channels", [64, 128])
+'''
+
+
+def test_ranges_have_our_names(tmp_path, capfd, monkeypatch):
+    ours = registry.Registry("hparams", "ranges")
+    monkeypatch.setattr(registry, "_ranged_hparams", ours)
+    directory = tmp_path / "usr"
+    directory.mkdir()
+    line = "import t2t_keras.plugins.interop.as_tensor2tensor"
+    (directory / "my_ranges.py").write_text(line + RANGES_FILE)
+    assert main(["list", "my_range", "--usr_dir", str(directory), "--json"]) == 0
+    output = capfd.readouterr()
+    fields = json.loads(output.out)["ranges_of_fields"]
+    shown = {name: row["range"] for name, row in fields.items()}
+    assert shown == {
+        "learning_rate": "0.3 to 3, log scale",  # the schedule ignores tensor2tensor's
+        "warmup_steps": "1000, 2000, 4000, 8000, 16000",
+        "adam_beta1": "0.85 to 0.95",
+        "adam_beta2": "0.97 to 0.99",
+        "d_model": "256, 512",
+        "num_layers": "2 to 6",
+        "compute_dtype": "float32, bfloat16",
+    }
+    ranged = registry.ranged_hparams("my_range")
+    assert ranged.resolve(registry.hparams("transformer_base")) == ranged.ranges
+    refused(
+        "attention_key_channels is .* here, use d_k", registry.ranged_hparams, "refused"
+    )
+    for name in ("learning_rate", "initializer_gain", "weight_decay"):
+        assert f"the range of {name} is left out" in output.err
 
 
 def test_what_is_added_and_what_is_missing():

@@ -1,9 +1,12 @@
-"""tensor2tensor's `common_hparams`: the values that its sets start from."""
+"""tensor2tensor's `common_hparams`: the values that its sets start from, and ranges."""
 
 from typing import Any
 
 from ..missing import Missing, missing_name
+from ..ported_ranges import RangedHParams
 from ..utils.hparam import HParams
+
+__all__ = ["RangedHParams", "basic_params1"]
 
 _BASIC: dict[str, Any] = {
     "activation_dtype": "float32",

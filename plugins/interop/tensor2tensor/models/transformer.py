@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping
 
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import HParams as OurHParams
+from t2t_keras.ranged_hparams import RangedHParams as OurRangedHParams
 
-from ... import t2t_sets
+from ... import t2t_ranges, t2t_sets
 from ..layers.common_hparams import basic_params1
 from ..missing import Missing, missing, missing_name
+from ..ported_ranges import RangedHParams
 from ..utils.hparam import HParams
 
 # Each set has the values of another set, with these changes.
@@ -187,6 +189,13 @@ def named_set(name: str) -> HParams:
         base, changes = _SETS[base]
         values = {**changes, **values}
     return HParams(_our_set(name), **{**basic_params1().values(), **values})
+
+
+def transformer_base_range(rhp: RangedHParams) -> None:
+    """Sets tensor2tensor's ranges around `transformer_base`; a user's may follow."""
+    ours = OurRangedHParams()
+    t2t_ranges.transformer_base_range(ours)
+    rhp.ranges |= ours.ranges
 
 
 def _our_set(name: str) -> OurHParams:

@@ -52,7 +52,7 @@ _NAMES_WITHOUT_EFFECT = """
 """
 WITHOUT_EFFECT = frozenset(_NAMES_WITHOUT_EFFECT.split())
 # These sentences say why, or what to use instead.
-_REASONS = {
+REASONS = {
     "max_length": "use `t2t datagen --max_length`",
     "learning_rate": "the learning_rate_schedule reads learning_rate_constant",
     "dropout": "tensor2tensor's Transformer reads layer_prepostprocess_dropout",
@@ -94,7 +94,7 @@ class HParams:
             raise AttributeError(name)
         if name in self._values:
             return self._values[name]
-        raise UserError(_absence(name, self._values))
+        raise UserError(absence(name, self._values))
 
     def __setattr__(self, name: str, value: object) -> None:
         self.set_hparam(name, value)
@@ -120,7 +120,7 @@ class HParams:
             UserError: tensor2tensor's Transformer has no such hyper-parameter.
         """
         if name not in NAMES:
-            raise UserError(_absence(name, NAMES))
+            raise UserError(absence(name, NAMES))
         self._values[name] = value
         self._assigned[name] = value
 
@@ -135,7 +135,7 @@ class HParams:
                 f"add_hparam: '{name}' exists already; write hparams.{name} = ..."
             )
         if name not in NAMES:
-            raise UserError(f"add_hparam: {_absence(name, NAMES)}")
+            raise UserError(f"add_hparam: {absence(name, NAMES)}")
         self.set_hparam(name, value)
 
     def del_hparam(self, name: str) -> None:
@@ -194,11 +194,11 @@ class HParams:
             if legacy and name in ("learning_rate", "learning_rate_decay_scheme"):
                 continue
             if name in WITHOUT_EFFECT:
-                reason = _REASONS.get(name)
+                reason = REASONS.get(name)
                 yield f"{name} has no effect{f': {reason}' if reason else ''}"
 
 
-def _absence(name: str, names: Iterable[str]) -> str:
+def absence(name: str, names: Iterable[str]) -> str:
     """Returns a sentence about a name that is no hyper-parameter."""
     return (
         f"'{name}' is not a hyper-parameter of tensor2tensor's Transformer"

@@ -9,6 +9,7 @@ from t2t_keras import registry
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams as OurHParams
 from t2t_keras.problem import Problem as OurProblem
+from t2t_keras.ranged_hparams import RangedHParams as OurRangedHParams
 from t2t_keras.registry import list_hparams, list_models, list_problems
 
 from ..base_problem import Problem
@@ -16,6 +17,7 @@ from ..missing import Missing, absence, missing_name
 from ..models.transformer import named_set
 from ..notes import say_once
 from ..ported_problem import port_problem
+from ..ported_ranges import RangedHParams
 from .hparam import HParams
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "register_hparams",
     "register_model",
     "register_problem",
+    "register_ranged_hparams",
 ]
 
 _problems: dict[str, Callable[[], Problem]] = {}
@@ -98,6 +101,21 @@ def _register_hparams(definition: Any, name: str) -> Any:
     return definition
 
 
+def _register_ranged_hparams(definition: Any, name: str) -> Any:
+    """Registers a function that sets ranges of hyper-parameters."""
+    name = name or registry.snake_case(definition.__name__)
+
+    @functools.wraps(definition)
+    def set_ranges(rhp: OurRangedHParams) -> None:
+        ported = RangedHParams()
+        definition(ported)
+        rhp.ranges |= ported.ranges
+
+    set_ranges.__name__ = name
+    registry.register_ranged_hparams(set_ranges)
+    return definition
+
+
 def _register_model(definition: Any, name: str) -> Any:
     """Registers the name of a model that cannot be built."""
     registry.register_unusable_model(
@@ -124,7 +142,7 @@ def _without_counterpart(plural: str) -> Callable[..., Any]:
 register_problem = register_base_problem = _decorator(_register_problem)
 register_hparams = _decorator(_register_hparams)
 register_model = _decorator(_register_model)
-register_ranged_hparams = _without_counterpart("ranges of hyper-parameters")
+register_ranged_hparams = _decorator(_register_ranged_hparams)
 register_optimizer = _without_counterpart("optimizers")
 register_env_problem = _without_counterpart("environments")
 register_attack = _without_counterpart("attacks")

@@ -44,7 +44,7 @@ assert not {"tensorflow", "keras", "sacrebleu", "sentencepiece"} & sys.modules.k
 def test_list(capfd):
     folder = Path(__file__).parents[2] / "examples" / "my_problem"
     listed = run_json(capfd, "list", "--usr_dir", folder)
-    assert listed.keys() == {"problems", "models", "hparams_sets"}
+    assert listed.keys() == {"problems", "models", "hparams_sets", "ranges"}
     problems = listed["problems"]
     assert problems == registry.list_problems()
     assert problems["captions_ende"] == "Multi30k image captions, English to German"

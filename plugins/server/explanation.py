@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.length_penalty import penalty_of_tokens
+from t2t_keras.decoding.long_inputs import sentences_of
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.token_words import words_of_tokens
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 from t2t_keras.text_processor import TextProcessor
@@ -64,7 +64,7 @@ class _Sentence(NamedTuple):
     """A sentence of a text, and the words with which its output must begin."""
 
     text: str
-    prefix: str
+    prefix: str = ""
 
 
 class Explainer:
@@ -136,12 +136,14 @@ class Explainer:
     def _sentences(
         self, text: str, prefix: str, options: "DecodingOptions"
     ) -> list[_Sentence]:
-        """Returns the sentences of a text."""
+        """Returns the sentences of a text, of which the first has the prefix."""
         texts = [text]
-        if options.split_sentences:
-            texts = split_sentences(text, self._processor.tags)
-        first, *others = texts
-        return [_Sentence(first, prefix), *(_Sentence(x, "") for x in others)]
+        # Only the graph of a `TextSavedModel` knows which tags there are.
+        if isinstance(self._translator, Translator):
+            texts = sentences_of(text, self._processor, options)
+        sentences = list(map(_Sentence, texts))
+        sentences[0] = sentences[0]._replace(prefix=prefix)
+        return sentences
 
     def _sentence(
         self,

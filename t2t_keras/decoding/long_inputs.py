@@ -46,12 +46,22 @@ def splits_long_inputs(text_processor: TextProcessor, options: DecodingOptions) 
     return is_possible and not options.truncate
 
 
+def sentences_of(
+    text: str, text_processor: TextProcessor, options: DecodingOptions
+) -> list[str]:
+    """Returns the sentences of an input; the input itself if it is not split."""
+    if not options.split_sentences:
+        return [text]
+    return split_sentences(text, text_processor.tags, text_processor.sentence_starts)
+
+
 class InputSplitter:
     """Splits inputs into parts that fit the model.
 
     Args:
         tokenizer: the source tokenizer.
-        text_processor: tells whether outputs can be joined, and which tags there are.
+        text_processor: tells whether outputs can be joined, which tags there are, and
+            which words begin sentences.
         options: the decoding options.
         start_index: number of inputs in earlier calls, for messages.
     """
@@ -64,8 +74,7 @@ class InputSplitter:
         start_index: int = 0,
     ) -> None:
         self._tokenizer = tokenizer
-        self._tags = text_processor.tags
-        self._sentence_starts = text_processor.sentence_starts
+        self._text_processor = text_processor
         self._options = options
         self._splits_long_inputs = splits_long_inputs(text_processor, options)
         self._start_index = start_index
@@ -108,14 +117,10 @@ class InputSplitter:
         return inputs
 
     def _sentences(self, text: str) -> list[str]:
-        """Returns the sentences of an input, if it is split; none if it is blank."""
+        """Returns the sentences of an input; none if it is blank."""
         if is_blank(text):
             return []
-        if self._options.split_sentences:
-            sentences = split_sentences(text, self._tags, self._sentence_starts)
-            if len(sentences) > 1:
-                return sentences
-        return [text]
+        return sentences_of(text, self._text_processor, self._options)
 
     def _encode(
         self, sentences: Sequence[Sequence[str]], ids: Sequence[Sequence[int]] | None
@@ -151,7 +156,8 @@ class InputSplitter:
         if not self._splits_long_inputs:
             return [source._replace(ids=truncate(source.ids, limit, index))]
         encode = self._tokenizer.encode_batch
-        rows = split_long_text(source.text, encode, limit, self._tags)
+        tags = self._text_processor.tags
+        rows = split_long_text(source.text, encode, limit, tags)
         _log.info(
             "input %d has %d tokens; it is split into %d parts (max_source_length)",
             index + 1,

@@ -14,6 +14,7 @@ from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.export.saved_model_loader import load_saved_model
+from t2t_keras.export.settings import ExportSettings
 from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.plugins.server.explanation import missing_features, word_probabilities
 from t2t_keras.plugins.server.rest import Request
@@ -21,6 +22,7 @@ from t2t_keras.plugins.server.served_model import ServedModel
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import EOS, PAD, UNK
 from t2t_keras.text.word_list import WordListTokenizer
+from t2t_keras.text_processor import TextProcessor
 
 TEXT = "The old dog . A dog runs ."
 OPTIONS = {"beam_size": 3, "n_best": 2}
@@ -117,13 +119,39 @@ class Words(WordListTokenizer):
         return self.pieces.index(word) if word in self.pieces else UNK
 
 
-@pytest.fixture(scope="module")
-def words():
+def words_translator(**problem):
     """A translator with random weights whose tokens are words."""
     pieces = ["<pad>", "</s>", "<unk>", *sorted({*" ".join(LINES).split()})]
     tokenizer = Words(pieces)
-    problem = Problem(summary="", languages=("en", "de"))
+    problem = Problem(summary="", languages=("en", "de"), **problem)
     return ModelTranslator(problem, transformer(len(pieces)), tokenizer, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def words():
+    return words_translator()
+
+
+def test_sentences_are_those_that_the_model_searches():
+    """Tags and words that begin sentences are those of the text processor."""
+    text_processor = TextProcessor(tags=("<2de>",), sentence_starts=("A a",))
+    translator = words_translator(text_processor=text_processor)
+    text = "<2de> A man is walking A dog runs"
+    parts = [x["source"] for x in explain(ServedModel(translator), text)]
+    assert parts == [text]
+    (searched,) = translator.n_best([text], split_sentences=True)
+    model = ServedModel(translator, split_sentences=True)
+    parts = [x["source"] for x in explain(model, text)]
+    assert parts == ["<2de> A man is walking", "<2de> A dog runs"]
+    assert searched[0].sentences == len(parts)
+
+
+def test_the_graph_of_an_export_splits_texts_itself(export_dir):
+    settings = ExportSettings(
+        version="", problem="", decoding={"split_sentences": True}
+    )
+    strings = TextSavedModel(load_saved_model(export_dir), settings)
+    assert [x["source"] for x in explain(ServedModel(strings), TEXT)] == [TEXT]
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "the old"])

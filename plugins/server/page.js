@@ -51,14 +51,18 @@ const page = {
   async retranslate() {
     const sentences = this.lines.flat();
     if (!sentences.length) return;
+    const numbers = sentences.map(sentence => ++sentence.latest);
     await this.work(async isWanted => {
       const answers = await predict("explain", sentences.map(x => this.row(x)));
       if (!isWanted()) return;
-      answers.forEach(({sentences: [explained]}, i) => sentences[i].show(explained));
+      answers.forEach(({sentences: [explained]}, i) => {
+        if (numbers[i] === sentences[i].latest) sentences[i].show(explained);
+      });
     });
   },
 
-  // Runs a request for the whole text. If it fails, earlier results disappear.
+  // Runs a request for the whole text. If it fails, earlier results disappear. What
+  // comes of it is forgotten if another one has begun or the results were cleared.
   async work(action) {
     const mine = ++this.latest;
     const button = $("#ask button");
@@ -68,12 +72,13 @@ const page = {
     try {
       const start = performance.now();
       await action(() => mine === this.latest);
+      if (mine !== this.latest) return;
       const seconds = ((performance.now() - start) / 1000).toFixed(2);
       const count = this.lines.flat().length;
       $("[role=status]").textContent =
         `${count} ${count === 1 ? "sentence" : "sentences"} in ${seconds} seconds`;
     } catch (error) {
-      $("[role=status]").textContent = "";
+      if (mine !== this.latest) return;
       this.clear();
       throw error;
     } finally {
@@ -89,8 +94,11 @@ const page = {
     $("#results").hidden = false;
   },
 
+  // Removes the results; no request for the whole text is wanted any more.
   clear() {
+    ++this.latest;
     this.lines = [];
+    $("[role=status]").textContent = "";
     $("#paragraphs").replaceChildren();
     $("#results").hidden = true;
   },

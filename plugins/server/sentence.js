@@ -12,7 +12,7 @@ export class Sentence {
     this.source = source;
     this.prefix = "";
     this.forbidden = [];
-    this.latest = 0;  // the number of the change whose output is wanted
+    this.latest = 0;  // the number of the request whose output is wanted
     this.node = make("article");
   }
 

@@ -23,7 +23,7 @@ export const bare = word => word.replace(/^[\p{P}\p{S}]+|[\p{P}\p{S}]+$/gu, "") 
 
 export class WordMenu {
   // `page` changes sentences: force(sentence, prefix), forbid(sentence, word),
-  // addTerm(source, target), options().
+  // addTerm(source, target), row(sentence).
   constructor(page) {
     this.page = page;
     this.opened = 0;
@@ -87,7 +87,7 @@ export class WordMenu {
     try {
       const {sentence, index} = this;
       const prefixes = sentence.explained.words.slice(0, index).join(" ");
-      const row = {...sentence.row, prefixes, ...this.page.options()};
+      const row = {...this.page.row(sentence), prefixes};
       const [{words, probabilities, texts}] = await predict("alternatives", [row]);
       if (mine !== this.opened) return;
       list.replaceChildren(...words.map((word, i) =>

@@ -222,6 +222,97 @@ def test_an_error_takes_the_place_of_old_results(page):
     check_page(page)
 
 
+def hold(page):
+    """Holds the server's answers until `answer` is called, in the order of requests."""
+    page.run(
+        """
+        window.held = [];
+        window.answered = [];
+        window.served = window.fetch;
+        window.fetch = async (...request) => {
+          const index = held.length;
+          const wait = new Promise(resolve => held.push(resolve));
+          const response = await served(...request);
+          await wait;
+          const text = await response.text();
+          response.text = async () => {
+            // This runs when the page has dealt with the text.
+            setTimeout(() => { answered[index] = true; });
+            return text;
+          };
+          return response;
+        };
+        """
+    )
+
+
+def answer(page, index):
+    """Lets the page have an answer, and waits until it has dealt with it."""
+    page.wait(f"held.length > {index}")
+    page.run(f"held[{index}]()")
+    page.wait(f"answered[{index}]")
+
+
+def test_answers_of_another_model_are_not_shown(page):
+    hold(page)
+    page.submit(PARAGRAPHS)
+    page.wait("held.length === 1")
+    page.run("document.querySelector('#model').dispatchEvent(new Event('change'))")
+    assert texts(page, "[role=status]") == [""]
+    answer(page, 0)
+    page.wait("!document.querySelector('#ask button').disabled")
+    assert texts(page, "article") == [] and page.run("!!results.hidden")
+    assert texts(page, "[role=status]") == [""]
+
+
+def test_a_late_failure_leaves_newer_results(page):
+    translate(page, PARAGRAPHS, 3)
+    hold(page)
+    page.run("document.querySelector('#text').value = ''")
+    page.run("document.querySelector('#text').focus()")
+    page.submit("poison")
+    page.wait("held.length === 1")
+    add_term(page, "dog", "HUND")
+    answer(page, 1)
+    answer(page, 0)
+    assert texts(page, ".target") == ["A HUND RUNS.", "IT IS LATE.", "THE END."]
+    assert texts(page, "[role=alert]") == [""]
+    (status,) = texts(page, "[role=status]")
+    assert status.startswith("3 sentences in ")
+
+
+def add_term(page, source, target):
+    page.run(f"document.querySelector('#term-source').value = '{source}'")
+    page.run(f"document.querySelector('#term-target').value = '{target}'")
+    page.run("document.querySelector('#term').requestSubmit()")
+
+
+@pytest.mark.parametrize("late", ["sentence", "text"])
+def test_a_sentence_shows_its_latest_request(late, page):
+    translate(page, PARAGRAPHS, 3)
+    hold(page)
+    if late == "sentence":
+        forbid(page, 1)
+        page.wait("held.length === 1")
+    add_term(page, "dog", "HUND")
+    if late == "text":
+        page.wait("held.length === 1")
+        forbid(page, 1)
+    answer(page, 1)
+    assert texts(page, ".target")[0] == "HUND RUNS."
+    answer(page, 0)
+    assert texts(page, ".target") == ["HUND RUNS.", "IT IS LATE.", "THE END."]
+
+
+def forbid(page, word):
+    """Forbids a word of the first sentence."""
+    page.run("window.fetched = fetch; window.fetch = served")  # for the alternatives
+    click(page, f"{WORDS}:nth-child({word})")
+    page.wait("document.querySelectorAll('#menu-words button').length === 2")
+    page.run("window.fetch = fetched")
+    click(page, "#menu-forbid button")
+
+
 def test_keys(page):
     translate(page, PARAGRAPHS, 3)
     # From the top: the text field had the focus.
@@ -276,6 +367,13 @@ def test_what_a_model_lacks_is_told(chromium, server):
     assert chromium.run("glossary.checkVisibility()") is False
     assert "glossary" not in model.asked[-1][2]
     check_page(chromium)
+    model.missing = {"forbidden": "forbidden: the engine has no bans"}
+    open_page(chromium, url)
+    translate(chromium, "A dog runs.", 1)
+    click(chromium, WORDS)
+    chromium.wait("document.querySelectorAll('#menu-words button').length === 2")
+    signature, _, options = model.asked[-1]
+    assert signature == "alternatives" and "forbidden" not in options
 
 
 def test_a_model(translator, chromium):

@@ -11,6 +11,7 @@ from .explanation import word_probabilities
 from .rows import Options, Outputs
 
 if TYPE_CHECKING:
+    from t2t_keras.decoding.options import DecodingOptions
     from t2t_keras.decoding.translator import Translator
 
 NUM_ALTERNATIVES = 8
@@ -68,18 +69,27 @@ def alternatives(
     preprocess = translator.text_processor.preprocess
     sources = [preprocess(text, resolved.raw) for text in texts]
     source_ids = translator.source_tokenizer.encode_batch(sources)
-    stripped = [prefix.rstrip() for prefix in prefixes]
-    prefix_ids = translator.target_tokenizer.encode_batch(stripped)
+    prefix_ids = translator.encode_prefixes(prefixes, len(texts))
     starts = []
     for i, text in enumerate(sources):
-        source = Source(source_ids[i], text, prefix_ids[i][:-1], i)
-        starts.append(_Prefix(source, stripped[i]))
+        source = Source(source_ids[i], text, prefix_ids[i], i)
+        starts.append(_Prefix(source, prefixes[i].rstrip()))
     candidates = translator.engine.next_tokens(
         [start.source for start in starts], NUM_ALTERNATIVES, resolved
     )
-    outputs = []
+    outputs: list[Outputs] = []
     for start, tokens in zip(starts, candidates, strict=True):
-        outputs.append(_words_after(translator, start, tokens, options, advance))
+        by_word = _words_after(translator, start, tokens, options, advance)
+        if EOS in tokens:
+            by_word[""] = _ending(translator, start, resolved)
+        best = sorted(by_word.values(), reverse=True)
+        outputs.append(
+            {
+                "words": [alternative.word for alternative in best],
+                "probabilities": [alternative.probability for alternative in best],
+                "texts": [alternative.text for alternative in best],
+            }
+        )
     return outputs
 
 
@@ -89,8 +99,8 @@ def _words_after(
     tokens: Sequence[int],
     options: Options,
     advance: Callable[[int], None],
-) -> Outputs:
-    """Returns the words that some next tokens become; see `alternatives`."""
+) -> dict[str, _Alternative]:
+    """Returns an alternative for each word that some next tokens become."""
     source, prefix = start
     continued = [[*source.prefix, token] for token in tokens if token != EOS]
     n_best_lists = translator.n_best_of_ids(
@@ -101,11 +111,12 @@ def _words_after(
         token_scores=True,
         **options,
     )
-    position = len(prefix.split())
+    prefix_words = prefix.split()
+    position = len(prefix_words)
     by_word: dict[str, _Alternative] = {}
     for (hypothesis,) in n_best_lists:
         words = hypothesis.text.split()
-        has_word = len(words) > position and words[:position] == prefix.split()
+        has_word = len(words) > position and words[:position] == prefix_words
         if not has_word or hypothesis.score == -math.inf:
             continue  # such as a token that has continued the word before it
         probabilities = word_probabilities(
@@ -116,15 +127,14 @@ def _words_after(
         word = words[position]
         alternative = _Alternative(probabilities[position], word, hypothesis.text)
         by_word[word] = max(alternative, by_word.get(word, alternative))
-    if EOS in tokens:
-        ended = [*source.prefix, EOS]
-        resolved = translator.choose(**options)
-        (score,) = translator.engine.score([source.ids], [ended], resolved)
-        probability = math.exp(score.token_log_probs[-1])
-        by_word[""] = _Alternative(probability, "", prefix)
-    best = sorted(by_word.values(), reverse=True)
-    return {
-        "words": [alternative.word for alternative in best],
-        "probabilities": [alternative.probability for alternative in best],
-        "texts": [alternative.text for alternative in best],
-    }
+    return by_word
+
+
+def _ending(
+    translator: "Translator", start: _Prefix, options: "DecodingOptions"
+) -> _Alternative:
+    """Returns the end of the output as an alternative."""
+    source, prefix = start
+    ended = [*source.prefix, EOS]
+    (score,) = translator.engine.score([source.ids], [ended], options)
+    return _Alternative(math.exp(score.token_log_probs[-1]), "", prefix)

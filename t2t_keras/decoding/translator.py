@@ -160,7 +160,7 @@ class Translator:
         texts = checked_texts(texts)
         prefix_ids = None
         if prefixes is not None:
-            prefix_ids = self._encode_prefixes(prefixes, len(texts))
+            prefix_ids = self.encode_prefixes(prefixes, len(texts))
         preprocess = self.text_processor.preprocess
         texts = [preprocess(text, resolved.raw) for text in texts]
         request = self._request(resolved, token_scores, alignment, advance)
@@ -300,6 +300,21 @@ class Translator:
         self.engine.check(resolved)
         return resolved
 
+    def encode_prefixes(self, prefixes: Iterable[str], count: int) -> list[list[int]]:
+        """Returns the ids with which outputs must begin, as `n_best_of_ids` takes them.
+
+        Args:
+            prefixes: the texts, see `n_best`.
+            count: the number of inputs.
+
+        Raises:
+            UserError: the prefixes are not as many strings.
+        """
+        texts = checked_prefixes(prefixes, count)
+        # The next word's token brings its own space.
+        rows = self.target_tokenizer.encode_batch([text.rstrip() for text in texts])
+        return [ids[:-1] for ids in rows]  # without EOS
+
     def _request(
         self,
         options: DecodingOptions,
@@ -341,13 +356,6 @@ class Translator:
         for i, hypotheses in zip(rows, outputs, strict=True):
             results[i] = hypotheses
         return results
-
-    def _encode_prefixes(self, prefixes: Iterable[str], count: int) -> list[list[int]]:
-        """Returns the ids with which the outputs for `count` texts must begin."""
-        texts = checked_prefixes(prefixes, count)
-        # The next word's token brings its own space.
-        rows = self.target_tokenizer.encode_batch([text.rstrip() for text in texts])
-        return [ids[:-1] for ids in rows]  # without EOS
 
     def _encode_pairs(
         self, sources: Iterable[str], targets: Iterable[str], options: DecodingOptions

@@ -114,6 +114,12 @@ def click(page, selector):
     page.run(f"document.querySelector({json.dumps(selector)}).click()")
 
 
+def open_word(page, selector):
+    """Opens the menu of a word, and waits for its alternatives."""
+    click(page, selector)
+    page.wait("document.querySelectorAll('#menu-words button').length === 2")
+
+
 def changed(page):
     page.wait("!document.querySelector('[aria-busy]')")
 
@@ -128,8 +134,7 @@ def test_every_view(text, page, server):
             check_page(page)
             page.run("document.querySelectorAll('summary').forEach(x => x.click())")
             check_page(page)
-            click(page, WORDS)
-            page.wait("document.querySelectorAll('#menu-words button').length === 2")
+            open_word(page, WORDS)
             check_page(page)
 
 
@@ -153,8 +158,7 @@ def test_what_a_word_tells(page):
 def test_another_word_is_used_and_taken_back(page, server):
     asked = server[0].asked
     translate(page, PARAGRAPHS, 3)
-    click(page, f"{WORDS}:nth-child(2)")
-    page.wait("document.querySelectorAll('#menu-words button').length === 2")
+    open_word(page, f"{WORDS}:nth-child(2)")
     assert texts(page, "#menu-words li") == [
         "ALPHA\n70%",
         "<b>\n20%",
@@ -176,7 +180,7 @@ def test_another_word_is_used_and_taken_back(page, server):
     assert texts(page, ".target") == ["ein DOG RUNS.", "IT IS LATE.", "THE END."]
     # What is forbidden leaves the words before it as they are.
     for word, prefix in ((2, "ein"), (1, "")):
-        click(page, f"{WORDS}:nth-child({word})")
+        open_word(page, f"{WORDS}:nth-child({word})")
         click(page, "#menu-forbid button")
         changed(page)
         assert asked[-1][1]["prefixes"] == prefix
@@ -186,12 +190,12 @@ def test_another_word_is_used_and_taken_back(page, server):
 def test_a_word_is_forbidden_and_a_term_is_added(page, server):
     asked = server[0].asked
     translate(page, "A dog runs.\nA cat.", 2)
-    click(page, f"{WORDS}:nth-child(3)")
+    open_word(page, f"{WORDS}:nth-child(3)")
     assert texts(page, "#menu-forbid") == ["Never “RUNS” in this sentence"]
     click(page, "#menu-forbid button")
     changed(page)
     assert asked[-1][2]["forbidden"] == ("RUNS",)
-    click(page, f"{WORDS}:nth-child(2)")
+    open_word(page, f"{WORDS}:nth-child(2)")
     assert page.run("document.querySelector('#menu-source').value") == "dog"
     page.run("document.querySelector('#menu-target').value = 'HUND'")
     click(page, "#menu-term button")
@@ -307,8 +311,7 @@ def test_a_sentence_shows_its_latest_request(late, page):
 def forbid(page, word):
     """Forbids a word of the first sentence."""
     page.run("window.fetched = fetch; window.fetch = served")  # for the alternatives
-    click(page, f"{WORDS}:nth-child({word})")
-    page.wait("document.querySelectorAll('#menu-words button').length === 2")
+    open_word(page, f"{WORDS}:nth-child({word})")
     page.run("window.fetch = fetched")
     click(page, "#menu-forbid button")
 
@@ -370,8 +373,7 @@ def test_what_a_model_lacks_is_told(chromium, server):
     model.missing = {"forbidden": "forbidden: the engine has no bans"}
     open_page(chromium, url)
     translate(chromium, "A dog runs.", 1)
-    click(chromium, WORDS)
-    chromium.wait("document.querySelectorAll('#menu-words button').length === 2")
+    open_word(chromium, WORDS)
     signature, _, options = model.asked[-1]
     assert signature == "alternatives" and "forbidden" not in options
 

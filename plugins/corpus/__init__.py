@@ -4,8 +4,8 @@
   the `norm` from a sample; `split_inspection` compares all pairs with it
   (`measurements`, `shifts`) and reports `findings`; `split_statistics` describes a
   split, and `inspection_page` writes HTML with `faulty_pairs`. A `recipe` says what
-  becomes of them, and `cleaned_copy` applies it. `decoded_examples` reads a data
-  directory.
+  becomes of them, and `cleaned_copy` applies it. `counted_pairs` reports progress, and
+  `decoded_examples` reads a data directory.
 - `formats` has the formats `tmx` and `xliff` (with `xml_units` and `xml_texts`),
   `json_lines`, `csv_table` and `parquet_table`; `language_codes` finds their languages.
 - `wmt` has problems whose data are in `archives`.

@@ -1,22 +1,22 @@
 """Cleaned copies of the sources of an inspection, as recipes say."""
 
-import contextlib
+import heapq
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.data.progress import progress
+from t2t_keras.data.raw_texts import write_texts
 from t2t_keras.problem import Pair, Source
 
+from .counted_pairs import counted
 from .recipe import SplitRecipe, format_recipes
 from .split_inspection import PairFault
 
 RECIPE = "recipe.toml"
-_CHUNK = 2_000  # pairs between two reports of progress
 
 
 class CopiedSplit(NamedTuple):
@@ -70,46 +70,45 @@ def _write_copy(
     """Writes the cleaned copy of one split."""
     stem = name.replace(" ", ".").replace("/", "_")
     paths = [directory / f"{stem}.{side}" for side in ("source", "target")]
-    num_read = 0
-    num_written = 0
-    num_repaired = 0
-    with (
-        contextlib.ExitStack() as stack,
-        progress(f"copying {name}", "pairs") as advance,
-    ):
-        files = [stack.enter_context(open_lines(path)) for path in paths]
-        for pair, names in _with_faults(source(), faults):
-            num_read += 1
-            copied = recipe.apply(num_read, pair, names)
-            if copied is not None:
-                num_written += 1
-                num_repaired += copied != tuple(pair)
-                for file, text in zip(files, copied, strict=True):
-                    file.write(f"{' '.join(text.splitlines())}\n")
-            if num_read % _CHUNK == 0:
-                advance(_CHUNK)
-        advance(num_read % _CHUNK)
-    dropped = num_read - num_written
+    counts = Counter[str]()
+    with progress(f"copying {name}", "pairs") as advance:
+        pairs = _with_faults(counted(source(), advance), faults)
+        num_written = write_texts(paths, _copied(pairs, recipe, counts))
     source_path, target_path = map(str, paths)
-    return CopiedSplit(source_path, target_path, num_written, dropped, num_repaired)
+    return CopiedSplit(
+        source_path, target_path, num_written, counts["dropped"], counts["repaired"]
+    )
+
+
+def _copied(
+    pairs: Iterable[tuple[Pair, list[str]]], recipe: SplitRecipe, counts: Counter[str]
+) -> Iterator[Pair]:
+    """Yields what becomes of pairs with faults; counts the "dropped" and "repaired"."""
+    for line, (pair, names) in enumerate(pairs, start=1):
+        copied = recipe.apply(line, pair, names)
+        if copied is None:
+            counts["dropped"] += 1
+        else:
+            counts["repaired"] += copied != tuple(pair)
+            yield copied
 
 
 def _with_faults(
     pairs: Iterable[Pair], faults: Sequence[PairFault]
 ) -> Iterator[tuple[Pair, list[str]]]:
     """Yields each pair with the names of its faults."""
-    indices = np.concatenate([np.zeros(0, int), *(x.indices for x in faults)])
-    kinds = []
+    rows = []
     for fault in faults:
-        kinds += [fault.finding.kind] * len(fault.indices)
-    order = np.argsort(indices, kind="stable").tolist()
-    position = 0
+        names = itertools.repeat(fault.finding.kind, len(fault.indices))
+        rows.append(zip(fault.indices.tolist(), names, strict=True))
+    faulty = heapq.merge(*rows)
+    upcoming = next(faulty, None)
     for index, pair in enumerate(pairs):
-        names = []
-        while position < len(order) and indices[order[position]] == index:
-            names.append(kinds[order[position]])
-            position += 1
-        yield pair, names
+        kinds = []
+        while upcoming and upcoming[0] == index:
+            kinds.append(upcoming[1])
+            upcoming = next(faulty, None)
+        yield pair, kinds
 
 
 def read_pairs_at(source: Source, indices: Sequence[int]) -> dict[int, Pair]:

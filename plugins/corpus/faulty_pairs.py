@@ -124,6 +124,7 @@ def _row(line: int, pair: Pair) -> str:
         shown = text.strip()
         if len(shown) > _MAX_CHARACTERS:
             shown = f"{shown[:_MAX_CHARACTERS]} …"
+        shown = shown.encode("utf-8", "replace").decode()  # without lone surrogates
         cells.append(f'<td dir="auto">{html.escape(shown)}</td>')
     return (
         f'<tr><td><label><input type="checkbox" checked value="{line}"> {line:,}'

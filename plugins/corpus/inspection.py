@@ -5,7 +5,7 @@ A sample of the pairs shows what is normal (`Norm`). Then all pairs are compared
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypedDict
 
 from t2t_keras.data.progress import progress
@@ -13,9 +13,10 @@ from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Source
 from t2t_keras.text.tokenizer import Tokenizer
 
+from .counted_pairs import counted
 from .findings import Finding, unreadable_source
 from .norm import Norm
-from .split_inspection import CHUNK, PairFault, SplitInspection
+from .split_inspection import PairFault, SplitInspection
 from .split_statistics import split_statistics
 
 SAMPLE = 30_000  # pairs that show what is normal
@@ -69,13 +70,15 @@ def inspect_pairs(
     samples = {}
     for name, source in sources.items():
         with progress(f"reading {name}", "pairs") as advance:
-            samples[name] = draw(_watched(source(), name, findings, advance))
+            pairs = _readable(source(), name, findings)
+            samples[name] = draw(counted(pairs, advance))
     norms = _norms(samples)
     inspections = {}
     for name, source in sources.items():
         inspections[name] = SplitInspection(name, norms[name])
         with progress(f"inspecting {name}", "pairs") as advance:
-            inspections[name].add_all(_watched(source(), name, [], advance))
+            pairs = _readable(source(), name, [])
+            inspections[name].add_all(counted(pairs, advance))
     held_out = [i for name, i in inspections.items() if not is_train(name)]
     splits = {}
     faults = {}
@@ -107,24 +110,15 @@ def _norms(samples: Mapping[str, list[Pair]]) -> dict[str, Norm]:
     return {name: Norm(sample) for name, sample in samples.items()}
 
 
-def _watched(
-    pairs: Iterable[Pair],
-    split: str,
-    findings: list[Finding],
-    advance: Callable[[int], None],
+def _readable(
+    pairs: Iterable[Pair], split: str, findings: list[Finding]
 ) -> Iterator[Pair]:
     """Yields pairs; a source that cannot be read to its end becomes a finding."""
-    count = 0
     try:
-        for pair in pairs:
-            count += 1
-            yield pair
-            if count % CHUNK == 0:
-                advance(CHUNK)
+        yield from pairs
     except UserError as error:
         message = f"cannot be read to the end: {error}"
         findings.append(unreadable_source(split, message))
-    advance(count % CHUNK)
 
 
 def is_train(name: str) -> bool:

@@ -14,7 +14,7 @@ from .measurements import Measurements, measure
 from .norm import Norm
 from .shifts import Shift, find_shifts
 
-CHUNK = 2_000  # pairs that are measured at a time
+_CHUNK = 2_000  # pairs that are measured at a time
 _BLOCK = 500_000  # pairs that are searched for shifts at a time
 _GAP = 50  # lines between two stretches that are one
 _EXAMPLES = 5  # line numbers that a finding has
@@ -89,7 +89,7 @@ class SplitInspection:
     def add_all(self, pairs: Iterable[Pair]) -> None:
         """Inspects all pairs, without white space around their texts."""
         remaining = iter(pairs)
-        while chunk := list(itertools.islice(remaining, CHUNK)):
+        while chunk := list(itertools.islice(remaining, _CHUNK)):
             self.add([(_strip(source), _strip(target)) for source, target in chunk])
 
     def _search_shifts(self) -> None:

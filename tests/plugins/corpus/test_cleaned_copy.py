@@ -1,5 +1,6 @@
 """Cleaned copies of faulty files, their recipes, and the page that writes one."""
 
+import json
 import re
 import tomllib
 
@@ -95,6 +96,21 @@ def test_a_recipe_decides(files, tmp_path, capfd):
     assert "59 pairs are in" in capfd.readouterr().out
     assert run(*argv) == 2
     assert "new exists already" in capfd.readouterr().err
+
+
+def test_what_is_kept_stays_as_it_is(tmp_path, capfd):
+    """Only a line feed ends a line; no other character is replaced."""
+    texts = ["a\u2028b\x0cc", "d\x85e", "f\ud800g &amp; h", "i\rj"]
+    rows = [json.dumps({"en": text, "de": f"{text} k"}) for text in texts]
+    path = write(tmp_path / "pairs.jsonl", *rows)
+    recipe = write(tmp_path / "recipe.toml", "[train]", 'entities = "keep"')
+    argv = ["inspect", "--train_source", path, "--train_target", path]
+    argv += ["--page", tmp_path / "page.html", "--recipe", recipe]
+    applied = run_json(capfd, *argv, "--apply", tmp_path / "new")["applied"]["train"]
+    assert (applied["pairs"], applied["dropped"], applied["repaired"]) == (4, 0, 0)
+    content = (tmp_path / "new/train.source").read_bytes()
+    assert content.decode("utf-8", "surrogatepass") == "\n".join([*texts, ""])
+    assert "f?g &amp;amp; h</td>" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_actions():

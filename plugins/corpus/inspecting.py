@@ -190,7 +190,7 @@ def _apply(
     choices = {}
     for name in sources:
         # A page has no choices for splits without faults.
-        default = keep_all() if recipes else default_recipe(is_train(name))
+        default = keep_all() if args.recipe else default_recipe(is_train(name))
         choices[name] = recipes.get(name, default)
     copies = write_copies(Path(args.apply), sources, inspection.faults, choices)
     return {name: copy._asdict() for name, copy in copies.items()}

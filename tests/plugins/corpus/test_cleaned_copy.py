@@ -98,6 +98,15 @@ def test_a_recipe_decides(files, tmp_path, capfd):
     assert "new exists already" in capfd.readouterr().err
 
 
+def test_an_empty_recipe_changes_nothing(files, tmp_path, capfd):
+    recipe = write(tmp_path / "recipe.toml")
+    argv = [*command(files), "--recipe", recipe, "--apply", tmp_path / "new"]
+    applied = run_json(capfd, *argv)["applied"]["train"]
+    assert (applied["pairs"], applied["dropped"], applied["repaired"]) == (60, 0, 0)
+    for side in ("source", "target"):
+        assert lines(tmp_path / f"new/train.{side}") == lines(files[f"--train_{side}"])
+
+
 def test_what_is_kept_stays_as_it_is(tmp_path, capfd):
     """Only a line feed ends a line; no other character is replaced."""
     texts = ["a\u2028b\x0cc", "d\x85e", "f\ud800g &amp; h", "i\rj"]

@@ -1,13 +1,14 @@
 """The faulty pairs of an inspection as HTML, with choices for a recipe."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from t2t_keras.problem import Pair, Source
 
 from .cleaned_copy import read_pairs_at
 from .findings import Finding
+from .inspection import is_train
 from .recipe import actions_of, default_recipe
 from .split_inspection import PairFault
 
@@ -31,7 +32,7 @@ class FaultyPairs(NamedTuple):
         messages: what is reported of it.
         pairs: number of pairs.
         shown: the first ones, by their numbers from 1.
-        is_train: whether the split is of the training data.
+        weight: how bad the fault is, see `Finding`.
     """
 
     split: str
@@ -39,11 +40,11 @@ class FaultyPairs(NamedTuple):
     messages: list[str]
     pairs: int
     shown: dict[int, Pair]
-    is_train: bool
+    weight: float
 
 
 def faulty_pairs(
-    name: str, source: Source, faults: Sequence[PairFault], is_train: bool
+    name: str, source: Source, faults: Sequence[PairFault]
 ) -> list[FaultyPairs]:
     """Returns the faulty pairs of a split with their texts, the worst fault first.
 
@@ -51,7 +52,6 @@ def faulty_pairs(
         name: the name of the split.
         source: its pairs.
         faults: its faults.
-        is_train: whether it is of the training data.
     """
     by_name: dict[str, list[PairFault]] = {}
     for fault in sorted(faults, key=lambda x: x.finding.weight, reverse=True):
@@ -66,13 +66,13 @@ def faulty_pairs(
     results = []
     for fault_name, group in by_name.items():
         messages = [_heading(fault.finding) for fault in group]
-        numbered = {
-            i + 1: pairs[i] for i in indices[fault_name][:MAX_PAIRS] if i in pairs
-        }
+        numbered = {}
+        for index in indices[fault_name][:MAX_PAIRS]:
+            if index in pairs:
+                numbered[index + 1] = pairs[index]
         count = len(indices[fault_name])
-        results.append(
-            FaultyPairs(name, fault_name, messages, count, numbered, is_train)
-        )
+        weight = group[0].finding.weight  # the greatest one
+        results.append(FaultyPairs(name, fault_name, messages, count, numbered, weight))
     return results
 
 
@@ -92,7 +92,7 @@ def faulty_pairs_section(faulty: FaultyPairs, section: int) -> str:
         faulty: the pairs.
         section: its number on the page, on which the first section is open.
     """
-    default = default_recipe(faulty.is_train).actions[faulty.fault]
+    default = default_recipe(is_train(faulty.split)).actions[faulty.fault]
     options = []
     for action in actions_of(faulty.fault):
         selected = " selected" if action == default else ""
@@ -130,20 +130,3 @@ def _row(line: int, pair: Pair) -> str:
         f'<tr><td><label><input type="checkbox" checked value="{line}"> {line:,}'
         f"</label></td>{''.join(cells)}</tr>\n"
     )
-
-
-def sorted_by_weight(
-    faults: Mapping[str, Sequence[PairFault]], groups: Sequence[FaultyPairs]
-) -> list[FaultyPairs]:
-    """Returns the faulty pairs of all splits, the worst first.
-
-    Args:
-        faults: the faults of each split.
-        groups: what `faulty_pairs` returned for all splits.
-    """
-    weights: dict[tuple[str, str], float] = {}
-    for name, rows in faults.items():
-        for fault in rows:
-            key = name, fault.finding.kind
-            weights[key] = max(weights.get(key, 0.0), fault.finding.weight)
-    return sorted(groups, key=lambda x: weights[x.split, x.fault], reverse=True)

@@ -133,8 +133,7 @@ def _page(
         sources: the sources.
         inspection: their inspection.
     """
-    from .faulty_pairs import faulty_pairs, sorted_by_weight
-    from .inspection import is_train
+    from .faulty_pairs import faulty_pairs
     from .inspection_page import inspection_page
 
     unreadable = []
@@ -143,12 +142,13 @@ def _page(
             unreadable.append(str(Finding(**finding)))  # type: ignore[arg-type]
     groups = []
     for name, faults in inspection.faults.items():
-        groups += faulty_pairs(name, sources[name], faults, is_train(name))
+        groups += faulty_pairs(name, sources[name], faults)
+    groups.sort(key=lambda group: group.weight, reverse=True)
     return inspection_page(
         title,
         shlex.join(["t2t", *_without_page(argv)]),
         unreadable,
-        sorted_by_weight(inspection.faults, groups),
+        groups,
         inspection.report["splits"],
     )
 

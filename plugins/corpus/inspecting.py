@@ -93,7 +93,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _inspect(args: argparse.Namespace) -> dict[str, Any]:
     from .decoded_examples import decoded_examples
-    from .inspection import inspect_pairs
+    from .inspection import inspect
     from .recipe import read_recipes
 
     recipes = read_recipes(args.recipe) if args.recipe else {}
@@ -103,7 +103,7 @@ def _inspect(args: argparse.Namespace) -> dict[str, Any]:
         sources, tokenizers = decoded_examples(Path(args.data_dir), problem)
     else:
         sources = _sources(args, problem)
-    inspection = inspect_pairs(sources, tokenizers)
+    inspection = inspect(sources, tokenizers)
     result: dict[str, Any] = {**inspection.report}
     if args.page:
         title = f"The data of {problem.name}"

@@ -49,14 +49,6 @@ class Inspection(NamedTuple):
 def inspect(
     sources: Mapping[str, Source],
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
-) -> Report:
-    """Returns the report of `inspect_pairs`."""
-    return inspect_pairs(sources, tokenizers).report
-
-
-def inspect_pairs(
-    sources: Mapping[str, Source],
-    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
 ) -> Inspection:
     """Inspects the splits of a corpus; each source is read twice.
 

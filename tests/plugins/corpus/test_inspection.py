@@ -114,7 +114,7 @@ def test_duplicates_overlap_and_the_rest():
     train[50] = ("it sees the dog 50", "es sieht den dog " * 9)
     result = inspect(
         {"train": lambda: train, "test": lambda: [train[60], *numbered(4, "cat")]}
-    )
+    ).report
     findings = {(f["split"], f["kind"]): f["lines"] for f in result["findings"]}
     lines = {"empty": 8, "identical": 10, "entities": 21, "duplicate": 31}
     lines |= {"encoding": 41, "length": 51, "overlap": 61}
@@ -126,7 +126,7 @@ def test_duplicates_overlap_and_the_rest():
 
 def test_statistics():
     pairs = [("ab cd", "где"), ("a", "б в г"), ("x" * 45, "日本")] * 10
-    result = inspect({"train": lambda: iter(pairs)})["splits"]["train"]
+    result = inspect({"train": lambda: iter(pairs)}).report["splits"]["train"]
     assert result["pairs"] == 30
     source = result["source"]
     target = result["target"]

@@ -1,10 +1,6 @@
 // Writes the choices of the page as a recipe for `t2t inspect --apply`.
 const sections = [...document.querySelectorAll("article[data-fault]")];
-const HEADER = `\
-# What \`t2t inspect --recipe THIS_FILE --apply DIR\` does with pairs that have faults:
-# "drop" leaves them out, "keep" copies them, "exchange" swaps source and target,
-# "unescape" undoes HTML entities. The lines of \`keep_lines\` are copied as they are.
-`;
+const { header } = document.querySelector("#recipe").dataset;
 
 // A TOML string is written as JSON's.
 const key = name => /^[\w-]+$/.test(name) ? name : JSON.stringify(name);
@@ -20,7 +16,7 @@ function recipe() {
       kept.add(Number(box.value));
     }
   }
-  return HEADER + [...splits].map(([split, { actions, kept }]) => {
+  return header + [...splits].map(([split, { actions, kept }]) => {
     const lines = [...kept].sort((a, b) => a - b);
     return [`\n[${key(split)}]`, ...actions,
       ...lines.length ? [`keep_lines = [${lines.join(", ")}]`] : []].join("\n") + "\n";

@@ -8,6 +8,7 @@ from typing import Any
 from t2t_keras.html_page import html_page
 
 from .faulty_pairs import FaultyPairs, faulty_pairs_section
+from .recipe import HEADER
 
 _BODY = """\
 <h1>{title}</h1>
@@ -20,7 +21,8 @@ _BODY = """\
 recipe, and run the command again with it:</p>
 <pre><code>{command} --recipe recipe.toml --apply cleaned</code></pre>
 <p><button type="button" class="main" id="save">Save recipe.toml</button></p>
-<details><summary>The recipe</summary><pre id="recipe" tabindex="0"></pre></details>
+<details><summary>The recipe</summary>
+<pre id="recipe" tabindex="0" data-header="{header}"></pre></details>
 </section>
 {splits}
 </main>
@@ -53,6 +55,7 @@ def inspection_page(
     body = _BODY.format(
         title=html.escape(title),
         command=html.escape(command),
+        header=html.escape(HEADER),
         findings="\n".join(sections) or "<p>No faults were found.</p>",
         splits="\n".join(_section(*split) for split in splits.items()),
     )

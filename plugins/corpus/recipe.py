@@ -19,12 +19,14 @@ KEEP = "keep"
 # What may be done about a fault, besides dropping or keeping the pair.
 REPAIRS = {"swapped": "exchange", "entities": "unescape"}
 
-_HYPHEN = re.compile(r"(?:^| )@-@(?: |$)")
-_HEADER = """\
+# The first lines of each recipe.
+HEADER = """\
 # What `t2t inspect --recipe THIS_FILE --apply DIR` does with pairs that have faults:
 # "drop" leaves them out, "keep" copies them, "exchange" swaps source and target,
 # "unescape" undoes HTML entities. The lines of `keep_lines` are copied as they are.
 """
+
+_HYPHEN = re.compile(r"(?:^| )@-@(?: |$)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +116,7 @@ def read_recipes(path: str | Path) -> dict[str, SplitRecipe]:
 
 def format_recipes(recipes: Mapping[str, SplitRecipe]) -> str:
     """Returns recipes as TOML, which `read_recipes` reads."""
-    lines = [_HEADER]
+    lines = [HEADER]
     for name, recipe in recipes.items():
         # A TOML string is written as JSON's.
         key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name)

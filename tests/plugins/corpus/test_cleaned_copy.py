@@ -204,7 +204,9 @@ def test_the_choices_of_the_page_are_a_recipe(files, tmp_path, capfd):
         recipe = shown.run("document.querySelector('#recipe').textContent")
         told = shown.run("document.querySelector('#choices code').textContent")
     path = write(tmp_path / "recipe.toml", recipe)
-    train = read_recipes(path)["train"]
+    recipes = read_recipes(path)
+    assert recipe == format_recipes(recipes)
+    train = recipes["train"]
     assert train.keep_lines == {31}
     assert (train.actions["identical"], train.actions["overlap"]) == ("keep", "drop")
     words = told.replace("recipe.toml", str(path)).replace(" cleaned", f" {tmp_path}/n")

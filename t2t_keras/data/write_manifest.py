@@ -11,7 +11,7 @@ from t2t_keras.data.checksums import sha256
 from t2t_keras.data.cleaning import reasons
 from t2t_keras.data.count_pairs import Counts, read_counts
 from t2t_keras.data.data_plan import DataPlan
-from t2t_keras.data.encode_splits import SplitShard
+from t2t_keras.data.encode_splits import EncodingState, SplitShard
 from t2t_keras.data.index_files import index_sha256
 from t2t_keras.data.json_files import write_json
 from t2t_keras.data.languages import guessed_languages
@@ -46,7 +46,10 @@ def write_manifest(
     earlier = plan.earlier
     left_out = read_counts(plan.directory / "left_out.json")
     fields = _split_fields(plan, counts, dropped, left_out)
-    fields["single_sentences"] = single_sentence_shares(by_split)
+    states = {}
+    for split, parts in by_split.items():
+        states[split] = [part.load_state() for part in parts]
+    fields["single_sentences"] = single_sentence_shares(states)
     if not (earlier or fields["examples"]["train"]):
         raise UserError(
             f"not one training pair of {sum(counts['train'].values()):,} is left: "
@@ -54,18 +57,20 @@ def write_manifest(
             "--max_length)"
         )
     if earlier:
-        for name, by_split in fields.items():
-            merged = getattr(earlier, name) | by_split
+        for name, values in fields.items():
+            merged = getattr(earlier, name) | values
             fields[name] = {split: merged[split] for split in SPLITS if split in merged}
         fields |= {"bpe_dropout": earlier.bpe_dropout, "copies": earlier.copies}
+    starts = sentence_starts(by_split.get("train", ()), states.get("train", ()))
+    if earlier:
+        starts = starts or earlier.sentence_starts
     files = plan.vocabularies
     manifest = Manifest(
         **vars(plan.config),
         vocab_files={side: path.name for side, path in files.items()},
         vocab_sizes={s: load_tokenizer(path).vocab_size for s, path in files.items()},
         vocab_sha256={side: sha256(path) for side, path in files.items()},
-        sentence_starts=sentence_starts(by_split)
-        or (earlier.sentence_starts if earlier else {}),
+        sentence_starts=starts,
         languages=_languages(plan),
         license=plan.problem.license or (earlier.license if earlier else ""),
         **fields,
@@ -145,18 +150,20 @@ def _languages(plan: DataPlan) -> tuple[str, str] | None:
 
 
 def single_sentence_shares(
-    by_split: Mapping[Split, Sequence[SplitShard]],
+    states: Mapping[Split, Sequence[EncodingState]],
 ) -> dict[Split, dict[Side, float]]:
     """Returns for each split and side the share of examples of one sentence.
 
     Repeated examples count, even if they are dropped.
+
+    Args:
+        states: the states of the shards of each split, when all pairs are encoded.
     """
     shares: dict[Split, dict[Side, float]] = {}
-    for split, parts in by_split.items():
+    for split, encoded in states.items():
         num_examples = 0
         counts = Counter[str]()
-        for part in parts:
-            state = part.load_state()
+        for state in encoded:
             num_examples += state.pairs - sum(state.dropped.values())
             counts += Counter(state.single_sentences)
         if num_examples:
@@ -165,14 +172,19 @@ def single_sentence_shares(
 
 
 def sentence_starts(
-    by_split: Mapping[Split, Sequence[SplitShard]],
+    shards: Sequence[SplitShard], states: Sequence[EncodingState]
 ) -> dict[str, list[str]]:
-    """Returns the words that begin sentences on each side of the training texts."""
+    """Returns the words that begin sentences on each side of the training texts.
+
+    Args:
+        shards: what was encoded of the training texts.
+        states: the state of each of them.
+    """
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     num_texts = 0
-    for part in by_split.get("train", ()):
-        num_texts += len(part.pairs) // part.config.count_every
-        for name, counted in part.load_state().starts.items():
+    for shard, state in zip(shards, states, strict=True):
+        num_texts += len(shard.pairs) // shard.config.count_every
+        for name, counted in state.starts.items():
             counts[name].update(counted)
     starts: dict[str, list[str]] = {}
     for side in SIDES if num_texts else ():

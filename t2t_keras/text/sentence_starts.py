@@ -13,7 +13,6 @@ News Commentary and newstest2013.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from t2t_keras.text.sentence_ends import BEFORE_START, CAPITAL, SMALL, SPACE
@@ -57,9 +56,8 @@ def choose_starts(
         num_texts: the number of texts in which they were counted.
     """
     min_count = max(_MIN_COUNT, _MIN_RATE * num_texts)
-    inner = Counter(inner)
     starts = []
     for start, count in initial.items():
-        if count >= min_count and count >= _MIN_SHARE * (count + inner[start]):
+        if count >= min_count and count >= _MIN_SHARE * (count + inner.get(start, 0)):
             starts.append(start)
     return sorted(starts)

@@ -116,7 +116,6 @@ class ServedGraph(tf.Module):
             tf.TensorSpec([None], tf.string),
             tf.TensorSpec([None], tf.int64),
             self._inputs,
-            autograph=False,
         )
         self._search_ids = _traced(self.search_ids, ids, **self._inputs)
         translate_ids = _traced(self.translate_ids, ids)
@@ -345,9 +344,8 @@ def _has_phrases(options: Mapping[str, tf.Tensor]) -> tf.Tensor:
 def _traced(
     function: Callable[..., object],
     *specs: Any,
-    autograph: bool = True,
     **named_specs: tf.TensorSpec,
 ) -> tf.types.experimental.ConcreteFunction:
     """Returns the graph of a function for inputs with these specs."""
-    traceable = tf.function(function, autograph=autograph)
+    traceable = tf.function(function, autograph=False)
     return traceable.get_concrete_function(*specs, **named_specs)

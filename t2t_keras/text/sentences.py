@@ -139,7 +139,9 @@ def split_long_text(
         return tf.concat([tag, rows, eos] if tags else [rows, eos], axis=1)
 
 
-@tf.function(input_signature=[_NUMBERS, _NUMBERS, tf.TensorSpec([], tf.int64)])
+@tf.function(
+    input_signature=[_NUMBERS, _NUMBERS, tf.TensorSpec([], tf.int64)], autograph=False
+)
 def _part_bounds(
     counts: tf.Tensor, sentence_starts: tf.Tensor, max_tokens: tf.Tensor
 ) -> tf.Tensor:

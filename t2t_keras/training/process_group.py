@@ -227,7 +227,9 @@ class ProcessGroup:
             local_values = tf.identity(values)  # on this replica's device
             return replica.all_reduce(tf.distribute.ReduceOp.SUM, local_values)
 
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.float64)])
+        @tf.function(
+            input_signature=[tf.TensorSpec([None], tf.float64)], autograph=False
+        )
         def sums(values: tf.Tensor) -> tf.Tensor:
             results = strategy.run(on_replica, args=(values,))
             return strategy.experimental_local_results(results)[0]

@@ -58,15 +58,20 @@ def main() -> None:
 def read(path: Path) -> list[Line]:
     """Returns the lines of `metrics.jsonl`."""
     file = path / "metrics.jsonl" if path.is_dir() else path
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return list(map(json.loads, lines))
 
 
 def draw(axes: Axes, lines: list[Line], split: str, key: str, **style: str) -> None:
     """Plots a metric over the steps, from the lines of a split that have it."""
-    lines = [line for line in lines if line["kind"] == split and key in line]
-    if lines:
-        steps = [line["step"] for line in lines]
-        axes.plot(steps, [line[key] for line in lines], **style)
+    steps = []
+    values = []
+    for line in lines:
+        if line["kind"] == split and key in line:
+            steps.append(line["step"])
+            values.append(line[key])
+    if steps:
+        axes.plot(steps, values, **style)
 
 
 if __name__ == "__main__":

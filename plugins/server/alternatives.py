@@ -82,13 +82,15 @@ def alternatives(
         by_word = _words_after(translator, start, tokens, options, advance)
         if EOS in tokens:
             by_word[""] = _ending(translator, start, resolved)
-        best = sorted(by_word.values(), reverse=True)
+        words = []
+        probabilities = []
+        continuations = []
+        for probability, word, text in sorted(by_word.values(), reverse=True):
+            words.append(word)
+            probabilities.append(probability)
+            continuations.append(text)
         outputs.append(
-            {
-                "words": [alternative.word for alternative in best],
-                "probabilities": [alternative.probability for alternative in best],
-                "texts": [alternative.text for alternative in best],
-            }
+            {"words": words, "probabilities": probabilities, "texts": continuations}
         )
     return outputs
 

@@ -131,19 +131,17 @@ class Service:
         hosts: Collection[str] | None,
         poll_seconds: float,
     ) -> None:
-        self._sources = {
-            name: FixedModel(source) if callable(source) else source
-            for name, source in models.items()
-        }
+        self._sources: dict[str, FixedModel | VersionFolder] = {}
         self._hosts = hosts
         self._poll_seconds = poll_seconds
         self._served: dict[str, _Served] = {}
         # With those of models that are being unloaded.
         self._batchers: set[Batcher] = set()
         # The state and the error of each version, as TensorFlow Serving calls them.
-        self._states: dict[str, dict[int, tuple[str, str]]] = {
-            name: {} for name in models
-        }
+        self._states: dict[str, dict[int, tuple[str, str]]] = {}
+        for name, source in models.items():
+            self._sources[name] = FixedModel(source) if callable(source) else source
+            self._states[name] = {}
         self._is_stopping = False
         self._num_busy = 0  # requests whose bodies have arrived
         self._unparsed_bytes = 0  # in large bodies that wait for the parser
@@ -316,17 +314,16 @@ class Service:
         `split_sentences` has the names of those that split texts into sentences, and
         `details` for each one the version, the languages and what it cannot do.
         """
-        splitting = [
-            name for name, x in self._served.items() if x.model.split_sentences
-        ]
-        details = {
-            name: {
+        splitting = []
+        details = {}
+        for name, served in self._served.items():
+            if served.model.split_sentences:
+                splitting.append(name)
+            details[name] = {
                 "version": served.version,
                 "languages": served.model.languages,
                 "missing": served.model.missing,
             }
-            for name, served in self._served.items()
-        }
         models = {"models": [*self._served], "split_sentences": splitting}
         return _json(models | {"details": details})
 
@@ -340,17 +337,13 @@ class Service:
         if not states:
             missing = "any versions" if requested is None else f"version {requested}"
             raise HTTPException(404, f"Could not find {missing} of model {name}")
-        statuses = [
-            {
-                "version": str(version),
-                "state": state,
-                "status": {
-                    "error_code": "UNKNOWN" if error else "OK",
-                    "error_message": error,
-                },
+        statuses = []
+        for version, (state, error) in sorted(states.items(), reverse=True):
+            status = {
+                "error_code": "UNKNOWN" if error else "OK",
+                "error_message": error,
             }
-            for version, (state, error) in sorted(states.items(), reverse=True)
-        ]
+            statuses.append({"version": str(version), "state": state, "status": status})
         return _json({"model_version_status": statuses})
 
     async def predict(self, request: Request) -> Response:

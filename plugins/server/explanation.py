@@ -4,6 +4,7 @@ A text is split into its sentences as the model splits it, so that a client can 
 change each sentence by itself.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -108,7 +109,7 @@ class Explainer:
         rows = []
         for text, prefix in zip(texts, prefixes, strict=True):
             rows.append(self._sentences(text, prefix, resolved))
-        flat = [sentence for row in rows for sentence in row]
+        flat = list(itertools.chain.from_iterable(rows))
         arguments: Options = {}
         if PROBABILITIES not in self._missing:
             arguments["token_scores"] = True
@@ -163,11 +164,16 @@ class Explainer:
         if best.token_log_probs and isinstance(self._translator, Translator):
             tokenizer = self._translator.target_tokenizer
             probabilities = _probabilities(tokenizer, best, len(words))
+        texts = []
+        scores = []
+        for hypothesis in hypotheses:
+            texts.append(hypothesis.text)
+            scores.append(hypothesis.score)
         return {
             "source": source,
             "source_words": source_words,
-            "texts": [hypothesis.text for hypothesis in hypotheses],
-            "scores": [hypothesis.score for hypothesis in hypotheses],
+            "texts": texts,
+            "scores": scores,
             "is_truncated": best.is_truncated,
             "words": words,
             "probabilities": probabilities,

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,8 +109,10 @@ class Request(NamedTuple):
             return {"predictions": outputs}
         if self.signature == "options":
             return {"outputs": outputs[0]}
-        names = outputs[0] if outputs else ()
-        return {"outputs": {name: [row[name] for row in outputs] for name in names}}
+        columns = {}
+        for name in outputs[0] if outputs else ():
+            columns[name] = [row[name] for row in outputs]
+        return {"outputs": columns}
 
 
 def parse_json(body: bytes, max_values: int) -> object:
@@ -192,6 +194,7 @@ def _options(values: dict[str, object]) -> Options:
         UserError: a value is impossible.
     """
     options: Options = {}
+    phrases: dict[str, Any] = {}
     for name, value in values.items():
         if _DTYPES[name] != "string":
             if isinstance(value, str):  # which `typed` takes, from command lines
@@ -200,12 +203,12 @@ def _options(values: dict[str, object]) -> Options:
                 )
             options[name] = parse_value(DecodingOptions, name, value)
         elif isinstance(value, list):
-            options[name] = [x for x in value if x not in ("", ["", ""])]
+            phrases[name] = [x for x in value if x not in ("", ["", ""])]
         else:
             raise UserError(f"{name} must be a list for each row, or one for all")
-    if phrases := {k: v for k, v in options.items() if _DTYPES[k] == "string"}:
-        checked = DecodingOptions(**phrases)
-        options |= {name: getattr(checked, name) for name in phrases}
+    checked = DecodingOptions(**phrases)
+    for name in phrases:
+        options[name] = getattr(checked, name)
     check_options(DecodingOptions, options)
     return options
 

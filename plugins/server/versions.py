@@ -132,14 +132,14 @@ class VersionFolder:
 
 def find_versions(folder: Path) -> dict[int, Path]:
     """Returns the numbered subfolders of a folder."""
+    versions = {}
     try:
-        return {
-            int(path.name): path
-            for path in sorted(folder.iterdir())
-            if _NUMBER.fullmatch(path.name) and path.is_dir()
-        }
+        for path in sorted(folder.iterdir()):
+            if _NUMBER.fullmatch(path.name) and path.is_dir():
+                versions[int(path.name)] = path
     except OSError:  # a network's folder, or one that has just disappeared
         return {}
+    return versions
 
 
 def newest_complete(folder: Path) -> Path | None:
@@ -170,11 +170,11 @@ def missing_part(path: Path) -> str | None:
 
 def _files(path: Path) -> _Files:
     """Returns the names, sizes and times of the files in a folder."""
+    files = []
     try:
-        return tuple(
-            (str(file), status.st_size, status.st_mtime_ns)
-            for file in sorted(path.rglob("*"))
-            for status in [file.stat()]
-        )
+        for file in sorted(path.rglob("*")):
+            status = file.stat()
+            files.append((str(file), status.st_size, status.st_mtime_ns))
     except OSError:  # the folder is changing
         return ()
+    return tuple(files)

@@ -2,18 +2,18 @@
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from t2t_keras import load
 from t2t_keras.cli.checks import require_outputs, require_readable
+from t2t_keras.cli.chunks import chunks
 from t2t_keras.cli.command import (
     MAX_SEED,
     Command,
@@ -37,26 +37,21 @@ from t2t_keras.cli.lines import (
     open_output,
     read_lines,
 )
+from t2t_keras.cli.loaded_model import choose_engine, model_id, output_settings
+from t2t_keras.cli.output_rows import (
+    is_numbered,
+    numbered_rows,
+    score_row,
+)
 from t2t_keras.cli.parser import add_further, add_positional
 from t2t_keras.data.atomic_files import open_lines, write_lines
-from t2t_keras.data.checksums import sha256
 from t2t_keras.data.console import say
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.regular_files import is_special
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
-from t2t_keras.export.formats import converted
-from t2t_keras.export.integrity import SUMS
 from t2t_keras.options import OptionValues
 from t2t_keras.run.config import require_run
-
-if TYPE_CHECKING:
-    from t2t_keras.decoding.outputs import Hypothesis, Score
-    from t2t_keras.decoding.translator import Translator
-
-# Limits of the lines that are read, sorted by length, decoded together and written.
-_MAX_LINES = 2000
-_MAX_CHARACTERS = 4_000_000
 
 
 def _translate_flags(parser: argparse.ArgumentParser) -> None:
@@ -145,19 +140,15 @@ def _needs_tensorflow(args: argparse.Namespace) -> bool:
 
 
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
-    if args.engine == "auto" and args.output_dir and not args.ensemble:
-        run = Path(args.output_dir)
-        path, args.checkpoint = converted(run, args.checkpoint, given_decoding(args))
-        args.output_dir = run if path == run else None
-        args.export_dir = None if path == run else path
-    checkpoint, model_id = _model_id(args)
+    choose_engine(args)
+    checkpoint, identity = model_id(args)
     if args.ensemble:
         checkpoint = args.checkpoint  # each run has its own files
     translator: Any = load(
         args.output_dir or args.export_dir, checkpoint, args.ensemble
     )
     options = given_decoding(args)
-    settings = _output_settings(args, model_id, options)
+    settings = output_settings(args, identity, options)
     translator.choose(**options)  # raises before any text is read
     if args.token_scores:
         options["token_scores"] = True
@@ -181,24 +172,6 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def _output_settings(
-    args: argparse.Namespace, model_id: str, options: OptionValues
-) -> dict[str, object]:
-    """Returns everything that the output depends on except the input."""
-    settings = {"model": model_id, "scores": _is_numbered(args, options), **options}
-    if args.token_scores:
-        settings["token_scores"] = True
-    if args.ensemble:
-        settings["ensemble"] = {run: _checkpoint_id(run)[1] for run in args.ensemble}
-    settings.pop("batch_tokens", None)  # it only changes how results are rounded
-    return settings
-
-
-def _is_numbered(args: argparse.Namespace, options: OptionValues) -> bool:
-    """Returns whether the output has line numbers, ranks and scores."""
-    return bool(args.scores or args.token_scores or options.get("n_best", 1) > 1)
-
-
 def _translate_lines(
     args: argparse.Namespace,
     translator: Any,
@@ -209,10 +182,10 @@ def _translate_lines(
     """Translates the lines of the input for which there is no output yet."""
     options = dict(options)
     start_seed = options.pop("seed", 0)
-    is_numbered = _is_numbered(args, options)
+    has_numbers = is_numbered(args, options)
     counts = {"sentences": 0, "repaired": 0, "several": 0} | output.done
     with _progress(args, counts["sentences"]) as advance:
-        for lines in _chunks(output.unread(_input_lines(args)), _is_interactive(args)):
+        for lines in chunks(output.unread(_input_lines(args)), _is_interactive(args)):
             start_index = counts["sentences"]
             if options.get("sampling"):
                 options["seed"] = (start_seed + start_index) % MAX_SEED
@@ -227,62 +200,12 @@ def _translate_lines(
                         links = format_alignment(hypothesis.alignment)
                         alignments.write(f"{links}\n")
                 rows = [f"{hypotheses[0].text}\n"]
-                if is_numbered:
+                if has_numbers:
                     scored = translator if args.token_scores else None
-                    rows = list(_numbered_rows(line_number, hypotheses, scored))
+                    rows = list(numbered_rows(line_number, hypotheses, scored))
                 output.file.writelines(rows)
             counts["sentences"] += len(lines)
             output.save(**counts)
-
-
-def _numbered_rows(
-    line_number: int,
-    hypotheses: "Sequence[Hypothesis]",
-    translator: "Translator | None",
-) -> Iterator[str]:
-    """Yields the lines of `--scores`.
-
-    Args:
-        line_number: number of the input, from 1.
-        hypotheses: its outputs, best first.
-        translator: the translator, for token scores; None: they are not written.
-    """
-    for rank, hypothesis in enumerate(hypotheses, 1):
-        row = f"{line_number}\t{rank}\t{hypothesis.score:.6f}\t{hypothesis.text}"
-        if translator is not None:
-            row += f"\t{_token_scores(translator, hypothesis)}"
-        yield f"{row}\n"
-
-
-def _token_scores(translator: "Translator", scored: "Hypothesis | Score") -> str:
-    """Returns a list in JSON: the tokens, each with its log-probability."""
-    pieces = translator.target_tokenizer.pieces
-    pairs = zip(scored.ids, scored.token_log_probs, strict=True)
-    rows = [(pieces[token], round(log_prob, 6)) for token, log_prob in pairs]
-    return json.dumps(rows, ensure_ascii=False)
-
-
-def _model_id(args: argparse.Namespace) -> tuple[str | None, str]:
-    """Returns the checkpoint to load, and a checksum of the model."""
-    if args.export_dir:
-        names = ("saved_model.pb", "variables/variables.index", SUMS)
-        paths = [Path(args.export_dir, name) for name in names]
-        digests = [sha256(path)[:12] for path in paths if path.exists()]
-        return args.checkpoint, "-".join(digests)
-    is_average = args.checkpoint == "ema"
-    path, checksum = _checkpoint_id(
-        args.output_dir, "latest" if is_average else args.checkpoint
-    )
-    return ("ema", f"ema-{checksum}") if is_average else (path, checksum)
-
-
-def _checkpoint_id(output_dir: str, checkpoint: str | None = None) -> tuple[str, str]:
-    """Returns the path of a run's checkpoint, and a checksum of its weights."""
-    from t2t_keras.run.directory import RunDirectory
-
-    path = RunDirectory(output_dir).checkpoints.find(checkpoint)
-    # The index has the checksums of all weights.
-    return str(path), sha256(Path(f"{path}.index"))[:12]
 
 
 def _is_interactive(args: argparse.Namespace) -> bool:
@@ -314,22 +237,6 @@ def _input_lines(args: argparse.Namespace) -> Iterator[str]:
             print(file=sys.stderr)
             return
         yield line.removesuffix("\n")
-
-
-def _chunks(lines: Iterator[str], one_by_one: bool) -> Iterator[list[str]]:
-    """Yields lines to decode together, and reads no further than these."""
-    chunk: list[str] = []
-    characters = 0
-    for line in lines:
-        chunk.append(line)
-        characters += len(line)
-        is_full = len(chunk) == _MAX_LINES or characters >= _MAX_CHARACTERS
-        if is_full or one_by_one:
-            yield chunk
-            chunk = []
-            characters = 0
-    if chunk:
-        yield chunk
 
 
 def _show_translate(result: dict[str, Any]) -> str:
@@ -407,11 +314,8 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
     assert isinstance(translator, Translator)  # an export has no run directory
     scores = translator.score(sources, targets)
     if args.output:
-        lines = [f"{s.log_prob:.6f}\t{s.tokens}" for s in scores]
-        if args.token_scores:
-            for i, score in enumerate(scores):
-                lines[i] += f"\t{_token_scores(translator, score)}"
-        write_lines(args.output, lines)
+        scored = translator if args.token_scores else None
+        write_lines(args.output, [score_row(score, scored) for score in scores])
     log_prob = math.fsum(score.log_prob for score in scores)
     tokens = sum(score.tokens for score in scores)
     return {

@@ -1,0 +1,56 @@
+"""The model that `translate` loads: which files, and what identifies them."""
+
+import argparse
+from pathlib import Path
+
+from t2t_keras.cli.decoding import given_decoding
+from t2t_keras.cli.output_rows import is_numbered
+from t2t_keras.data.checksums import sha256
+from t2t_keras.export.formats import converted
+from t2t_keras.export.integrity import SUMS
+from t2t_keras.options import OptionValues
+
+
+def choose_engine(args: argparse.Namespace) -> None:
+    """Replaces a run by its conversion for a faster engine, as `--engine` says."""
+    if args.engine == "auto" and args.output_dir and not args.ensemble:
+        run = Path(args.output_dir)
+        path, args.checkpoint = converted(run, args.checkpoint, given_decoding(args))
+        args.output_dir = run if path == run else None
+        args.export_dir = None if path == run else path
+
+
+def model_id(args: argparse.Namespace) -> tuple[str | None, str]:
+    """Returns the checkpoint to load, and a checksum of the model."""
+    if args.export_dir:
+        names = ("saved_model.pb", "variables/variables.index", SUMS)
+        paths = [Path(args.export_dir, name) for name in names]
+        digests = [sha256(path)[:12] for path in paths if path.exists()]
+        return args.checkpoint, "-".join(digests)
+    is_average = args.checkpoint == "ema"
+    path, checksum = checkpoint_id(
+        args.output_dir, "latest" if is_average else args.checkpoint
+    )
+    return ("ema", f"ema-{checksum}") if is_average else (path, checksum)
+
+
+def checkpoint_id(output_dir: str, checkpoint: str | None = None) -> tuple[str, str]:
+    """Returns the path of a run's checkpoint, and a checksum of its weights."""
+    from t2t_keras.run.directory import RunDirectory
+
+    path = RunDirectory(output_dir).checkpoints.find(checkpoint)
+    # The index has the checksums of all weights.
+    return str(path), sha256(Path(f"{path}.index"))[:12]
+
+
+def output_settings(
+    args: argparse.Namespace, model_id: str, options: OptionValues
+) -> dict[str, object]:
+    """Returns everything that the output depends on except the input."""
+    settings = {"model": model_id, "scores": is_numbered(args, options), **options}
+    if args.token_scores:
+        settings["token_scores"] = True
+    if args.ensemble:
+        settings["ensemble"] = {run: checkpoint_id(run)[1] for run in args.ensemble}
+    settings.pop("batch_tokens", None)  # it only changes how results are rounded
+    return settings

@@ -15,6 +15,7 @@ import ctranslate2
 import numpy as np
 
 from t2t_keras import registry
+from t2t_keras.cores import num_cores
 from t2t_keras.data.json_files import write_json
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.batches import batches
@@ -125,7 +126,7 @@ class CTranslate2Engine:
         # One thread for each batch is as fast as what CTranslate2 recommends for files,
         # and is not slowed down by other processes. OMP_NUM_THREADS changes it.
         self._threads = int(os.environ.get("OMP_NUM_THREADS") or 1)
-        self._workers = max(len(os.sched_getaffinity(0)) // self._threads, 1)
+        self._workers = max(num_cores() // self._threads, 1)
         # One object for each call of `_run` that has not ended.
         self._calls: set[object] = set()
         self._path = str(path)

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.arguments import checked
+from t2t_keras.cores import num_cores
 from t2t_keras.data.console import say
 from t2t_keras.data.count_pairs import count_pairs, read_counts
 from t2t_keras.data.data_config import DataConfig, data_config, differences
@@ -48,7 +49,6 @@ from t2t_keras.data.shard import WHOLE, Shard
 from t2t_keras.data.split_files import unfinished_dir
 from t2t_keras.data.train_vocabulary import require_tags, train_vocabularies
 from t2t_keras.data.vocabulary_size import chosen_vocab_size, vocabulary_warnings
-from t2t_keras.data.worker_processes import num_cores
 from t2t_keras.data.write_manifest import write_manifest
 from t2t_keras.data.write_shards import write_shards
 from t2t_keras.errors import UserError, require_local

@@ -12,13 +12,6 @@ from concurrent.futures.process import BrokenProcessPool
 from t2t_keras.errors import UserError
 
 
-def num_cores() -> int:
-    """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @contextlib.contextmanager
 def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Yields a pool of processes that end with this one, even if it is killed.

@@ -1,11 +1,11 @@
 """Searches batches of sources in threads."""
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 
+from t2t_keras.cores import num_cores
 from t2t_keras.decoding.batches import MAX_PARALLEL_BATCHES, batches, padded_width
 from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis
 
@@ -16,7 +16,7 @@ def parallel_batches() -> int:
     A GPU searches one batch at a time.
     """
     has_gpu = bool(tf.config.list_logical_devices("GPU"))
-    return 1 if has_gpu else min(os.cpu_count() or 1, MAX_PARALLEL_BATCHES)
+    return 1 if has_gpu else min(num_cores(), MAX_PARALLEL_BATCHES)
 
 
 def search_in_batches(

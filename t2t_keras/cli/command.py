@@ -13,7 +13,6 @@ from t2t_keras.cli.parser import add_further, add_positional
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import find_loader
 from t2t_keras.options import OptionValues, parse_options
-from t2t_keras.run.config import is_run
 
 N = TypeVar("N", int, float)
 
@@ -109,7 +108,8 @@ class _ModelAction(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        is_export = not is_run(str(values)) and find_loader(Path(str(values)))
+        # CTranslate2's exports have a config.json, as runs do.
+        is_export = find_loader(Path(str(values))) is not None
         setattr(namespace, "export_dir" if is_export else "output_dir", values)
 
 

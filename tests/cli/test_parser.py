@@ -20,6 +20,7 @@ SAME_LINES = [
     ("translate run file", "translate --output_dir run --input file"),
     ("translate run --ensemble a b", "translate --model run --ensemble a b"),
     ("translate saved file", "translate --export_dir saved --input file"),
+    ("translate ct2 file", "translate --export_dir ct2 --input file"),
     ("score run --input a --target b", "score --output_dir run --source a --target b"),
     ("export run new --overwrite", "export --overwrite run new"),
     ("export run new", "export --output_dir run --export_dir new"),
@@ -36,6 +37,9 @@ def test_places_and_flags_say_the_same(line, same_line, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "saved_model.pb").touch()
+    (tmp_path / "ct2").mkdir()
+    for name in ("model.bin", "config.json"):  # CTranslate2's, and not a run's
+        (tmp_path / "ct2" / name).touch()
     values = parsed(*line.split())
     same_values = parsed(*same_line.split())
     del values["argv"], same_values["argv"]

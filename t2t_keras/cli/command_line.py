@@ -25,6 +25,7 @@ from t2t_keras.cli import (
 )
 from t2t_keras.cli.command import Command, two_columns, utf8
 from t2t_keras.cli.config_file import apply_config, read_config, typed_names
+from t2t_keras.cli.extensions import extensions
 from t2t_keras.cli.parser import HelpAll, Parser, positional_first
 from t2t_keras.entry_points import counterpart, load_plugin, load_plugins, plugin_names
 from t2t_keras.errors import UserError, did_you_mean, require_local
@@ -102,6 +103,8 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     )
     args = parser.parse_args(words, namespace)
     _require_local_paths(args, parser)
+    for extension in extensions(name):
+        command = extension.select(command, args)
     return command, args
 
 
@@ -110,6 +113,8 @@ def command_parser(name: str, command: Command) -> Parser:
     parser = Parser(prog=f"t2t {name}", description=command.summary, allow_abbrev=False)
     parser.add_argument("--help-all", action=HelpAll)
     command.add_flags(parser)
+    for extension in extensions(name):
+        extension.add_flags(parser)
     parser.add_argument(
         "--config", metavar="FILE", help="a TOML or YAML file with values of the flags"
     )

@@ -1,0 +1,161 @@
+"""The connection to a Ray cluster, and the room that it has for workers."""
+
+import contextlib
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from t2t_keras.captured_stderr import diverted_stderr
+from t2t_keras.errors import UserError, first_line, require_extra
+
+from .flags import WorkerSize
+
+_ADDRESS = re.compile(r"(\[?[\w.:-]+?\]?):(\d{1,5})")
+_SECONDS_TO_ANSWER = 5.0
+_SECONDS_TO_CONNECT = 25.0
+_ADVICE = "`ray start --address HOST:PORT` makes this machine a node of it"
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[None]:
+    """Connects to a cluster for the time of the block.
+
+    Args:
+        address: `HOST:PORT`, or "auto".
+
+    Raises:
+        UserError: Ray is not installed; there is no cluster, it has another version of
+            Ray or Python, or this machine is not a node of it.
+    """
+    require_extra("ray", "--cluster", "ray")
+    _require_answer(address)
+    import ray
+
+    try:
+        # Ray's C++ code prints what it tries.
+        with _deadline(address), diverted_stderr():
+            ray.init(
+                address=address,
+                configure_logging=False,
+                log_to_driver=False,
+            )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise UserError(_refusal(address, error)) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _require_answer(address: str) -> None:
+    """Refuses an address that is none, or where nothing answers."""
+    if address == "auto":
+        return
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise UserError(
+            f"--cluster {address} is not an address; give HOST:PORT, as `ray start` "
+            "prints it, or auto"
+        )
+    place = (match[1].strip("[]"), int(match[2]))
+    try:
+        socket.create_connection(place, _SECONDS_TO_ANSWER).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise UserError(
+            f"--cluster {address}: there is no cluster ({reason}); `ray start --head` "
+            "starts one and prints its address"
+        ) from None
+
+
+@contextlib.contextmanager
+def _deadline(address: str) -> Iterator[None]:
+    """Ends the program if the block takes too long.
+
+    Ray's own limit is two minutes, and nothing interrupts it.
+    """
+    stderr = os.dup(2)
+    message = (
+        f"t2t: error: --cluster {address}: no answer of a Ray cluster in "
+        f"{_SECONDS_TO_CONNECT:.0f} s; give the address that `ray start` prints; "
+        f"{_ADVICE}\n"
+    )
+
+    def end() -> None:
+        os.write(stderr, message.encode())
+        os._exit(2)
+
+    timer = threading.Timer(_SECONDS_TO_CONNECT, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        os.close(stderr)
+
+
+def _refusal(address: str, error: Exception) -> str:
+    """Returns the sentence for an error of `ray.init`."""
+    text = str(error)
+    versions = re.findall(r"(Ray|Python): ([\w.]+)", text)
+    if "ersion mismatch" in text and len(versions) == 4:
+        cluster, own = (
+            ", ".join(" ".join(pair) for pair in pairs)
+            for pairs in (versions[:2], versions[2:])
+        )
+        return (
+            f"--cluster {address} has {cluster}, and this machine {own}; install the "
+            "same versions"
+        )
+    return f"--cluster {address}: {first_line(error)}; {_ADVICE}"
+
+
+def alive_nodes() -> list[dict[str, Any]]:
+    """Returns Ray's descriptions of the nodes that are alive."""
+    import ray
+
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def room(resources: Sequence[Mapping[str, float]], size: WorkerSize) -> int:
+    """Returns for how many workers nodes have room, if nothing else runs on them.
+
+    Args:
+        resources: what each node has, as Ray names it.
+        size: what a worker takes.
+    """
+    workers = 0
+    for node in resources:
+        places = []
+        for name, needed in (("CPU", size.cores), ("GPU", size.gpus)):
+            if needed:
+                places.append(int(node.get(name, 0) // needed))
+        workers += min(places)
+    return workers
+
+
+def require_room(size: WorkerSize, workers: int | None = None) -> int:
+    """Refuses a cluster that is too small; returns the number of workers to start.
+
+    Args:
+        size: what a worker takes.
+        workers: the number that the user asks for; None: as many as there is room for.
+
+    Raises:
+        UserError: the cluster is too small.
+    """
+    resources = [node["Resources"] for node in alive_nodes()]
+    places = room(resources, size)
+    if places and places >= (workers or 1):
+        return workers or places
+    cores = sum(node.get("CPU", 0) for node in resources)
+    gpus = sum(node.get("GPU", 0) for node in resources)
+    raise UserError(
+        f"--cluster: it has room for {places} workers of {size} ({len(resources)} "
+        f"nodes, {cores:.0f} cores, {gpus:.0f} GPUs), and {workers or 1} are needed; "
+        "ask for less, or add nodes"
+    )

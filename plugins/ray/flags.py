@@ -1,0 +1,71 @@
+"""The flags of commands that run on a Ray cluster."""
+
+import argparse
+import dataclasses
+
+from t2t_keras.cli.command import not_negative, positive, utf8
+from t2t_keras.cli.parser import add_further
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerSize:
+    """What one worker takes of a node.
+
+    Attributes:
+        cores: the number of cores.
+        gpus: the number of GPUs.
+    """
+
+    cores: int = 1
+    gpus: int = 0
+
+    def __str__(self) -> str:
+        """Returns the size for messages."""
+        texts = [f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}"] if self.gpus else []
+        if self.cores:
+            texts.append(f"{self.cores} core{'s' if self.cores > 1 else ''}")
+        return " and ".join(texts)
+
+
+def add_cluster_flags(
+    parser: argparse.ArgumentParser, workers: str = "all that the cluster has room for"
+) -> None:
+    """Adds `--cluster`, the number of workers, and the size of each.
+
+    Args:
+        parser: the command's parser.
+        workers: the default number of workers, for the help.
+    """
+    group = add_further(parser, "on a Ray cluster")
+    group.add_argument(
+        "--cluster",
+        type=utf8,  # so that it is not taken for the address of a remote file
+        metavar="ADDRESS",
+        help="run on the Ray cluster of which this machine is a node: HOST:PORT, as "
+        "`ray start` prints it, or auto",
+    )
+    group.add_argument(
+        "--workers",
+        type=positive,
+        metavar="N",
+        help=f"number of processes on the cluster (default: {workers})",
+    )
+    group.add_argument(
+        "--cores_per_worker",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="cores of each process (default: 1)",
+    )
+    group.add_argument(
+        "--gpus_per_worker",
+        type=not_negative,
+        default=0,
+        metavar="N",
+        help="GPUs of each process (default: 0)",
+    )
+
+
+def worker_size(args: argparse.Namespace) -> WorkerSize:
+    """Returns the size of a worker that the flags ask for."""
+    return WorkerSize(args.cores_per_worker, args.gpus_per_worker)

@@ -1,0 +1,85 @@
+"""The files that a command on a cluster reads, and the names of its outputs."""
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from t2t_keras.data.text_files import COMPRESSED
+from t2t_keras.errors import UserError
+
+
+def matching_files(flag: str, pattern: str) -> list[Path]:
+    """Returns the files that match a pattern such as `crawl-*.gz`, sorted by name.
+
+    Raises:
+        UserError: there is none.
+    """
+    names = glob.glob(pattern, recursive=True) or glob.glob(glob.escape(pattern))
+    files = sorted(Path(name) for name in names if os.path.isfile(name))
+    if not files:
+        raise UserError(f"--{flag}: no file matches {pattern}")
+    return files
+
+
+def matching_pairs(
+    source_pattern: str, target_pattern: str
+) -> tuple[list[Path], list[Path]]:
+    """Returns the files of sources and of targets, pairs at the same place.
+
+    Files are a pair if the wildcards stand for the same text in both patterns.
+
+    Raises:
+        UserError: a file has no partner.
+    """
+    targets = {}
+    for path in matching_files("target", target_pattern):
+        targets[_wildcard_text(path, target_pattern)] = path
+    sources = matching_files("input", source_pattern)
+    partners = []
+    for path in sources:
+        partner = targets.pop(_wildcard_text(path, source_pattern), None)
+        if partner is None:
+            raise UserError(
+                f"--target: no file that matches {target_pattern} belongs to {path}; "
+                "the wildcards must stand for the same in both names"
+            )
+        partners.append(partner)
+    for path in targets.values():
+        raise UserError(
+            f"--input: no file that matches {source_pattern} belongs to {path}; the "
+            "wildcards must stand for the same in both names"
+        )
+    return sources, partners
+
+
+def _wildcard_text(path: Path, pattern: str) -> tuple[str, ...]:
+    """Returns what each wildcard of a pattern stands for in a path."""
+    literals = re.split(r"\*+|\?|\[[^]]*\]", os.path.normpath(pattern))
+    match = re.fullmatch("(.*)".join(map(re.escape, literals)), str(path), re.DOTALL)
+    return match.groups() if match else (str(path),)
+
+
+def output_paths(inputs: Sequence[Path], folder: Path) -> list[Path]:
+    """Returns the output of each file: its name without the suffix of a compression.
+
+    Raises:
+        UserError: two outputs have the same name, or one is an input.
+    """
+    owners: dict[Path, Path] = {}
+    real_inputs = {os.path.realpath(path) for path in inputs}
+    for path in inputs:
+        name = path.stem if path.suffix.lower() in COMPRESSED else path.name
+        output = folder / name
+        if output in owners:
+            raise UserError(
+                f"--output: {owners[output]} and {path} would both be written to "
+                f"{output}; rename one of them"
+            )
+        if os.path.realpath(output) in real_inputs:
+            raise UserError(
+                f"--output: {output} is an input; name another folder for the outputs"
+            )
+        owners[output] = path
+    return list(owners)

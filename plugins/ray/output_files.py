@@ -1,0 +1,109 @@
+"""The files that a command on a cluster writes, and which of them are finished.
+
+A folder of outputs has a log, `cluster.jsonl`: its first object has the settings on
+which the outputs depend, each later one is a finished file. A file appears under its
+name when all its lines are written. Of a command that was killed, unfinished files are
+written from their beginning.
+"""
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.data.locks import lock
+from t2t_keras.data.log_files import open_log, read_log
+from t2t_keras.errors import UserError
+
+LOG = "cluster.jsonl"
+
+
+class OutputFolder:
+    """A folder of outputs.
+
+    Args:
+        path: the folder, which may be absent.
+        settings: everything that the outputs depend on except the inputs.
+
+    Attributes:
+        log: the path of the log.
+
+    Raises:
+        UserError: the folder has outputs of other settings.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, object]) -> None:
+        self.log = path / LOG
+        self._settings = json.loads(json.dumps(settings))  # tuples become lists
+        self._is_begun = False
+        self.finished()
+
+    def finished(self) -> dict[str, dict[str, Any]]:
+        """Returns the log's objects of the finished outputs, by the name of the output.
+
+        Raises:
+            UserError: see above.
+        """
+        entries = read_log(self.log)
+        earlier: dict[str, Any] = self._settings
+        for entry in entries:
+            if "settings" in entry:
+                earlier = entry["settings"]
+                self._is_begun = True
+        changed = []
+        for name in {**earlier, **self._settings}:
+            if earlier.get(name) != self._settings.get(name):
+                changed.append(name)
+        if changed:
+            raise UserError(
+                f"--output: {self.log.parent} has outputs of other settings "
+                f"({', '.join(changed)}); name another folder, or give the same ones"
+            )
+        return {entry["output"]: entry for entry in entries if "output" in entry}
+
+    def finish(
+        self, inputs: Sequence[Path], output: Path, facts: Mapping[str, object]
+    ) -> dict[str, Any]:
+        """Notes that an output is finished; returns the log's object.
+
+        Args:
+            inputs: the files that were read.
+            output: the file.
+            facts: the counts of its lines, and which are faulty.
+        """
+        entry = {"output": output.name, "sizes": file_sizes(inputs), **facts}
+        settings = [] if self._is_begun else [{"settings": self._settings}]
+        self._is_begun = True
+        with open_log(self.log) as log:
+            for value in (*settings, entry):
+                log.write(json.dumps(value, ensure_ascii=False) + "\n")
+            log.flush()
+            os.fsync(log.fileno())
+        return entry
+
+
+def file_sizes(paths: Sequence[Path]) -> list[int]:
+    """Returns the sizes of files in bytes."""
+    return [path.stat().st_size for path in paths]
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps other commands from writing to a folder.
+
+    Raises:
+        UserError: another one does.
+    """
+
+    def refusal(holder: str) -> UserError:
+        return UserError(
+            f"--output: {holder or 'another process'} writes to {folder}; wait for it, "
+            "or name another folder"
+        )
+
+    purpose = f"process {os.getpid()} on {socket.gethostname()}"
+    with lock(folder / "cluster.lock", refusal, purpose):
+        yield

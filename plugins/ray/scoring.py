@@ -1,0 +1,78 @@
+"""`t2t score --cluster`: scores the pairs of many files on a Ray cluster."""
+
+import argparse
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.cli.command import Command, table
+from t2t_keras.cli.extensions import Extension
+from t2t_keras.cli.loaded_model import checkpoint_id
+from t2t_keras.errors import UserError, require_extra
+from t2t_keras.run.config import require_run
+
+from .flags import add_cluster_flags, worker_size
+from .input_files import matching_pairs, output_paths
+from .model_files import model_files
+from .translating import require_folder
+
+
+def _check(args: argparse.Namespace) -> None:
+    require_extra("ray", "--cluster", "ray")
+    for run in (args.output_dir, *args.ensemble):
+        require_run(run)
+    if args.output is None:
+        raise UserError("--cluster needs --output, a folder for the scores")
+    require_folder(args.output)
+    output_paths(matching_pairs(args.source, args.target)[0], Path(args.output))
+
+
+def _run(args: argparse.Namespace) -> dict[str, Any]:
+    from .bulk import BulkJob, run_job
+    from .text_worker import Request
+
+    size = worker_size(args)
+    path, identity = checkpoint_id(args.output_dir, args.checkpoint)
+    path = str(Path(path).absolute())
+    request = Request(
+        model=str(Path(args.output_dir).absolute()),
+        checkpoint=args.checkpoint if args.ensemble else path,
+        ensemble=tuple(str(Path(run).absolute()) for run in args.ensemble),
+        usr_dir=str(Path(args.usr_dir).absolute()) if args.usr_dir else "",
+        options={},
+        scores_pairs=True,
+        token_scores=args.token_scores,
+        cores=size.cores,
+    )
+    settings: dict[str, object] = {"model": identity, "scores_pairs": True}
+    if args.token_scores:
+        settings["token_scores"] = True
+    if args.ensemble:
+        settings["ensemble"] = {run: checkpoint_id(run)[1] for run in args.ensemble}
+    sources, targets = matching_pairs(args.source, args.target)
+    job = BulkJob(
+        task="score",
+        request=request,
+        inputs=list(zip(sources, targets, strict=True)),
+        outputs=output_paths(sources, Path(args.output)),
+        folder=Path(args.output),
+        settings=settings,
+        read=model_files(request.model, path, request.ensemble),
+        faulty_row=lambda number: "-inf\t0\n",
+    )
+    result = run_job(job, args.cluster, size, args.workers)
+    log_prob = result.get("log_prob", 0.0)
+    tokens = result.get("tokens", 0)
+    if tokens:
+        result["perplexity"] = math.exp(min(-log_prob / tokens, 700.0))
+    return result
+
+
+def _select(command: Command, args: argparse.Namespace) -> Command:
+    if not args.cluster:
+        return command
+    return dataclasses.replace(command, run=_run, check=_check, show=table)
+
+
+EXTENSION = Extension(add_cluster_flags, _select)

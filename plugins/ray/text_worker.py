@@ -1,0 +1,144 @@
+"""The actor that translates or scores batches of lines."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from t2t_keras import load
+from t2t_keras.cli.command import MAX_SEED
+from t2t_keras.cli.output_rows import numbered_rows, score_row
+from t2t_keras.cores import PYTHON_CPU_COUNT
+from t2t_keras.options import OptionValues
+from t2t_keras.usr_dir import load_usr_dir
+
+from .windows import Line
+
+if TYPE_CHECKING:
+    from t2t_keras.decoding.translator import Translator
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The model, and what is asked of it.
+
+    Attributes:
+        model: the directory of the run or export.
+        checkpoint: see `t2t_keras.load`.
+        ensemble: see `t2t_keras.load`.
+        usr_dir: the folder of `--usr_dir`; "": none.
+        options: the decoding options that are given.
+        scores_pairs: whether pairs are scored, and texts are not translated.
+        is_numbered: whether rows have line numbers, ranks and scores.
+        token_scores: whether rows have the log-probabilities of tokens.
+        cores: the number of cores that a worker may use.
+    """
+
+    model: str
+    checkpoint: str | None
+    ensemble: tuple[str, ...]
+    usr_dir: str
+    options: OptionValues
+    scores_pairs: bool = False
+    is_numbered: bool = False
+    token_scores: bool = False
+    cores: int = 1
+
+
+class Outcome(NamedTuple):
+    """What a worker returns for a batch.
+
+    Attributes:
+        rows: what is written for each line, with line ends.
+        counts: sums over the lines, by name.
+    """
+
+    rows: list[str]
+    counts: dict[str, int]
+
+
+class TextWorker:
+    """A process with the model.
+
+    Args:
+        request: the model, and what is asked of it.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._translator: Any = None
+
+    def alive(self) -> bool:
+        """Returns true: the process runs."""
+        return True
+
+    def load(self) -> None:
+        """Loads the model, unless that is done.
+
+        Raises:
+            UserError: it cannot be loaded.
+        """
+        if self._translator is not None:
+            return
+        request = self._request
+        limit_cores(request.cores)
+        if request.usr_dir:
+            load_usr_dir(request.usr_dir)
+        translator = load(request.model, request.checkpoint, request.ensemble)
+        translator.choose(**request.options)
+        self._translator = translator
+
+    def compute(self, lines: Sequence[Line], seed_offset: int = 0) -> Outcome:
+        """Returns the rows of some lines.
+
+        Args:
+            lines: the lines, none of them faulty.
+            seed_offset: what is added to the seed of samples.
+        """
+        self.load()
+        if self._request.scores_pairs:
+            return self._score(lines)
+        return self._translate(lines, seed_offset)
+
+    def _translate(self, lines: Sequence[Line], seed_offset: int) -> Outcome:
+        request = self._request
+        options = dict(request.options)
+        if options.get("sampling"):
+            options["seed"] = (options.get("seed", 0) + seed_offset) % MAX_SEED
+        if request.token_scores:
+            options["token_scores"] = True
+        outputs = self._translator.n_best([line.texts[0] for line in lines], **options)
+        counts = {"truncated": 0, "repaired": 0}
+        rows = []
+        for line, hypotheses in zip(lines, outputs, strict=True):
+            counts["truncated"] += hypotheses[0].is_truncated
+            counts["repaired"] += hypotheses[0].is_repaired
+            row = f"{hypotheses[0].text}\n"
+            if request.is_numbered:
+                scored = self._translator if request.token_scores else None
+                row = "".join(numbered_rows(line.number, hypotheses, scored))
+            rows.append(row)
+        return Outcome(rows, counts)
+
+    def _score(self, lines: Sequence[Line]) -> Outcome:
+        translator: Translator = self._translator
+        sources = [line.texts[0] for line in lines]
+        targets = [line.texts[1] for line in lines]
+        counts = {"truncated": 0}
+        rows = []
+        for score in translator.score(sources, targets):
+            counts["truncated"] += score.is_truncated
+            scored = translator if self._request.token_scores else None
+            rows.append(f"{score_row(score, scored)}\n")
+        return Outcome(rows, counts)
+
+
+def limit_cores(cores: int) -> None:
+    """Makes the libraries of this process use some cores; called before they load."""
+    os.environ[PYTHON_CPU_COUNT] = str(cores)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["TF_NUM_INTRAOP_THREADS"] = str(cores)
+    os.environ["TF_NUM_INTEROP_THREADS"] = str(cores)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")

@@ -1,0 +1,104 @@
+"""`t2t translate --cluster`: translates many files on a Ray cluster."""
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.cli.command import Command
+from t2t_keras.cli.decoding import check_decoder, given_decoding
+from t2t_keras.cli.extensions import Extension
+from t2t_keras.cli.loaded_model import choose_engine, model_id, output_settings
+from t2t_keras.cli.output_rows import is_numbered
+from t2t_keras.errors import UserError, require_extra
+
+from .flags import add_cluster_flags, worker_size
+from .input_files import matching_files, output_paths
+from .model_files import model_files
+
+
+def _check(args: argparse.Namespace) -> None:
+    require_extra("ray", "--cluster", "ray")
+    for flag in ("input", "output"):
+        if getattr(args, flag) is None:
+            raise UserError(
+                f"--cluster needs --{flag}: a pattern such as 'crawl-*.gz' as input, "
+                "and a folder as output"
+            )
+    for flag in ("alignments", "resume"):
+        if getattr(args, flag):
+            advice = (
+                "a command on a cluster always continues"
+                if flag == "resume"
+                else "it writes translations only"
+            )
+            raise UserError(f"--{flag} has no effect with --cluster: {advice}")
+    check_decoder(args)
+    require_folder(args.output)
+    output_paths(matching_files("input", args.input), Path(args.output))
+
+
+def require_folder(path: str) -> None:
+    """Refuses an output that is a file.
+
+    Raises:
+        UserError: it is.
+    """
+    if Path(path).exists() and not Path(path).is_dir():
+        raise UserError(
+            f"--output: {path} is a file; with --cluster the output is a folder"
+        )
+
+
+def _run(args: argparse.Namespace) -> dict[str, Any]:
+    from .bulk import BulkJob, run_job
+    from .text_worker import Request
+
+    size = worker_size(args)
+    if not size.gpus:  # other engines compute on CPUs
+        choose_engine(args)
+    checkpoint, identity = model_id(args)
+    options = given_decoding(args)
+    if checkpoint not in (None, "ema"):
+        checkpoint = str(Path(checkpoint).absolute())
+    has_numbers = is_numbered(args, options)
+    request = Request(
+        model=str(Path(args.output_dir or args.export_dir).absolute()),
+        checkpoint=args.checkpoint if args.ensemble else checkpoint,
+        ensemble=tuple(str(Path(run).absolute()) for run in args.ensemble),
+        usr_dir=str(Path(args.usr_dir).absolute()) if args.usr_dir else "",
+        options=options,
+        is_numbered=has_numbers,
+        token_scores=args.token_scores,
+        cores=size.cores,
+    )
+    inputs = matching_files("input", args.input)
+    job = BulkJob(
+        task="translate",
+        request=request,
+        inputs=[(path,) for path in inputs],
+        outputs=output_paths(inputs, Path(args.output)),
+        folder=Path(args.output),
+        settings=output_settings(args, identity, options),
+        read=model_files(request.model, request.checkpoint, request.ensemble),
+        faulty_row=lambda number: f"{number}\t1\t-inf\t\n" if has_numbers else "\n",
+    )
+    return run_job(job, args.cluster, size, args.workers)
+
+
+def show(result: dict[str, Any]) -> str:
+    """Formats the end of a job in one line."""
+    text = f"{result['lines']:,} lines of {result['files']:,} files"
+    for name in ("faulty", "truncated", "repaired"):
+        if result.get(name):
+            text += f", {result[name]:,} {name}"
+    return text
+
+
+def _select(command: Command, args: argparse.Namespace) -> Command:
+    if not args.cluster:
+        return command
+    return dataclasses.replace(command, run=_run, check=_check, show=show)
+
+
+EXTENSION = Extension(add_cluster_flags, _select)

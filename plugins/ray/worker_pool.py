@@ -1,0 +1,233 @@
+"""Actors on a cluster that compute batches; what a lost one had is computed again.
+
+Ray restarts an actor, on another node if its node is lost. The pool sends the batches
+of a lost actor to others. A batch that loses several actors is not repeated for ever.
+"""
+
+import collections
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from t2t_keras.data.console import say
+from t2t_keras.errors import UserError, first_line
+
+from .flags import WorkerSize
+from .text_worker import Outcome, Request, TextWorker
+from .windows import Batch
+
+_MAX_DEATHS = 2  # of the workers that compute one batch
+_BATCHES_AHEAD = 2  # of each worker, so that it does not wait for the next one
+_SECONDS_TO_START = 25.0
+_SECONDS_WITHOUT_WORKERS = 120.0
+_SECONDS_TO_WAIT = 1.0
+
+
+class Failure(NamedTuple):
+    """Why a batch could not be computed.
+
+    Attributes:
+        reason: the first line of the error.
+    """
+
+    reason: str
+
+
+class _Worker:
+    """An actor, and what it has to do.
+
+    Attributes:
+        actor: the handle of Ray.
+        is_ready: whether the model is loaded.
+        batches: the batches that were sent and not yet answered, by reference.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+        self.is_ready = False
+        self.batches: dict[Any, Batch] = {}
+
+    def has_room(self, batch: Batch) -> bool:
+        """Whether the batch can be sent.
+
+        A batch that has lost a worker is computed alone, so that no other is blamed.
+        """
+        if not self.is_ready or len(self.batches) >= _BATCHES_AHEAD:
+            return False
+        suspects = [x for x in (batch, *self.batches.values()) if x.deaths]
+        return not (suspects and self.batches)
+
+
+class WorkerPool:
+    """The actors of a command.
+
+    Args:
+        request: the model, and what is asked of it.
+        size: what an actor takes.
+        count: the number of actors.
+        worker_class: the class of the actors.
+        tick: called at least once in two seconds with the number of actors that work.
+
+    Attributes:
+        size: what an actor takes.
+
+    Raises:
+        UserError: no actor starts, because others use the cluster.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        size: WorkerSize,
+        count: int,
+        worker_class: type = TextWorker,
+        tick: Callable[[int], None] = lambda workers: None,
+    ) -> None:
+        # With `max_restarts=-1` Ray restarts a lost actor whenever there is room.
+        # Methods are not repeated, except `load`, which waits for the restart.
+        actor_class = ray.remote(worker_class).options(
+            num_cpus=size.cores,
+            num_gpus=size.gpus,
+            max_restarts=-1,
+            scheduling_strategy="SPREAD",
+        )
+        self._workers = [_Worker(actor_class.remote(request)) for _ in range(count)]
+        self.size = size
+        self._tick = tick
+        self._repeated: collections.deque[Batch] = collections.deque()
+        self._loading: dict[Any, _Worker] = {}
+        self._last_life = time.monotonic()
+        self._require_start()
+        for worker in self._workers:
+            self._load(worker)
+
+    def repeat(self, batches: list[Batch]) -> None:
+        """Computes further batches, before all others."""
+        self._repeated.extendleft(reversed(batches))
+
+    def outcomes(
+        self, batches: Iterator[Batch | None]
+    ) -> Iterator[tuple[Batch, Outcome | Failure]]:
+        """Yields each batch with its outcome, in any order.
+
+        Args:
+            batches: the batches; None: there is none at the moment.
+
+        Raises:
+            UserError: the model cannot be loaded, or all workers are lost.
+        """
+        upcoming: Batch | None = None
+        is_exhausted = False
+        while True:
+            while True:
+                if upcoming is None and self._repeated:
+                    upcoming = self._repeated.popleft()
+                if upcoming is None and not is_exhausted:
+                    try:
+                        upcoming = next(batches)
+                    except StopIteration:
+                        is_exhausted = True
+                if upcoming is None or not self._send(upcoming):
+                    break
+                upcoming = None
+            in_flight = [ref for worker in self._workers for ref in worker.batches]
+            if not in_flight and upcoming is None and is_exhausted:
+                if self._repeated:
+                    continue
+                return
+            yield from self._collect(in_flight)
+
+    def _require_start(self) -> None:
+        """Waits until one actor runs."""
+        alive = [worker.actor.alive.remote() for worker in self._workers]
+        started, _ = ray.wait(alive, timeout=_SECONDS_TO_START)
+        if not started:
+            raise UserError(
+                f"--cluster: no worker of {self.size} has started in "
+                f"{_SECONDS_TO_START:.0f} s; other programs use the cluster (see `ray "
+                "status`): wait for them, or add nodes"
+            )
+
+    def _load(self, worker: _Worker) -> None:
+        """Makes an actor load the model, as soon as it runs."""
+        worker.is_ready = False
+        load = worker.actor.load.options(max_task_retries=-1)
+        self._loading[load.remote()] = worker
+
+    def _send(self, batch: Batch) -> bool:
+        """Sends a batch to the worker that has least to do; false: none has room."""
+        free = [worker for worker in self._workers if worker.has_room(batch)]
+        if not free:
+            return False
+        worker = min(free, key=lambda worker: len(worker.batches))
+        ref = worker.actor.compute.remote(batch.lines, batch.seed_offset)
+        worker.batches[ref] = batch
+        return True
+
+    def _collect(
+        self, in_flight: list[Any]
+    ) -> Iterator[tuple[Batch, Outcome | Failure]]:
+        """Waits a moment for outcomes, and yields them."""
+        done, _ = ray.wait(
+            [*in_flight, *self._loading],
+            num_returns=1,
+            timeout=_SECONDS_TO_WAIT,
+        )
+        for ref in done:
+            if ref in self._loading:
+                self._finish_loading(ref)
+            else:
+                yield from self._finish(ref)
+        ready = sum(worker.is_ready for worker in self._workers)
+        if ready:
+            self._last_life = time.monotonic()
+        elif time.monotonic() - self._last_life > _SECONDS_WITHOUT_WORKERS:
+            raise UserError(
+                "--cluster: all workers are lost, and none has started again in "
+                f"{_SECONDS_WITHOUT_WORKERS:.0f} s; add nodes and run the same command "
+                "again: it continues"
+            )
+        self._tick(ready)
+
+    def _finish_loading(self, ref: Any) -> None:
+        """Notes that an actor has loaded the model.
+
+        Raises:
+            UserError: it cannot load it.
+        """
+        worker = self._loading.pop(ref)
+        try:
+            ray.get(ref)
+            worker.is_ready = True
+        except RayActorError:  # it died again
+            self._load(worker)
+        except RayTaskError as error:
+            raise UserError(
+                f"a worker cannot load the model: {_reason(error)}"
+            ) from None
+
+    def _finish(self, ref: Any) -> Iterator[tuple[Batch, Outcome | Failure]]:
+        """Yields the outcome of a batch, or repeats the batch of a lost actor."""
+        worker = next(worker for worker in self._workers if ref in worker.batches)
+        batch = worker.batches.pop(ref)
+        try:
+            yield batch, ray.get(ref)
+        except RayActorError:
+            if worker.is_ready:
+                say("a worker is lost; others compute its lines")
+                self._load(worker)
+            batch.deaths += 1
+            if batch.deaths > _MAX_DEATHS:
+                yield batch, Failure("it ends the worker that computes it")
+            else:
+                self._repeated.appendleft(batch)
+        except RayError as error:
+            yield batch, Failure(_reason(error))
+
+
+def _reason(error: RayError) -> str:
+    """Returns the first line of the error that a worker raised."""
+    return first_line(getattr(error, "cause", None) or error)

@@ -1,0 +1,252 @@
+"""`t2t translate --cluster` and `score --cluster` on a cluster of processes."""
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+from helpers.command_line import run, run_json, run_refused, write
+from helpers.decoding_models import LINES
+from helpers.ray_cluster import actor_processes, ray_cluster, start, wait_until
+
+ray = pytest.importorskip("ray", reason="needs the extra [ray]")
+pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
+pytestmark = pytest.mark.slow
+
+WORDS = [word for line in LINES for word in line.split()]
+# Windows of 320 lines.
+SMALL = "from t2t_keras.plugins.ray import windows as w; w._MAX_LINES_OF_BATCH = 20; "
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head and two workers of one core each."""
+    with ray_cluster(1, 1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def export(translator, tmp_path_factory):
+    """An export for CTranslate2, whose outputs depend on every word."""
+    from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
+
+    path = tmp_path_factory.mktemp("export") / "ct2"
+    export_ctranslate2(translator, path, extra_length=5)
+    return path
+
+
+def sentences(count, seed):
+    generator = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        rows.append(" ".join(generator.choices(WORDS, k=generator.randint(0, 12))))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def crawl(tmp_path_factory):
+    """Files of different lengths, one of them empty."""
+    folder = tmp_path_factory.mktemp("crawl")
+    for index, count in enumerate((900, 30, 0, 1500, 700, 1200)):
+        text = "".join(f"{row}\n" for row in sentences(count, index))
+        path = folder / f"crawl-{index}.txt.gz"
+        path.write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(export, crawl, tmp_path_factory):
+    """What `t2t translate` writes for each file."""
+    folder = tmp_path_factory.mktemp("expected")
+    outputs = {}
+    for path in sorted(crawl.iterdir()):
+        output = folder / path.stem
+        assert run("translate", export, path, "--output", output) == 0
+        outputs[path.stem] = output.read_bytes()
+    assert len(set(outputs["crawl-0.txt"].splitlines())) > 50
+    return outputs
+
+
+def contents(folder, expected):
+    return {name: (folder / name).read_bytes() for name in expected}
+
+
+def command(export, crawl, out):
+    return ["translate", export, crawl / "crawl-*.gz", "--output", out]
+
+
+def test_outputs_are_those_of_translate_and_are_written_once(
+    cluster, export, crawl, expected, tmp_path, capfd
+):
+    words = [*command(export, crawl, tmp_path), "--cluster", cluster.address]
+    result = run_json(capfd, *words)
+    assert (result["files"], result["lines"], result["done_before"]) == (6, 4330, 0)
+    assert contents(tmp_path, expected) == expected
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    (tmp_path / "crawl-1.txt").unlink()
+    result = run_json(capfd, *words)
+    assert (result["lines"], result["done_before"]) == (4330, 5)
+    assert contents(tmp_path, expected) == expected
+    for name in ("crawl-0.txt", "crawl-5.txt"):
+        assert (tmp_path / name).stat().st_mtime_ns == times[tmp_path / name]
+    sentence = run_refused(capfd, *words, "--beam_size", 2)
+    assert "outputs of other settings (beam_size)" in sentence
+
+
+def test_faulty_lines_and_files_do_not_stop_the_others(
+    cluster, export, tmp_path, capfd
+):
+    (tmp_path / "in-1").write_bytes(b"the dog\n\xff\nthe cat\n")
+    (tmp_path / "in-2.gz").write_bytes(gzip.compress(b"a house\n" * 1000)[:-20])
+    write(tmp_path / "in-3", "a house")
+    out = tmp_path / "out"
+    words = ["translate", export, tmp_path / "in-*", "--output", out, "--scores"]
+    capfd.readouterr()
+    assert run(*words, "--cluster", cluster.address) == 2
+    message = capfd.readouterr().err
+    assert "in-1, line 2: byte 0xff is not valid UTF-8; its output is empty" in message
+    assert "in-2.gz is not a complete gzip file; copy it again; the other" in message
+    assert sorted(path.name for path in out.iterdir()) == [
+        "cluster.jsonl",
+        "cluster.lock",
+        "in-1",
+        "in-3",
+    ]
+    clean = write(tmp_path / "clean", "the dog", "", "the cat")
+    assert (
+        run("translate", export, clean, "--output", tmp_path / "ref", "--scores") == 0
+    )
+    rows = (tmp_path / "ref").read_text().splitlines()
+    rows[1] = "2\t1\t-inf\t"
+    assert (out / "in-1").read_text().splitlines() == rows
+    entries = map(json.loads, (out / "cluster.jsonl").read_text().splitlines())
+    faults = {entry["output"]: entry["faulty"] for entry in list(entries)[1:]}
+    assert faults == {"in-1": [[2, "byte 0xff is not valid UTF-8"]], "in-3": []}
+
+
+def test_scores_are_those_of_score(cluster, trained_run, tmp_path, capfd):
+    for index in range(2):
+        for side in ("en", "de"):
+            rows = sentences(40, f"{index}{side}")
+            write(tmp_path / f"{index}.{side}", *rows)
+    out = tmp_path / "out"
+    words = ["score", trained_run, "--target", tmp_path / "*.de", "--output", out]
+    words += ["--input", tmp_path / "*.en", "--cluster", cluster.address]
+    result = run_json(capfd, *words, "--workers", 1)
+    log_prob = 0.0
+    for index in range(2):
+        ref = tmp_path / f"ref{index}"
+        texts, targets = tmp_path / f"{index}.en", tmp_path / f"{index}.de"
+        pair = ["--input", texts, "--target", targets]
+        single = run_json(capfd, "score", trained_run, *pair, "--output", ref)
+        log_prob += single["log_prob"]
+        for row, other in zip(
+            (out / f"{index}.en").read_text().splitlines(),
+            ref.read_text().splitlines(),
+            strict=True,
+        ):
+            assert row.split("\t")[1] == other.split("\t")[1]
+            assert float(row.split("\t")[0]) == pytest.approx(
+                float(other.split("\t")[0]), abs=1e-4
+            )
+    assert result["log_prob"] == pytest.approx(log_prob, abs=1e-2)
+
+
+def test_a_killed_worker_costs_its_batches_only(
+    cluster, export, crawl, expected, tmp_path
+):
+    process = start(cluster, *command(export, crawl, tmp_path), code=SMALL)
+    wait_until(lambda: actor_processes(cluster), process)
+    actor_processes(cluster)[0].kill()  # while it loads the model
+    wait_until(lambda: (tmp_path / "crawl-0.txt").exists(), process)
+    actor_processes(cluster)[0].kill()
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "a worker is lost; others compute its lines" in errors
+    assert contents(tmp_path, expected) == expected
+
+
+def test_a_lost_node_costs_its_batches_only(export, crawl, expected, tmp_path):
+    out = tmp_path / "out"
+    with ray_cluster(1, 1) as cluster:
+        process = start(cluster, *command(export, crawl, out), code=SMALL)
+        wait_until(lambda: len(actor_processes(cluster)) == 2, process)
+        wait_until(lambda: (out / "cluster.lock").exists(), process)
+        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert contents(out, expected) == expected
+
+
+def test_a_killed_driver_continues(cluster, export, crawl, expected, tmp_path):
+    out = tmp_path / "out"
+    words = [*command(export, crawl, out), "--workers", 1]
+    process = start(cluster, *words, code=SMALL)
+    wait_until(lambda: (out / "crawl-0.txt").exists(), process)
+    process.kill()
+    process.communicate()
+    times = {path.name: path.stat().st_mtime_ns for path in out.glob("*.txt")}
+    assert 0 < len(times) < 6
+    process = start(cluster, *words, code=SMALL)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert f"{len(times)} of 6 files are done already" in errors
+    for name, time in times.items():
+        assert (out / name).stat().st_mtime_ns == time
+    assert contents(out, expected) == expected
+    assert not list(out.glob("*.incomplete"))
+
+
+POISON = """
+import os, sys
+import ray
+from t2t_keras.plugins.ray.flags import WorkerSize
+from t2t_keras.plugins.ray.text_worker import Outcome
+from t2t_keras.plugins.ray.windows import Line, Window, batches_by_length
+from t2t_keras.plugins.ray.worker_pool import Failure, WorkerPool
+
+class Fragile:
+    def __init__(self, request): pass
+    def alive(self): return True
+    def load(self): pass
+    def compute(self, lines, seed_offset):
+        texts = [line.texts[0] for line in lines]
+        if "deadly" in texts: os._exit(1)
+        if "wrong" in texts: raise ValueError("a wrong line")
+        return Outcome([text.upper() for text in texts], {})
+
+ray.init(sys.argv[1], log_to_driver=False, configure_logging=False)
+texts = [f"line {i}" for i in range(60)]
+texts[7] = "deadly"
+texts[44] = "wrong"
+window = Window([Line(0, i, (text,)) for i, text in enumerate(texts)])
+pool = WorkerPool(None, WorkerSize(1), 2, Fragile)
+rows = [None] * 60
+for batch, outcome in pool.outcomes(iter(batches_by_length(window, 1))):
+    if isinstance(outcome, Failure):
+        if len(batch.indices) > 1:
+            pool.repeat(batch.halves())
+        else:
+            rows[batch.indices[0]] = outcome.reason
+    else:
+        for i, row in zip(batch.indices, outcome.rows, strict=True):
+            rows[i] = row
+ray.shutdown()
+print("\\n".join(rows))
+"""
+
+
+def test_a_line_that_ends_its_worker_or_fails_is_found(cluster):
+    """The others are computed, and no other line is blamed."""
+    done = subprocess.run(
+        [sys.executable, "-c", POISON, cluster.address],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = [f"LINE {i}" for i in range(60)]
+    rows[7] = "it ends the worker that computes it"
+    rows[44] = "a wrong line"
+    assert [row for row in done.stdout.splitlines() if row in rows] == rows

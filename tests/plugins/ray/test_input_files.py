@@ -1,0 +1,45 @@
+"""Patterns of inputs, pairs, and the names of outputs."""
+
+from pathlib import Path
+
+import pytest
+from helpers.errors import refused
+
+from t2t_keras.plugins.ray.input_files import (
+    matching_files,
+    matching_pairs,
+    output_paths,
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.1.en.gz", "a.2.en.gz", "a.1.de", "a.2.de", "a[1].txt"):
+        Path(name).touch()
+    return tmp_path
+
+
+def names(paths):
+    return [str(path) for path in paths]
+
+
+def test_files_and_pairs_are_found_by_their_wildcards(folder):
+    assert names(matching_files("input", "a.*.en.gz")) == ["a.1.en.gz", "a.2.en.gz"]
+    assert names(matching_files("input", "a[1].txt")) == ["a[1].txt"]  # a name
+    sources, targets = matching_pairs("a.*.en.gz", "./a.?.de")
+    assert names(targets) == ["a.1.de", "a.2.de"]
+    assert names(output_paths(sources, Path("out"))) == ["out/a.1.en", "out/a.2.en"]
+
+
+def test_refusals(folder):
+    refused("--input: no file matches b-", matching_files, "input", "b-*")
+    Path("a.3.en.gz").touch()
+    patterns = ("a.*.en.gz", "a.*.de")
+    refused("no file that matches .* belongs to a.3.en.gz", matching_pairs, *patterns)
+    Path("a.3.en.gz").unlink()
+    Path("a.4.de").touch()
+    refused("no file that matches .* belongs to a.4.de", matching_pairs, *patterns)
+    twins = [Path("a.gz"), Path("a.bz2")]
+    refused("would both be written to out/a;", output_paths, twins, Path("out"))
+    refused("a.1.de is an input; name", output_paths, [Path("a.1.de")], Path())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
-from t2t_keras.cli.command import Command, add_usr_dir, columns, require_only
+from t2t_keras.cli.command import Command, add_usr_dir, columns, require_only, wrapped
 from t2t_keras.cli.data import add_sources, with_sources
 from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.data.console import say
@@ -204,7 +204,7 @@ def _show(result: dict[str, Any]) -> str:
             row[side] = _describe_side(split[side], max(split["pairs"], 1))
         rows.append(row)
     findings = _sentences(result)
-    lines = [columns(rows), "", *findings[:_MAX_FINDINGS]]
+    lines = [columns(rows), "", *map(wrapped, findings[:_MAX_FINDINGS])]
     if len(findings) > _MAX_FINDINGS:
         lines.append(f"and {len(findings) - _MAX_FINDINGS} more (--page, --json)")
     if not findings:
@@ -232,6 +232,19 @@ def _sentences(result: dict[str, Any]) -> list[str]:
     return [str(Finding(**values)) for values in result["findings"]]
 
 
+def _next_command(args: argparse.Namespace) -> str:
+    if args.data_dir:
+        return (
+            f"t2t train --problem {args.problem} --data_dir {args.data_dir} "
+            "--hparams_set SET --output_dir RUN"
+        )
+    words = [f"t2t datagen --problem {args.problem} --data_dir DIR"]
+    for name, path in vars(args).items():
+        if name.endswith(("_source", "_target")) and isinstance(path, str):
+            words.append(f"--{name} {shlex.quote(path)}")
+    return " ".join(words)
+
+
 COMMAND = Command(
     "look for faults in a corpus or a data directory, and describe it",
     _flags,
@@ -239,6 +252,8 @@ COMMAND = Command(
     _show,
     uses_tensorflow=lambda args: bool(args.data_dir),
     check=_check,
+    waiting="reading the pairs",
+    next_command=_next_command,
     has_problem_flags=True,
     group="data and training",
 )

@@ -42,5 +42,10 @@ COMMAND = Command(
     _adopt,
     _show_adopt,
     uses_tensorflow=True,
+    waiting="reading the data",
+    next_command=lambda args: (
+        f"t2t train --problem {args.problem} --data_dir {args.data_dir} "
+        "--hparams_set SET --output_dir RUN"
+    ),
     group="data and training",
 )

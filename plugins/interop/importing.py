@@ -203,5 +203,7 @@ COMMAND = Command(
     _show_import,
     uses_tensorflow=True,
     check=_check_import,
+    waiting="converting the model",
+    next_command=lambda args: f"t2t translate {args.output_dir}",
     group="data and training",
 )

@@ -115,5 +115,6 @@ COMMAND = Command(
     table,
     uses_tensorflow=True,
     check=_check_align,
+    waiting="loading the model",
     group="using a model",
 )

@@ -62,5 +62,7 @@ COMMAND = Command(
     _show_attention,
     uses_tensorflow=True,
     check=_check_attention,
+    waiting="computing the attention",
+    next_command=lambda args: f"t2t page {args.output_dir}",
     group="judging a model",
 )

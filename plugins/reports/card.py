@@ -280,5 +280,7 @@ COMMAND = Command(
     lambda result: "" if result["file"] else result["card"],
     uses_tensorflow=True,
     check=_check_card,
+    waiting="writing the model card",
+    next_command=lambda args: f"t2t export {args.output_dir} DIR",
     group="judging a model",
 )

@@ -359,6 +359,7 @@ COMMAND = Command(
     _show_compare,
     uses_tensorflow=lambda args: any(map(needs_model, args.systems)),
     check=_check_compare,
+    waiting="comparing the systems",
     decodes_files=lambda args: True,
     group="judging a model",
 )

@@ -355,5 +355,9 @@ COMMAND = Command(
     _describe,
     _show_describe,
     check=_check_describe,
+    next_command=lambda args: (
+        f"t2t train --problem NAME --hparams_set {args.hparams_set or 'SET'} "
+        "--data_dir DIR --output_dir RUN"
+    ),
     group="data and training",
 )

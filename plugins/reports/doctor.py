@@ -213,5 +213,9 @@ COMMAND = Command(
     lambda parser: None,
     _examine,
     _show,
+    waiting="examining the installation",
+    next_command=lambda args: (
+        "t2t datagen --problem translate_ende_toy --data_dir data"
+    ),
     group="judging a model",
 )

@@ -129,5 +129,7 @@ COMMAND = Command(
     lambda result: result["page"],
     uses_tensorflow=True,
     check=_check_page,
+    waiting="drawing the page",
+    next_command=lambda args: f"t2t export {args.output_dir} DIR",
     group="judging a model",
 )

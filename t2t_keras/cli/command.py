@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import math
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -36,6 +37,9 @@ class Command:
         has_problem_flags: whether the command has the flags of `Problem.add_flags`.
         next_command: returns the command that usually comes after this one, for a
             user at a terminal; "": there is none.
+        waiting: what a spinner on a terminal says until a bar begins or the result is
+            printed; "": there is no spinner.
+        resumes: whether the same command continues after Ctrl-C.
         decodes_files: whether the command decodes several batches at once, as
             `Translator` does; may depend on its flags. On a CPU, each operation then
             gets only a share of the cores, so that batches do not wait for each other.
@@ -54,6 +58,8 @@ class Command:
     )
     next_command: Callable[[argparse.Namespace], str] = lambda args: ""
     decodes_files: Callable[[argparse.Namespace], bool] = lambda args: False
+    waiting: str = ""
+    resumes: bool = False
 
 
 def add_usr_dir(parser: argparse._ActionsContainer) -> None:
@@ -323,10 +329,29 @@ def two_columns(rows: Mapping[str, str]) -> str:
 
 
 def table(rows: Mapping[str, object]) -> str:
-    """Formats names and values in two columns."""
-    width = max(map(len, rows), default=0)
-    lines = (f"{name:<{width}}  {_rounded(value)}" for name, value in rows.items())
+    """Formats names and values in two columns; on a terminal long texts are wrapped."""
+    indent = max(map(len, rows), default=0) + 2
+    lines = []
+    for name, value in rows.items():
+        lines.append(f"{name:<{indent}}{wrapped(str(_rounded(value)), indent)}")
     return "\n".join(lines)
+
+
+def wrapped(text: str, indent: int = 4) -> str:
+    """Wraps a text between its words, if standard output is a terminal.
+
+    Args:
+        text: the text, in one line.
+        indent: the number of spaces before every line but the first.
+    """
+    if not sys.stdout.isatty():
+        return text
+    room = max(shutil.get_terminal_size().columns - indent, 20)
+    if len(text) <= room:
+        return text
+    return textwrap.fill(
+        text, room, break_long_words=False, break_on_hyphens=False
+    ).replace("\n", "\n" + " " * indent)
 
 
 def columns(rows: Sequence[Mapping[str, object]]) -> str:

@@ -278,8 +278,8 @@ def _pairs(
 
 def _next_command(args: argparse.Namespace) -> str:
     return (
-        f"t2t train --problem {args.problem} --data_dir {args.data_dir} --hparams_set "
-        "SET --output_dir RUN (`t2t list` has the sets)"
+        f"t2t train --problem {args.problem} --data_dir {args.data_dir} "
+        "--hparams_set SET --output_dir RUN"
     )
 
 
@@ -302,6 +302,8 @@ COMMANDS = {
         _show_datagen,
         _uses_tensorflow,
         _check_datagen,
+        waiting="reading the sources",
+        resumes=True,
         next_command=_next_command,
         has_problem_flags=True,
         group="data and training",

@@ -323,7 +323,7 @@ def _show_report(report: dict[str, Any]) -> str:
     """Formats metrics: scores with their signatures, or summaries in columns."""
     if signatures := report.get("signatures"):
         rows = {
-            name: f"{report[name]:6.2f}  {signature}"
+            name: f"{report[name]:5.2f} {signature}"  # 80 columns
             for name, signature in signatures.items()
         }
         if report.get("hidden"):
@@ -354,6 +354,7 @@ COMMANDS = {
         abridge=_abridge,
         uses_tensorflow=lambda args: not args.hypotheses,
         check=_check_evaluate,
+        waiting="loading the model",
         next_command=lambda args: (
             f"t2t export {args.output_dir} DIR" if args.output_dir else ""
         ),

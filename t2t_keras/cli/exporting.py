@@ -118,6 +118,7 @@ COMMANDS = {
         table,
         uses_tensorflow=True,
         check=_check_export,
+        waiting="exporting and verifying the model",
         next_command=lambda args: f"t2t serve {args.export_dir}",
         group="using a model",
     ),

@@ -138,6 +138,7 @@ COMMANDS = {
         _list,
         _show_list,
         abridge=_abridge,
+        next_command=lambda args: "t2t datagen --problem NAME --data_dir DIR",
         group="data and training",
     ),
 }

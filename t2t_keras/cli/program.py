@@ -6,12 +6,12 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from t2t_keras.captured_stderr import diverted_stderr
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.command_line import parse
-from t2t_keras.data.console import say
+from t2t_keras.data.console import busy, folded, say
 from t2t_keras.errors import UserError, install_command
 from t2t_keras.usr_dir import load_usr_dir
 from t2t_keras.xla_cache import keep_compiled_programs
@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     command = ""
+    selected: Command | None = None
     try:
         _require_standard_streams()
         command = f" {argv[0]}" if argv and not argv[0].startswith("-") else ""
@@ -54,7 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _fail(f"t2t{command}: error: {error.filename}: {error.strerror}", 2)
     except KeyboardInterrupt as interrupt:
-        return _fail("; ".join([f"t2t{command}: interrupted", *interrupt.args]), 130)
+        resumes = selected is not None and selected.resumes
+        advice = f"the same command {'continues' if resumes else 'starts again'}"
+        advice = "; ".join(interrupt.args) or advice
+        return _fail(f"t2t{command}: interrupted; {advice}", 130)
 
 
 def _require_standard_streams() -> None:
@@ -79,10 +83,9 @@ def _require_standard_streams() -> None:
 
 def _run(args: argparse.Namespace, command: Command) -> None:
     """Runs the command; standard output gets its result only."""
-    # Set before TensorFlow is imported: it would warn about this machine's CPU. With
-    # several processes, each would also log an error when another one ends.
-    level = "3" if os.environ.get("TF_CONFIG") else "2"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
+    # Set before TensorFlow is imported: it would warn about this machine's CPU, and log
+    # as errors what is none. Real ones are also raised.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # A process that evaluates may use the GPU of one that trains.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -95,7 +98,10 @@ def _run(args: argparse.Namespace, command: Command) -> None:
             f"KERAS_BACKEND is '{backend}', and this needs TensorFlow: unset it or set "
             "it to tensorflow"
         )
-    with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints
+    with (
+        contextlib.redirect_stdout(sys.stderr),  # whatever a library prints
+        busy(command.waiting) if command.waiting else contextlib.nullcontext(),
+    ):
         usr_dir = getattr(args, "usr_dir", None) or ""
         # Its files may import TensorFlow.
         is_early = needs_tensorflow and os.path.isdir(usr_dir)
@@ -114,7 +120,9 @@ def _run(args: argparse.Namespace, command: Command) -> None:
         print(text, flush=True)
     next_command = command.next_command(args)
     if next_command and not args.json and sys.stderr.isatty():
-        say(f"next: {next_command}")
+        flags = [f"--{flag}" for flag in next_command.split(" --")]
+        flags[0] = f"next: {flags[0][2:]}"
+        say(folded(flags, " ", line_end=" \\"))
 
 
 def _import_tensorflow(decodes_files: bool) -> None:
@@ -127,7 +135,7 @@ def _import_tensorflow(decodes_files: bool) -> None:
     Args:
         decodes_files: see `Command`.
     """
-    with _shown("loading TensorFlow ..."), diverted_stderr() as remarks:
+    with busy("loading TensorFlow"), diverted_stderr() as remarks:
         import tensorflow as tf
 
         has_gpu = bool(tf.config.list_physical_devices("GPU"))
@@ -149,19 +157,6 @@ def _import_tensorflow(decodes_files: bool) -> None:
     if not has_gpu and not is_hidden and any(map(os.path.exists, _NVIDIA)):
         advice = _UNUSED_GPU.format(install=install_command("gpu"))
         print(f"{text}t2t: {advice}", file=sys.stderr)
-
-
-@contextlib.contextmanager
-def _shown(message: str) -> Iterator[None]:
-    """Shows a message on a terminal while the block runs."""
-    is_shown = sys.stderr.isatty()
-    if is_shown:
-        print(message, end="", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        if is_shown:  # the cursor to the first column, and the line erased
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _fail(message: str, code: int) -> int:

@@ -162,6 +162,7 @@ COMMANDS = {
         _config,
         lambda result: result["text"],
         check=_check_config,
+        next_command=lambda args: "t2t train --config FILE",
         group="data and training",
     ),
 }

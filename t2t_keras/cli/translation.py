@@ -45,7 +45,7 @@ from t2t_keras.cli.output_rows import (
 )
 from t2t_keras.cli.parser import add_further, add_positional
 from t2t_keras.data.atomic_files import open_lines, write_lines
-from t2t_keras.data.console import say
+from t2t_keras.data.console import busy, end_spinner, say
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.regular_files import is_special
 from t2t_keras.errors import UserError
@@ -139,7 +139,14 @@ def _needs_tensorflow(args: argparse.Namespace) -> bool:
     return args.ensemble or not is_converted(args, args.output_dir)
 
 
+def _next_command(args: argparse.Namespace) -> str:
+    if args.run:
+        return f"t2t evaluate {args.run}"
+    return f"t2t serve {args.export_dir}"
+
+
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
+    args.run = args.output_dir  # its engine may be an export
     choose_engine(args)
     checkpoint, identity = model_id(args)
     if args.ensemble:
@@ -154,6 +161,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
         options["token_scores"] = True
     if args.alignments:
         options["alignment"] = translator.alignment_head()
+    end_spinner()
     start = time.monotonic()
     with (
         open_lines(args.alignments) if args.alignments else nullcontext() as alignments,
@@ -189,9 +197,10 @@ def _translate_lines(
             start_index = counts["sentences"]
             if options.get("sampling"):
                 options["seed"] = (start_seed + start_index) % MAX_SEED
-            outputs = translator.n_best(
-                lines, start_index=start_index, advance=advance, **options
-            )
+            with busy("translating") if advance is None else nullcontext():
+                outputs = translator.n_best(
+                    lines, start_index=start_index, advance=advance, **options
+                )
             for line_number, hypotheses in enumerate(outputs, start_index + 1):
                 counts["repaired"] += hypotheses[0].is_repaired
                 counts["several"] += hypotheses[0].sentences > 1
@@ -333,6 +342,8 @@ COMMANDS = {
         _show_translate,
         uses_tensorflow=_needs_tensorflow,
         check=_check_translate,
+        waiting="loading the model",
+        next_command=_next_command,
         decodes_files=lambda args: not (args.export_dir or _is_interactive(args)),
         group="using a model",
     ),
@@ -343,6 +354,8 @@ COMMANDS = {
         table,
         uses_tensorflow=True,
         check=_check_score,
+        waiting="loading the model",
+        next_command=lambda args: f"t2t evaluate {args.output_dir}",
         group="using a model",
     ),
 }

@@ -20,5 +20,6 @@
   are optional.
 - Files in general: `atomic_files`, `regular_files`, `json_files` with the types of
   `schema`, `log_files`, `checksums`, `locks`; `plain_path` is for TensorFlow.
-  `console` and `progress` write to standard error.
+  `console` and `progress` write to standard error, on a terminal with a `spinner`
+  or a `progress_bar`.
 """

@@ -1,18 +1,35 @@
-"""Messages on standard error."""
+"""Messages on standard error, and what it shows while a user waits."""
 
 import contextlib
-import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.live import Live
 
-# The spinner that is on the screen.
-_spinners: "list[Live]" = []
+
+class Display(Protocol):
+    """A spinner or a progress bar on the terminal, which draws `current_words`.
+
+    Attributes:
+        is_spinner: whether it has nothing but the words.
+    """
+
+    is_spinner: bool
+
+    def stop(self) -> None:
+        """Removes it from the terminal."""
+
+
+# The display that is on the terminal now; there is at most one.
+_displays: list[Display] = []
+# What the user waits for; threads may wait for several things at once.
+_waits: list[str] = []
+# What a signal has changed.
+_notes: list[str] = []
 
 
 def say(message: str) -> None:
@@ -23,69 +40,95 @@ def say(message: str) -> None:
 def screen() -> "Console":
     """Returns standard error for rich, which is a terminal only if it is one.
 
-    FORCE_COLOR would make rich treat a pipe as a terminal. rich respects NO_COLOR. A
-    spinner ends here, because what is shown next may be a bar.
+    FORCE_COLOR would make rich treat a pipe as a terminal. rich respects NO_COLOR.
     """
     from rich.console import Console
 
-    end_spinner()
     return Console(stderr=True, force_terminal=sys.stderr.isatty())
 
 
 @contextlib.contextmanager
 def busy(words: str) -> Iterator[None]:
-    """Shows a spinner with words on a terminal while the block runs.
+    """Shows on a terminal what the block does: by a spinner, or by the bar there is.
 
-    Messages appear above it. It ends early at `end_spinner`, as when a bar begins.
+    A spinner ends early where a bar begins, or at `end_spinner`; `say` prints above it.
     """
-    if _spinners or not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.spinner import Spinner
+    is_main = threading.current_thread() is threading.main_thread()
+    needs_spinner = is_main and not _displays and sys.stderr.isatty()
+    _waits.append(words)
+    try:
+        if needs_spinner:
+            from t2t_keras.data.spinner import Spinner
 
-    # A duplicate, because the block may divert the descriptor of standard error.
-    with os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8") as terminal:
-        console = Console(file=terminal, force_terminal=True)
-        spinner = Live(Spinner("dots", words), console=console, transient=True)
-        _spinners.append(spinner)
-        spinner.start(refresh=True)
-        try:
-            yield
-        finally:
+            spinner = Spinner(current_words)
+            _displays.append(spinner)
+            spinner.start(refresh=True)
+        yield
+    finally:
+        if needs_spinner:
             end_spinner()
+        with contextlib.suppress(ValueError):  # a bar has forgotten it
+            _waits.remove(words)
+
+
+def current_words() -> str:
+    """Returns what the spinner or bar says now; "": nothing."""
+    words = _notes or _waits
+    return words[-1] if words else ""
 
 
 def end_spinner() -> None:
-    """Removes the spinner of `busy`, if there is one."""
-    while _spinners:
-        _spinners.pop().stop()
+    """Removes the spinner, if there is one."""
+    if _displays and _displays[-1].is_spinner:
+        _displays.pop().stop()
+        _waits.clear()
 
 
-def terminal_width() -> int:
-    """Returns the number of columns of the terminal; of other outputs it is large."""
-    if not sys.stderr.isatty():
-        return 10_000
-    return shutil.get_terminal_size().columns
+def show_note(words: str) -> bool:
+    """Shows words in the spinner or bar, for good; a handler of signals may call it.
+
+    Returns:
+        Whether there is one.
+    """
+    if _displays:
+        _notes.append(words)
+    return bool(_displays)
 
 
-def folded(parts: Iterable[str], separator: str, width: int, indent: int = 4) -> str:
-    """Joins parts, with a line break at the separators where a line would be too long.
+def show_bar(bar: Display) -> None:
+    """Takes a bar that begins as the place for words."""
+    end_spinner()
+    _displays.append(bar)
+
+
+def hide_bar(bar: Display) -> None:
+    """Forgets a bar that ends."""
+    _notes.clear()
+    with contextlib.suppress(ValueError):  # it had ended, or had not begun
+        _displays.remove(bar)
+
+
+def folded(
+    parts: Iterable[str], separator: str, line_end: str = "", indent: int = 4
+) -> str:
+    """Joins parts; on a terminal, with line breaks where a line would be too long.
 
     Args:
-        parts: the parts.
+        parts: the parts, between which lines may be broken.
         separator: what stands between two parts of a line.
-        width: the number of columns.
+        line_end: what stands at the end of every line but the last.
         indent: the number of spaces before every line but the first.
     """
+    if not sys.stderr.isatty():
+        return separator.join(parts)
+    width = shutil.get_terminal_size().columns - len(line_end)
     lines: list[str] = []
     for part in parts:
-        if lines and len(lines[-1]) + len(separator) + len(part) <= width:
+        if lines and len(lines[-1] + separator + part) <= width:
             lines[-1] += separator + part
         else:
             lines.append((" " * indent if lines else "") + part)
-    return "\n".join(lines)
+    return f"{line_end}\n".join(lines)
 
 
 def duration(seconds: float) -> str:

@@ -27,7 +27,9 @@ def progress(
     Yields:
         A function to call with the number of units done since the last call.
     """
-    import rich.progress as rich
+    import rich.progress
+
+    from t2t_keras.data.progress_bar import ProgressBar
 
     start = time.monotonic()
     reported = start  # when the last line was printed
@@ -38,7 +40,7 @@ def progress(
         count += units
         seconds = time.monotonic() - start
         rate = f"{count / max(seconds, 1e-3):,.1f} {unit}/s"
-        bar.update(row, completed=done + count, rate=rate)
+        bar.update(row, completed=done + count, text=rate)
         is_due = time.monotonic() - reported > _SECONDS_BETWEEN_LINES
         if bar.disable and is_due and done + count != total:
             reported = time.monotonic()
@@ -50,18 +52,8 @@ def progress(
                 eta = f", ETA {duration(remaining)}"
             say(f"{task}: {done + count:,}{out_of} {unit} ({rate}{eta})")
 
-    console = screen()
-    bar = rich.Progress(
-        rich.TextColumn("{task.description}"),
-        rich.BarColumn(),
-        rich.MofNCompleteColumn(),
-        rich.TextColumn(f"{unit} {{task.fields[rate]}}"),
-        rich.TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_interactive,
-    )
-    row = bar.add_task(task, total=total, completed=done, rate="")
+    bar = ProgressBar(screen(), rich.progress.TimeRemainingColumn())
+    row = bar.add_task(task, total=total, completed=done, text=unit)
     with bar:
         yield advance
     seconds = time.monotonic() - start

@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.console import say
+from t2t_keras.data.console import busy, say
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.batches import batches, padded, padded_width
 from t2t_keras.decoding.compiled_loop import rounded_length
@@ -32,8 +32,8 @@ _MAX_GRAPHS = 32  # a new combination of options replaces the oldest one
 # The options that are inputs of the graph, with their dtypes.
 _TENSOR_DTYPES = DecodingOptions.dtypes("is_tensor")
 
-# A traced function of a batch.
-_Graph: TypeAlias = Callable[..., tuple[tf.Tensor, ...]]
+# A tf.function of a batch, for which TensorFlow has no type.
+_Graph: TypeAlias = Any
 
 
 class GraphEngine:
@@ -217,9 +217,11 @@ class GraphEngine:
 
         All threads share it.
         """
-        graph = self._graphs.get(key)
+        graph: _Graph = self._graphs.get(key)
         if graph is None:
             graph = self._graphs.setdefault(key, build(*arguments))
+            with busy("building the graph"):
+                graph.get_concrete_function()
             for oldest in list(self._graphs)[:-_MAX_GRAPHS]:
                 self._graphs.pop(oldest, None)
         return graph

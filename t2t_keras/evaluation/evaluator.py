@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import tensorflow as tf
 
+from t2t_keras.data.console import busy
 from t2t_keras.data.decoded_pairs import read_pairs
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import damage_named, ordered_batches
@@ -141,6 +142,8 @@ class Evaluator:
             damage_named(self._index),
             meter(f"loss on {self._name}", "sentences", count) as advance,
         ):
+            with busy("building the graph"):
+                self._sums.get_concrete_function()
             for batch in batches:
                 for i, value in enumerate(self._sums(batch["source"], batch["target"])):
                     totals[i] += float(value)

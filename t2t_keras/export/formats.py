@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t2t_keras.data.console import say
+from t2t_keras.data.console import folded, say
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
@@ -141,10 +141,8 @@ def converted(
         if export_format.convert:
             try:
                 path = export_format.convert(run, checkpoint, options)
-                say(
-                    f"engine: {name} ({path}); --engine tensorflow computes as in "
-                    "training"
-                )
+                exact = "--engine tensorflow computes as in training"
+                say(folded([f"engine: {name} ({path})", exact], "; ", line_end=";"))
                 return path, None
             except UserError as error:
                 reasons.append(str(error).partition(";")[0])

@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import rich.progress
-from rich.console import Console
-from rich.table import Column
 
-from t2t_keras.data.console import duration, screen
+from t2t_keras.data.console import duration, folded, screen
+from t2t_keras.data.progress_bar import ProgressBar
 from t2t_keras.evaluation.metrics_line import evaluation_line, short_number
 from t2t_keras.training.hooks import Hook
 from t2t_keras.training.interval import Interval
@@ -38,10 +37,15 @@ class Screen(Hook):
         self._start = time.monotonic()
         self._last_shown = self._start
         self._has_run = False  # whether a step has been shown
-        self._bar: rich.progress.Progress | None = None
+        self._bar: ProgressBar | None = None
         console = screen()
         if self._steps and console.is_interactive:
-            self._bar = _progress_bar(console)
+            self._bar = ProgressBar(
+                console,
+                rich.progress.TimeElapsedColumn(),
+                refresh_per_second=2,
+                redirect_stdout=sys.stdout.isatty(),
+            )
             self._row = self._bar.add_task(
                 "training",
                 total=self._steps.stop,
@@ -104,7 +108,7 @@ class Screen(Hook):
 
     def on_eval(self, step: int, label: str, metrics: dict[str, float]) -> None:
         """Prints the metrics."""
-        self.say(evaluation_line(step, label, metrics))
+        self.say(folded(evaluation_line(step, label, metrics).split(" | "), " | "))
 
     def close(self) -> None:
         """Removes the bar."""
@@ -112,11 +116,11 @@ class Screen(Hook):
             self._bar.stop()
 
     def _update_bar(
-        self, bar: rich.progress.Progress, step: int, metrics: dict[str, float]
+        self, bar: ProgressBar, step: int, metrics: dict[str, float]
     ) -> None:
         nll = short_number(metrics["nll"])
         speed = f"{metrics['target_tokens_per_s']:.0f} tokens/s"
-        text = f"nll {nll} | {speed} | {self._time_left.estimate(step)}"
+        text = f"nll {nll} | {self._time_left.estimate(step)} | {speed}"
         bar.update(self._row, completed=step, text=text)
 
     def _print_progress(self, step: int, metrics: dict[str, float]) -> None:
@@ -134,22 +138,9 @@ class Screen(Hook):
             losses = f"smoothed loss {short_number(metrics['loss'])}, {losses}"
         if "skipped_updates" in metrics:
             losses += f", {metrics['skipped_updates']:.0f} updates skipped"
-        self.say(" | ".join([f"step {step}/{self._steps.stop}", losses, *parts]))
-
-
-def _progress_bar(console: Console) -> rich.progress.Progress:
-    """Returns the progress bar; the rows of training and evaluation are transient."""
-    # In a narrow terminal, only the text column wraps.
-    column = Column(no_wrap=True)
-    text_column = Column(no_wrap=False)
-    return rich.progress.Progress(
-        rich.progress.TextColumn("{task.description}"),
-        rich.progress.BarColumn(bar_width=12, table_column=column.copy()),
-        rich.progress.MofNCompleteColumn(table_column=column.copy()),
-        rich.progress.TimeElapsedColumn(table_column=column.copy()),
-        rich.progress.TextColumn("{task.fields[text]}", table_column=text_column),
-        console=console,
-        transient=True,
-        refresh_per_second=2,
-        redirect_stdout=sys.stdout.isatty(),
-    )
+        line = [f"step {step}/{self._steps.stop}", losses, *parts]
+        if self._bar:
+            # The bar has the last parts as well.
+            while len(line) > 2 and len(" | ".join(line)) > self._bar.console.width:
+                line.pop()
+        self.say(" | ".join(line))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
+from t2t_keras.data.console import show_note
 from t2t_keras.signals import handled_signals, leave_closed_terminal
 
 # This environment variable is set in processes that `t2t launch` started. The launcher
@@ -81,10 +82,12 @@ class Stopping:
             for name in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(name, self._previous_handlers.pop(name))
         leave_closed_terminal()
-        # os.write, because the signal may have interrupted print.
-        note = f"{self.signal.name}: saving after this step; once more ends at once\n"
-        with contextlib.suppress(OSError):  # standard error may be closed
-            os.write(2, note.encode())
+        # A line below a bar would leave it on the screen.
+        if not show_note(f"{self.signal.name}: saving; once more ends at once"):
+            # os.write, because the signal may have interrupted print.
+            note = f"{self.signal.name}: saving after this step; once more ends at once"
+            with contextlib.suppress(OSError):  # standard error may be closed
+                os.write(2, f"{note}\n".encode())
         if self._may_interrupt:
             raise _Interrupted
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from t2t_keras import registry
 from t2t_keras.arguments import checked
-from t2t_keras.data.console import say
+from t2t_keras.data.console import busy, folded, say
 from t2t_keras.data.pipeline import Batch, damage_named
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.entry_points import hparams_remarks
@@ -413,10 +413,12 @@ class Trainer:
 
     def _begin(self) -> None:
         """Says what will be trained, and tries what may fail: disk and memory."""
-        self._reporter.say(
-            f"{self.model.count_params():,} parameters, "
-            f"{devices_text(self._strategy)}, {self._data.plan.summary}"
+        facts = (
+            f"{self.model.count_params():,} parameters",
+            devices_text(self._strategy),
+            self._data.plan.summary,
         )
+        self._reporter.say(folded(facts, ", ", line_end=","))
         keep = self._options.keep
         steps_left = self._hparams.train_steps - self._saved_step
         saves = -(-steps_left // self._save_interval)
@@ -431,7 +433,7 @@ class Trainer:
                 self._reporter.say(message)
         # As much memory is taken as while a checkpoint is written.
         copies = snapshot(self._variables, 0)
-        with damaged_programs_named():
+        with damaged_programs_named(), busy("building the graph"):
             message = try_largest_batch(
                 lambda batches: self._call_step(batches, 0, [0.0], dry_run=True),
                 self._strategy,

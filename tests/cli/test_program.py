@@ -14,8 +14,8 @@ from helpers.errors import refused
 
 import t2t_keras
 from t2t_keras import registry
-from t2t_keras.cli import command_line, program
-from t2t_keras.cli.command import Command
+from t2t_keras.cli import command_line
+from t2t_keras.cli.command import Command, table
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.decoded_pairs import read_pairs
 from t2t_keras.data.progress import progress
@@ -144,7 +144,7 @@ def test_another_backend_is_refused(capfd, monkeypatch):
     ("error", "code", "message"),
     [
         (FileNotFoundError(2, "No such file", "a/b"), 2, "error: a/b: No such file"),
-        (KeyboardInterrupt(), 130, "t2t list: interrupted"),
+        (KeyboardInterrupt(), 130, "interrupted; the same command starts again"),
         (ZeroDivisionError, None, ""),  # a defect of ours keeps its traceback
     ],
 )
@@ -177,6 +177,17 @@ def test_evaluate_prints_two_scores_or_all(capfd, tmp_path):
     assert len(run_json(capfd, *words)["bleu"]["signatures"]) == 7
 
 
+def test_long_texts_of_a_table_are_wrapped_on_a_terminal(monkeypatch):
+    rows = {"a": "some words of a text in a row", "long_name": 3.0}
+    expected = "a          some words of a text in a row\nlong_name  3.00"
+    assert table(rows) == expected
+    stdout = io.StringIO()
+    stdout.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdout", stdout)
+    monkeypatch.setenv("COLUMNS", "34")
+    assert table(rows) == expected.replace("in a row", "in\n           a row")
+
+
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_terminal_shows_the_next_command(is_terminal, monkeypatch):
     stderr = io.StringIO()
@@ -189,15 +200,6 @@ def test_a_terminal_shows_the_next_command(is_terminal, monkeypatch):
     for words in (["list"], ["list", "--json"]):
         assert run(*words) == 0
     assert stderr.getvalue().count("next: Namespace(") == is_terminal
-
-
-def test_what_takes_long_is_named_while_it_lasts(monkeypatch):
-    stderr = io.StringIO()
-    stderr.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", stderr)
-    with program._shown("loading TensorFlow ..."):
-        assert stderr.getvalue() == "loading TensorFlow ..."
-    assert stderr.getvalue().endswith("\r\x1b[K")
 
 
 def test_reader_of_standard_output_has_gone():

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 
 import keras
 import numpy as np
@@ -151,6 +152,17 @@ def test_the_model_itself_is_saved_cloned_and_summarized(tmp_path):
     (line,) = (x for x in shown.getvalue().splitlines() if "decoder (" in x)
     assert "(None, None, 8)" in line
     assert f"{network.count_params():,}" in shown.getvalue()
+
+
+def test_a_picture_has_a_box_for_the_model_and_one_for_each_layer():
+    pydot = pytest.importorskip("pydot", reason="needs `pip install pydot`")
+    for network, classes in (
+        (small_model(), ["Transformer"]),
+        (functional("EncoderLayer")[0], ["InputLayer", "EncoderLayer"]),
+    ):
+        picture = keras.utils.model_to_dot(network, show_shapes=True)
+        assert isinstance(picture, pydot.Dot)
+        assert re.findall(r"\((\w+)\)", picture.to_string()) == classes
 
 
 def test_inputs_are_a_pair_a_list_or_a_dict():

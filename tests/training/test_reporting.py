@@ -90,7 +90,7 @@ def test_in_a_terminal_there_is_a_bar_and_lines_are_above_it(clock, monkeypatch)
         progress.say("a line [1] of text")
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     assert "step 1/40 | smoothed loss 3, nll 2 | first step after 10 s" in text
-    assert re.search(r"training .* 3/40 .* nll 2 \| 2 tokens/s \| ETA 6 min", text)
+    assert re.search(r"training .* 3/40 .* nll 2 \| ETA 6 min \| 2 tokens/s", text)
     assert re.search(r"decoding dev .* 120/500 .* sentences", text)
     assert "a line [1] of text\n" in text
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.command_line import run, standard_input, write
 
 import t2t_keras
-from t2t_keras.cli import translation
+from t2t_keras.cli import chunks, translation
 from t2t_keras.cli.lines import open_output
 from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.decoding.model_translator import ModelTranslator
@@ -37,7 +37,7 @@ loaded = functools.cache(t2t_keras.load)
 
 @pytest.fixture(autouse=True)
 def two_lines_at_once(monkeypatch):
-    monkeypatch.setattr(translation, "_MAX_LINES", 2)
+    monkeypatch.setattr(chunks, "MAX_LINES", 2)
     monkeypatch.setattr(translation, "load", loaded)
 
 
@@ -171,14 +171,14 @@ def test_only_a_file_can_be_resumed(model, capfd):
 
 def test_lines_are_read_when_they_are_needed(monkeypatch):
     """An input without end needs no more memory than a chunk of it."""
-    monkeypatch.setattr(translation, "_MAX_CHARACTERS", 10)
+    monkeypatch.setattr(chunks, "MAX_CHARACTERS", 10)
     taken = []
     lines = (taken.append(n) or "x" * n for n in itertools.cycle([1, 2, 12, 9]))
-    chunks = translation._chunks(lines, one_by_one=False)
-    sizes = [[len(line) for line in next(chunks)] for _ in range(4)]
+    read = chunks.chunks(lines, one_by_one=False)
+    sizes = [[len(line) for line in next(read)] for _ in range(4)]
     assert sizes == [[1, 2], [12], [9, 1], [2, 12]]
     assert len(taken) == 7
-    assert [len(c) for c in translation._chunks(iter("abc"), True)] == [1, 1, 1]
+    assert [len(c) for c in chunks.chunks(iter("abc"), True)] == [1, 1, 1]
 
 
 def test_the_record_is_written_before_the_file(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from helpers.small_run import assert_same, weights
 
 import t2t_keras
 from t2t_keras import TrainOptions
-from t2t_keras.cli import translation
+from t2t_keras.cli import chunks, translation
 
 SOURCES = ["ein Hund", "", "zwei Hunde  bellen", "🙂 Katze", "die Katze schläft lange"]
 
@@ -178,7 +178,7 @@ def test_translate_interactively(trained, translator, capfd, monkeypatch):
 def test_translate_tells_its_progress(trained, capfd, monkeypatch, tmp_path):
     from t2t_keras.data import progress
 
-    monkeypatch.setattr(translation, "_MAX_LINES", 2)
+    monkeypatch.setattr(chunks, "MAX_LINES", 2)
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
     source = write(tmp_path / "in", *SOURCES)
     output = tmp_path / "out"

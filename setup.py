@@ -64,5 +64,6 @@ setup(
             *("run_page.css", "run_page.js"),
         ],
         "t2t_keras.plugins.server": ["*.css", "*.html", "*.js"],
+        "t2t_keras.plugins.sweep": ["trials_page.css"],
     },
 )

@@ -1,9 +1,14 @@
-"""The signals that ask a program to stop, and a terminal that was closed."""
+"""The signals that ask a program to stop, a closed terminal, and the parent's end."""
 
+import ctypes
 import os
 import signal
+import sys
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+# The operation of Linux's prctl that sends a signal when the parent process ends.
+_PR_SET_PDEATHSIG = 1
 
 
 def handled_signals() -> list[signal.Signals]:
@@ -21,3 +26,16 @@ def leave_closed_terminal() -> None:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, descriptor)
             os.close(null)
+
+
+def end_with_parent(parent: int) -> None:
+    """Makes this process, which has just been started, end with its parent on Linux.
+
+    Args:
+        parent: the process number of the parent.
+    """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # which has already ended
+            os._exit(os.EX_UNAVAILABLE)

@@ -12,8 +12,6 @@ SIGKILL ends it.
 
 import argparse
 import contextlib
-import ctypes
-import glob
 import json
 import math
 import os
@@ -29,13 +27,16 @@ from typing import Any
 
 from t2t_keras.cli.command import Command, positive
 from t2t_keras.errors import UserError
-from t2t_keras.signals import SIGNALS, handled_signals, leave_closed_terminal
+from t2t_keras.signals import (
+    SIGNALS,
+    end_with_parent,
+    handled_signals,
+    leave_closed_terminal,
+)
 from t2t_keras.training.stopping import LAUNCHED, LOST
+from t2t_keras.visible_gpus import visible_gpus
 
 _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
-_NVIDIA = "/dev/nvidia[0-9]*"  # a file for each GPU
-# The operation of Linux's prctl that sends a signal when the parent process ends.
-_PR_SET_PDEATHSIG = 1
 
 _POLL_SECONDS = 0.05
 # After one process has ended, the others have this time to end, because the chief may
@@ -76,7 +77,7 @@ def _check_launch(args: argparse.Namespace) -> None:
             "`t2t launch` is for one machine, and the environment variable TF_CONFIG "
             "names the processes of several; unset it, or use `t2t train`"
         )
-    gpus = _visible_gpus()
+    gpus = visible_gpus()
     if gpus and args.processes > len(gpus):
         raise UserError(
             f"--processes {args.processes}: each process takes a GPU, and {len(gpus)} "
@@ -114,7 +115,7 @@ def environments(ports: Sequence[int]) -> list[dict[str, str]]:
     Args:
         ports: the port of each process.
     """
-    gpus = _visible_gpus()
+    gpus = visible_gpus()
     cluster = {"worker": [f"localhost:{port}" for port in ports]}
     variables = []
     for index in range(len(ports)):
@@ -126,20 +127,6 @@ def environments(ports: Sequence[int]) -> list[dict[str, str]]:
             additions["CUDA_VISIBLE_DEVICES"] = gpus[index]
         variables.append(additions)
     return variables
-
-
-def _visible_gpus() -> list[str]:
-    """Returns the names by which CUDA_VISIBLE_DEVICES selects the visible GPUs."""
-    count = len(glob.glob(_NVIDIA))
-    selected = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if selected is None or not count:
-        return list(map(str, range(count)))
-    names = []
-    for name in map(str.strip, selected.split(",")):
-        if name in ("", "-1"):
-            break  # CUDA hides the first invalid name and all names after it
-        names.append(name)
-    return names
 
 
 class Processes:
@@ -204,7 +191,7 @@ class Processes:
                 stdout=None if is_chief else subprocess.DEVNULL,
                 stderr=None if is_chief else output,
                 start_new_session=True,
-                preexec_fn=lambda: _prepare(launcher),
+                preexec_fn=lambda: end_with_parent(launcher),
             )
         )
 
@@ -304,15 +291,6 @@ class Processes:
             return
         elif time_now - self._time_passed_on > _SECONDS_OF_ONE_REQUEST:
             raise SystemExit(128 + signum)
-
-
-def _prepare(launcher: int) -> None:
-    """Unblocks signals in a new process, and makes it end with the launcher."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != launcher:  # which has already ended
-            os._exit(LOST)
 
 
 COMMAND = Command(

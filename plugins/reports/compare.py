@@ -26,9 +26,9 @@ from .scorers import scorer, scorer_names
 from .systems import Texts, check_files, needs_model, open_runs, read_texts
 
 if TYPE_CHECKING:
+    from t2t_keras.evaluation.significance import Comparison, SystemResult
     from t2t_keras.run.directory import RunDirectory
 
-    from .significance import Comparison, SystemResult
 
 _PAGE_SENTENCES = 50
 _RUN_FLAGS = (
@@ -173,7 +173,7 @@ def _problem(args: argparse.Namespace, runs: "Mapping[str, RunDirectory]") -> Pr
 
 
 def _compare(args: argparse.Namespace) -> dict[str, Any]:
-    from .significance import compare, seed
+    from t2t_keras.evaluation.significance import compare, seed
 
     runs = open_runs(args.systems)
     problem = _problem(args, runs)

@@ -21,9 +21,8 @@ from t2t_keras.run.config import is_run, require_run
 
 if TYPE_CHECKING:
     from t2t_keras.evaluation.evaluator import Decoded
+    from t2t_keras.evaluation.significance import System
     from t2t_keras.run.directory import RunDirectory
-
-    from .significance import System
 
 
 class Texts(NamedTuple):
@@ -112,7 +111,7 @@ def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Tex
         UserError: the data of two runs have different sentences, or a file has more or
             fewer lines than the references.
     """
-    from .significance import System
+    from t2t_keras.evaluation.significance import System
 
     sources: list[str] | None
     outputs = {}

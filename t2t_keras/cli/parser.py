@@ -37,7 +37,11 @@ class Parser(argparse.ArgumentParser):
         formatter = argparse.RawDescriptionHelpFormatter(
             self.prog, max_help_position=_HELP_COLUMN
         )
-        formatter.add_text(f"usage: {self.usage or self._short_usage()}")
+        width = shutil.get_terminal_size().columns - 2
+        usage = textwrap.fill(
+            f"usage: {self._short_usage()}", width, subsequent_indent="  "
+        )
+        formatter.add_text(f"usage: {self.usage}" if self.usage else usage)
         formatter.add_text(self.description)
         number_left_out = 0
         for group in self._action_groups:

@@ -27,14 +27,19 @@ class HookPlugin:
     make: "Callable[[RunDirectory, Evaluator | None], Hook]"
 
 
-def hook_plugins(names: Sequence[str]) -> list[HookPlugin]:
-    """Returns the hook plugins of some names.
+def hook_plugins(hooks: Sequence[str | HookPlugin]) -> list[HookPlugin]:
+    """Returns hook plugins, of which some are given by their names.
 
     Raises:
-        UserError: there is no such plugin.
+        UserError: there is no plugin of a name.
     """
-    plugins: dict[str, HookPlugin] = load_plugins("hooks") if names else {}
-    for name in names:
-        if name not in plugins:
-            raise UserError(f"there is no hook '{name}'{did_you_mean(name, plugins)}")
-    return [plugins[name] for name in dict.fromkeys(names)]
+    plugins: dict[str, HookPlugin] = load_plugins("hooks") if hooks else {}
+    resolved = []
+    for hook in dict.fromkeys(hooks):
+        if isinstance(hook, HookPlugin):
+            resolved.append(hook)
+        elif hook in plugins:
+            resolved.append(plugins[hook])
+        else:
+            raise UserError(f"there is no hook '{hook}'{did_you_mean(hook, plugins)}")
+    return resolved

@@ -14,6 +14,7 @@ STOP_REASONS = (
     "train_steps",
     "max_minutes",
     "patience",
+    "pruned",
     "callback",
 )
 

@@ -13,8 +13,8 @@ class TrainResult:
 
     Attributes:
         step: the number of updates done.
-        stopped_by: "train_steps", "patience", "max_minutes", "callback", "SIGTERM",
-            "SIGINT" or "SIGHUP".
+        stopped_by: "train_steps", "patience", "pruned", "max_minutes", "callback",
+            "SIGTERM", "SIGINT" or "SIGHUP".
         loss: for each target token, with label smoothing (so it is above `dev_loss`),
             over the steps that were reported last.
         target_tokens_per_s: over the same steps.

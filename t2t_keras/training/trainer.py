@@ -85,7 +85,7 @@ def train(
     change_settings: bool = False,
     options: TrainOptions | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    hooks: Sequence[str] = (),
+    hooks: Sequence[str | HookPlugin] = (),
 ) -> TrainResult:
     """Trains a model, or resumes its training, on all GPUs (or on the CPU).
 
@@ -120,7 +120,7 @@ def train(
         callbacks: Keras callbacks, called as `fit(steps_per_epoch=eval_every)` does,
             but for batches at each report only. The logs are the records of
             `metrics.jsonl`, those of dev with the prefix "val_" at the end of an epoch.
-        hooks: names of hooks of plugins, such as "page"; see `HookPlugin`.
+        hooks: hooks of plugins, such as "page", by name or as `HookPlugin`.
 
     Returns:
         The last metrics, and what ended the training.

@@ -27,6 +27,7 @@ FOUNDATION = (
     "captured_stderr",
     "signals",
     "cores",
+    "visible_gpus",
     "type_hints",
     "entry_points",
     "options",
@@ -73,6 +74,7 @@ LIGHT = (
         "captured_stderr.py",
         "signals.py",
         "cores.py",
+        "visible_gpus.py",
         "entry_points.py",
         "type_hints.py",
         "options.py",
@@ -119,6 +121,8 @@ LIGHT = (
     *(f"problems/parsing/{name}.py" for name in ("conventions", "labels", "survey")),
     *(f"plugins/reports/{name}.py" for name in ("describe", "compare", "doctor")),
     *(f"plugins/reports/{name}.py" for name in ("page", "live_page", "run_facts")),
+    *(f"plugins/sweep/{name}.py" for name in ("command", "study", "scheduler")),
+    *(f"plugins/sweep/{name}.py" for name in ("report", "trials_page", "best_two")),
     *("plugins/corpus", "plugins/engines/__init__.py", "plugins/engines/gpus.py"),
     "plugins/interop/exports.py",
     *("plugins/interop/importing.py", "plugins/interop/adopting.py", "plugins/launch"),
@@ -231,6 +235,7 @@ def test_units_import_one_way():
 def test_inference_does_not_import_training():
     """Only what trains, or adds to a training, does."""
     training = ("training/", "cli/training.py", "__init__.py", "plugins/launch/")
+    training += ("plugins/sweep/",)
     optimizers = ("plugins/interop/adafactor.py",)
     hooks = ("plugins/reports/live_page.py", "plugins/reports/page_hook.py")
     for file, path in FILES.items():

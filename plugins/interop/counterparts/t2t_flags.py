@@ -5,7 +5,7 @@ from .table import Table
 _GPUS = "leave it out: `CUDA_VISIBLE_DEVICES` chooses the GPU"
 _RUN = "leave it out: the run directory has it"
 _NO_TPU = "leave it out: TPUs are not supported"
-_NO_CLOUD = "leave it out: there is no client for a cloud's training or tuning service"
+_NO_CLOUD = "leave it out: there is no client for a cloud's training service"
 _MACHINES = (
     "use `t2t launch --processes N`, or the variable `TF_CONFIG` for several machines; "
     "there are no parameter servers"
@@ -20,10 +20,16 @@ _TPU = (
     "use_tpu use_tpu_estimator tpu_num_shards tpu_job_name tpu_infeed_sleep_secs "
     "cloud_tpu_name use_guarantee_const_getter"
 )
-_CLOUD = (
-    "cloud_mlengine cloud_mlengine_master_type job-dir hparams_range "
-    "autotune_objective autotune_maximize autotune_max_trials autotune_parallel_trials"
-)
+_CLOUD = "cloud_mlengine cloud_mlengine_master_type job-dir"
+# Of tuning, which is another command here.
+_TUNING = {
+    "hparams_range": "use `t2t sweep --ranges`",
+    "autotune_max_trials": "use `t2t sweep --trials`",
+    "autotune_parallel_trials": "use `t2t sweep --workers`",
+    "autotune_objective autotune_maximize": "leave it out: `t2t sweep` "
+    "compares by the problem's metric, and `t2t sweep --train_options best_by=loss` by "
+    "the loss",
+}
 _TRAINING = (
     "export_saved_model export_saved_model_api_version eval_early_stopping_steps "
     "eval_early_stopping_metric eval_early_stopping_metric_delta "
@@ -124,6 +130,7 @@ _TRAINER = Table(
         "always on",
         _TPU: _NO_TPU,
         _CLOUD: _NO_CLOUD,
+        **_TUNING,
         _DEBUGGING: _DEBUG,
     },
 )
@@ -172,6 +179,7 @@ _SHARED = {
     "process decodes",
     _TPU: _NO_TPU,
     _CLOUD: _NO_CLOUD,
+    **_TUNING,
     _DEBUGGING: _DEBUG,
 }
 

@@ -13,6 +13,7 @@ from helpers.command_line import python, run_refused
 from helpers.errors import refused
 from helpers.training_process import assert_same_end, finish, start
 
+from t2t_keras import visible_gpus
 from t2t_keras.plugins.launch import command as launching
 from t2t_keras.plugins.launch.command import Processes, environments
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
@@ -26,7 +27,7 @@ def gpus(monkeypatch, tmp_path):
     """Makes a machine of six GPUs."""
     for name in ("nvidiactl", *(f"nvidia{index}" for index in range(6))):
         (tmp_path / name).touch()
-    monkeypatch.setattr(launching, "_NVIDIA", str(tmp_path / "nvidia[0-9]*"))
+    monkeypatch.setattr(visible_gpus, "_NVIDIA", str(tmp_path / "nvidia[0-9]*"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 

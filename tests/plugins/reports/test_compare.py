@@ -17,14 +17,14 @@ from helpers.reference import reference
 
 from t2t_keras import registry
 from t2t_keras.evaluation.bleu import Bleu
-from t2t_keras.plugins.reports import scorers
-from t2t_keras.plugins.reports.scorers import Scorer
-from t2t_keras.plugins.reports.significance import (
+from t2t_keras.evaluation.significance import (
     System,
     compare,
     randomization,
     seed,
 )
+from t2t_keras.plugins.reports import scorers
+from t2t_keras.plugins.reports.scorers import Scorer
 from t2t_keras.problems.parsing.evalb import evaluate_trees
 from t2t_keras.problems.parsing.task import BracketF1
 

@@ -1,0 +1,148 @@
+"""The best two trials of a sweep: do they differ by more than chance on dev?"""
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2t_keras.data.json_files import read_json, write_json
+from t2t_keras.data.lines import read_lines
+from t2t_keras.errors import UserError
+from t2t_keras.evaluation.bleu import metrics_of
+from t2t_keras.evaluation.metrics_line import short_number
+from t2t_keras.run.config import RunConfig
+
+from .settings import SweepSettings
+from .trial import SweepTrial, run_dir
+
+if TYPE_CHECKING:
+    from t2t_keras.evaluation.significance import MetricResult
+
+FILE = "test.json"
+
+_SIGNIFICANT = 0.05
+_MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
+
+
+@dataclasses.dataclass(frozen=True)
+class DevTest:
+    """Paired tests of two trials on dev.
+
+    Attributes:
+        trials: the numbers of the best trial and of the second one.
+        sentences: number of sentences of dev.
+        metrics: the results of each metric by its name. The second trial is the
+            baseline, so it comes first.
+    """
+
+    trials: Sequence[int]
+    sentences: int
+    metrics: "Mapping[str, MetricResult]"
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what `t2t sweep --json` prints."""
+        return dataclasses.asdict(self)
+
+    def verdict(self, metric: str) -> str:
+        """Returns a sentence about the test by a metric, or else by the first one."""
+        name = metric if metric in self.metrics else next(iter(self.metrics))
+        result = self.metrics[name]
+        baseline, system = result["systems"]
+        p = system["p_bootstrap"]
+        first, second = self.trials
+        scores = [system["score"], baseline["score"]]
+        if (scores[0] < scores[1]) == result["higher_is_better"]:
+            first, second = second, first
+            scores.reverse()
+        is_better = f"trial {first} is better than trial {second} by more than chance"
+        if p >= _SIGNIFICANT:
+            is_better = f"trials {first} and {second} differ by no more than chance"
+        shown = " and ".join(map(short_number, scores))
+        return (
+            f"On the {self.sentences:,} sentences of dev, {is_better}: {name} {shown}, "
+            f"p = {p:.3f} by the paired bootstrap."
+        )
+
+
+def best_complete(
+    trials: Sequence[SweepTrial], settings: SweepSettings
+) -> list[SweepTrial]:
+    """Returns the trials that were trained to the end, the best first."""
+    scores = {}
+    for trial in trials:
+        if trial.state == "complete" and trial.score is not None:
+            scores[trial.number] = trial.score
+    ordered = []
+    while (number := settings.best(scores)) is not None:
+        del scores[number]
+        ordered.append(trials[number])
+    return ordered
+
+
+def read_test(directory: Path) -> DevTest | None:
+    """Returns the last test of a sweep, if there is one."""
+    fields = read_json(directory / FILE)
+    return DevTest(**fields) if fields else None
+
+
+def test_on_dev(directory: Path, best: Sequence[SweepTrial]) -> DevTest | None:
+    """Tests the best two trials, unless they have been tested.
+
+    Args:
+        directory: the directory of the sweep.
+        best: its trials, the best first.
+
+    Returns:
+        The test; None if there is one trial only, or the problem has no metric whose
+        differences can be tested.
+
+    Raises:
+        UserError: a trial cannot be evaluated.
+    """
+    from t2t_keras.evaluation.significance import System, compare
+
+    numbers = [trial.number for trial in best[:2]]
+    if len(numbers) < 2:
+        return None
+    test = read_test(directory)
+    if test and test.trials == numbers:
+        return test
+    runs = [run_dir(directory, number) for number in numbers]
+    problem = RunConfig.read(runs[0]).registered_problem()
+    if not metrics_of(problem).corpus_metrics():
+        return None
+    _decode_dev(runs)
+    sources, references = (_lines(runs[0], name) for name in ("source", "reference"))
+    systems = []
+    for run in reversed(runs):  # the baseline first
+        systems.append(System(run.name, _lines(run, "hypothesis")))
+    metrics = metrics_of(problem, references).corpus_metrics()
+    comparison = compare(systems, sources, references, metrics)
+    test = DevTest(numbers, len(references), comparison.metrics)
+    write_json(directory / FILE, test.to_json())
+    return test
+
+
+def _decode_dev(runs: Sequence[Path]) -> None:
+    """Writes the outputs of the best checkpoints for dev into the run directories."""
+    processes = []
+    for run in runs:
+        command = [sys.executable, "-P", "-c", _MAIN, "evaluate", str(run)]
+        command += ["--split", "dev", "--checkpoint", "best", "--engine", "tensorflow"]
+        command += ["--output", str(run / "dev"), "--json"]
+        processes.append(
+            subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
+        )
+    for run, process in zip(runs, processes, strict=True):
+        _, errors = process.communicate()
+        if process.returncode:
+            *_, message = ["", *filter(None, errors.splitlines())]
+            raise UserError(f"{run} cannot be evaluated on dev: {message}")
+
+
+def _lines(run: Path, suffix: str) -> list[str]:
+    return list(read_lines(str(run / f"dev.{suffix}")))

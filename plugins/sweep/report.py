@@ -1,0 +1,115 @@
+"""What a sweep tells: a line for each trial, the page, the result."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.data.atomic_files import open_lines
+from t2t_keras.data.console import say
+from t2t_keras.errors import UserError
+from t2t_keras.evaluation.metrics_line import short_number
+
+from .best_two import DevTest, best_complete, read_test, test_on_dev
+from .settings import SweepSettings
+from .study import SweepStudy
+from .trial import SweepTrial, run_dir
+from .trials_page import trials_page
+
+PAGE_NAME = "page.html"
+
+
+class Report:
+    """Tells what happens, and writes the page whenever a trial has ended.
+
+    Args:
+        directory: the directory of the sweep.
+        study: its study.
+        count: the number of trials that are wanted.
+    """
+
+    def __init__(self, directory: Path, study: SweepStudy, count: int) -> None:
+        self._directory = directory
+        self._study = study
+        self._count = count
+
+    def on_start(self, trial: SweepTrial) -> None:
+        """Says what a trial is about to do."""
+        verb = "resumes after" if trial.scores else "has"
+        step = f" step {max(trial.scores)}:" if trial.scores else ""
+        say(f"trial {trial.number} {verb}{step} {_shown_hparams(trial)}")
+
+    def on_end(self, trial: SweepTrial) -> None:
+        """Says how a trial has ended."""
+        text = f"trial {trial.number}: {trial.state}"
+        if trial.score is not None:
+            metric = self._study.settings.metric
+            text += f", {metric} {short_number(trial.score)} at step {trial.best_step}"
+        if trial.error:
+            text += f": {trial.error}"
+        say(text)
+        self._write_page(read_test(self._directory))
+
+    def result(self) -> dict[str, Any]:
+        """Tests the best two trials, writes the last page, and returns the result.
+
+        Raises:
+            UserError: all trials have failed, or one cannot be evaluated.
+        """
+        settings = self._study.settings
+        trials = self._study.trials()
+        best = best_complete(trials, settings)
+        if not best:
+            failed = next((trial for trial in trials if trial.error), trials[0])
+            raise UserError(
+                f"no trial of {len(trials)} was trained to the end; trial "
+                f"{failed.number}: {failed.error or failed.state}"
+            )
+        test = test_on_dev(self._directory, best)
+        order = {trial.number: rank for rank, trial in enumerate(best)}
+        best_first = sorted(
+            trials, key=lambda trial: order.get(trial.number, len(trials))
+        )
+        return {
+            "metric": settings.metric,
+            "best": best[0].to_json(),
+            "run": str(run_dir(self._directory, best[0].number)),
+            "trials": [trial.to_json() for trial in best_first],
+            "test": test and test.to_json(),
+            "verdict": test.verdict(settings.metric) if test else "",
+            "command": training_command(self._directory, best[0], settings),
+            "page": str(self._write_page(test)),
+        }
+
+    def _write_page(self, test: DevTest | None) -> Path:
+        settings = self._study.settings
+        trials = self._study.trials()
+        best = best_complete(trials, settings)
+        command = training_command(self._directory, best[0], settings) if best else ""
+        page = trials_page(
+            self._directory.resolve().name, settings, trials, self._count, test, command
+        )
+        path = self._directory / PAGE_NAME
+        with open_lines(path) as file:
+            file.write(page)
+        return path
+
+
+def training_command(
+    directory: Path, trial: SweepTrial, settings: SweepSettings
+) -> str:
+    """Returns the command of a training with the hyper-parameters of a trial."""
+    words = ["t2t", "train", "--problem", settings.problem]
+    words += ["--hparams_set", settings.hparams_set]
+    words += ["--hparams", settings.hparams_of(trial.hparams)]
+    words += ["--data_dir", settings.data_dir, "--output_dir", str(directory / "best")]
+    if settings.usr_dir:
+        words += ["--usr_dir", settings.usr_dir]
+    return shlex.join(words)
+
+
+def _shown_hparams(trial: SweepTrial) -> str:
+    texts = []
+    for name, value in trial.hparams.items():
+        shown = short_number(value) if isinstance(value, float) else str(value)
+        texts.append(f"{name}={shown}")
+    return " ".join(texts)

@@ -1,0 +1,177 @@
+"""The processes of the trials: their start, their end, and signals."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+from t2t_keras.cores import num_cores
+from t2t_keras.signals import end_with_parent, handled_signals, leave_closed_terminal
+from t2t_keras.visible_gpus import visible_gpus
+
+from .study import SweepStudy
+from .trial import SweepTrial, run_dir
+
+LOG = "process.log"  # what the process of a trial prints, in its run directory
+
+_PROGRAM = (
+    "import sys; from t2t_keras.plugins.sweep.trial_process import main; "
+    "main(*sys.argv[1:])"
+)
+_POLL_SECONDS = 0.05
+_ENDED_BY_SIGNAL = tuple(128 + number for number in signal.valid_signals())
+
+
+class _Running(NamedTuple):
+    """A process.
+
+    Attributes:
+        process: the process.
+        slot: which of the processes that run at a time, from 0; it has its GPU.
+    """
+
+    process: subprocess.Popen[bytes]
+    slot: int
+
+
+class Scheduler:
+    """Runs trials until there are enough, or a signal comes.
+
+    Args:
+        directory: the directory of the sweep.
+        study: its study.
+        workers: number of processes at a time.
+        on_start: called with each trial that is started or resumed.
+        on_end: called with each trial that has ended.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        study: SweepStudy,
+        workers: int,
+        on_start: Callable[[SweepTrial], None],
+        on_end: Callable[[SweepTrial], None],
+    ) -> None:
+        self._directory = directory
+        self._study = study
+        self._workers = workers
+        self._on_start = on_start
+        self._on_end = on_end
+        self._running: dict[int, _Running] = {}
+        self.signal: signal.Signals | None = None
+
+    def run(self, count: int) -> None:
+        """Runs trials until `count` have ended, those of earlier calls included.
+
+        After a signal, the running trials save and end, and stay unfinished.
+        """
+        unfinished = self._study.unfinished()
+        with self._signals():
+            try:
+                while True:
+                    while not self.signal and len(self._running) < self._workers:
+                        number = unfinished.pop(0) if unfinished else self._next(count)
+                        if number is None:
+                            break
+                        self._start(number)
+                    if not self._running:
+                        return
+                    self._await_end()
+            finally:
+                for running in self._running.values():
+                    running.process.kill()
+                    running.process.wait()
+
+    def _next(self, count: int) -> int | None:
+        """Returns the number of a new trial, if one is wanted and possible now."""
+        if len(self._study) >= count or not self._study.is_next_possible():
+            return None
+        return self._study.start_next()
+
+    def _start(self, number: int) -> None:
+        path = run_dir(self._directory, number)
+        path.mkdir(parents=True, exist_ok=True)
+        slots = {running.slot for running in self._running.values()}
+        slot = next(i for i in range(self._workers) if i not in slots)
+        parent = os.getpid()
+        # -P keeps Python from importing modules of the working directory.
+        command = [sys.executable, "-P", "-c", _PROGRAM]
+        command += [str(self._directory), str(number)]
+        with (path / LOG).open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                env=self._environment(slot),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=lambda: end_with_parent(parent),
+            )
+        self._running[number] = _Running(process, slot)
+        self._on_start(self._study.trial(number))
+
+    def _environment(self, slot: int) -> dict[str, str]:
+        """Returns the environment of a process: its GPU, or its share of the cores.
+
+        The share depends on the settings, because the order in which threads add up
+        numbers may change their rounding.
+        """
+        threads = max(1, num_cores() // self._study.settings.workers)
+        environment = {"TF_NUM_INTRAOP_THREADS": str(threads)} | os.environ
+        if gpus := visible_gpus():
+            environment["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
+            environment["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+        return environment
+
+    def _await_end(self) -> None:
+        """Waits until a process has ended, and enters a failure in the study."""
+        ended = [
+            number
+            for number, running in self._running.items()
+            if running.process.poll() is not None
+        ]
+        if not ended:
+            time.sleep(_POLL_SECONDS)
+        for number in ended:
+            status = self._running.pop(number).process.returncode
+            if self._study.trial(number).state == "running":
+                if self.signal and (status < 0 or status in _ENDED_BY_SIGNAL):
+                    continue
+                self._study.fail(number, self._reason(number, status))
+            self._on_end(self._study.trial(number))
+
+    def _reason(self, number: int, status: int) -> str:
+        """Returns why a process has failed."""
+        if status < 0:
+            return f"the process was killed by {signal.Signals(-status).name}"
+        text = (run_dir(self._directory, number) / LOG).read_text("utf-8", "replace")
+        *_, last_line = ["", *filter(None, text.splitlines())]
+        return last_line or f"the process ended with exit status {status}"
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Passes the first signal on to the processes; a second one ends them."""
+        previous: dict[signal.Signals, Any] = {}
+        for number in handled_signals():
+            previous[number] = signal.signal(number, self._on_signal)
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        leave_closed_terminal()
+        if self.signal is None:
+            self.signal = signal.Signals(number)
+            for running in self._running.values():
+                running.process.send_signal(signal.SIGTERM)
+        elif number != signal.SIGHUP:
+            raise SystemExit(128 + number)

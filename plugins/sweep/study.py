@@ -1,0 +1,300 @@
+"""The study of a sweep in Optuna: its trials in a SQLite file."""
+
+import contextlib
+import dataclasses
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+
+from t2t_keras.errors import UserError, first_line, short_repr
+from t2t_keras.hparam import HParams
+from t2t_keras.ranged_hparams import Choices, Interval, Range, Value
+
+from .settings import SweepSettings
+from .trial import State, SweepTrial
+
+FILE = "study.db"
+
+_SETTINGS = "settings"  # the attribute of the study
+_HPARAMS = "hparams"  # those of a trial
+_ERROR = "error"
+
+_STATES: dict[TrialState, State] = {
+    TrialState.WAITING: "running",
+    TrialState.RUNNING: "running",
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+}
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+class SweepStudy:
+    """The trials of a sweep.
+
+    A trial is proposed and pruned as a function of the settings, its number, and the
+    trials before the last `settings.workers` - 1 ones. So a sweep that was killed has
+    the same trials as one that was not.
+
+    Args:
+        study: Optuna's study.
+        settings: the settings of the sweep.
+    """
+
+    def __init__(self, study: optuna.Study, settings: SweepSettings) -> None:
+        self._study = study
+        self.settings = settings
+
+    @classmethod
+    def create(cls, directory: Path, settings: SweepSettings) -> "SweepStudy":
+        """Makes the study of a directory, or opens it to go on with the same sweep.
+
+        Raises:
+            UserError: the file has another study, or one of other settings.
+        """
+        path = directory / FILE
+        with _storage_errors(path):
+            storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+            names = optuna.get_all_study_names(storage)
+            name = settings.ranges_name
+            if names not in ([], [name]):
+                raise UserError(
+                    f"{path} has the study {short_repr(names[0])}, not '{name}'; give "
+                    "another --output_dir"
+                )
+            study = optuna.create_study(
+                storage=storage,
+                study_name=name,
+                direction=settings.direction,
+                load_if_exists=True,
+            )
+            recorded = study.user_attrs.get(_SETTINGS)
+            if recorded is None and not study.get_trials():
+                study.set_user_attr(_SETTINGS, settings.to_json())
+                return cls(study, settings)
+        if recorded is None:
+            raise UserError(
+                f"{path} has trials that are not of `t2t sweep`; give another "
+                "--output_dir"
+            )
+        existing = SweepSettings.from_json(recorded)
+        # Fewer or more processes leave the trials as they are.
+        settings = dataclasses.replace(settings, workers=existing.workers)
+        _refuse_other_settings(directory, existing, settings)
+        return cls(study, existing)
+
+    @classmethod
+    def open(cls, directory: Path) -> "SweepStudy":
+        """Opens the study of a directory, which `create` has made."""
+        storage = optuna.storages.RDBStorage(f"sqlite:///{directory / FILE}")
+        (name,) = optuna.get_all_study_names(storage)
+        study = optuna.load_study(study_name=name, storage=storage)
+        return cls(study, SweepSettings.from_json(study.user_attrs[_SETTINGS]))
+
+    def __len__(self) -> int:
+        """Returns the number of trials."""
+        return len(self._trials())
+
+    def trial(self, number: int) -> SweepTrial:
+        """Returns a trial."""
+        return _sweep_trial(self._trials()[number], self.settings)
+
+    def trials(self) -> list[SweepTrial]:
+        """Returns all trials in the order of their numbers."""
+        return [_sweep_trial(trial, self.settings) for trial in self._trials()]
+
+    def unfinished(self) -> list[int]:
+        """Returns the numbers of the trials that were begun and have not ended."""
+        # One may only have been entered when the process was killed.
+        while self._study.get_trials(False, states=(TrialState.WAITING,)):
+            self._study.ask(self._distributions())
+        running = self._study.get_trials(False, states=(TrialState.RUNNING,))
+        return [trial.number for trial in running]
+
+    def is_next_possible(self) -> bool:
+        """Returns whether all trials on which the next one depends have ended."""
+        trials = self._trials()
+        seen = trials[: max(0, len(trials) - self.settings.workers + 1)]
+        return all(trial.state.is_finished() for trial in seen)
+
+    def start_next(self) -> int:
+        """Proposes the next trial, and enters it as running; returns its number."""
+        values = self._propose(len(self))
+        hparams = {}
+        for name, value in values.items():
+            hparams[name] = _hparam(self.settings.ranges[name], value)
+        self._study.enqueue_trial(values, user_attrs={_HPARAMS: hparams})
+        return self._study.ask(self._distributions()).number
+
+    def report(self, number: int, scores: Mapping[int, float]) -> None:
+        """Records the scores of a running trial by step; those recorded stay."""
+        frozen = self._trials()[number]
+        trial = Trial(self._study, frozen._trial_id)
+        for step, score in scores.items():
+            if step not in frozen.intermediate_values:
+                trial.report(score, step)
+
+    def should_prune(self, number: int, scores: Mapping[int, float]) -> bool:
+        """Returns whether a trial is behind others, so that it should end.
+
+        Args:
+            number: the trial.
+            scores: its scores so far, by step.
+        """
+        if not self.settings.prunes or not scores:
+            return False
+        pruner = optuna.pruners.MedianPruner(self.settings.startup_trials)
+        trial = create_trial(state=TrialState.RUNNING, intermediate_values=dict(scores))
+        return pruner.prune(self._seen(number), trial)
+
+    def complete(self, number: int, score: float) -> None:
+        """Ends a trial that was trained to the end."""
+        self._study.tell(number, score)
+
+    def prune(self, number: int) -> None:
+        """Ends a trial that was pruned; its last score counts."""
+        self._study.tell(number, state=TrialState.PRUNED)
+
+    def fail(self, number: int, reason: str) -> None:
+        """Ends a trial that has failed."""
+        trial = Trial(self._study, self._trials()[number]._trial_id)
+        trial.set_user_attr(_ERROR, reason)
+        self._study.tell(number, state=TrialState.FAIL)
+
+    def _trials(self) -> list[FrozenTrial]:
+        return self._study.get_trials(deepcopy=False)
+
+    def _propose(self, number: int) -> dict[str, Value]:
+        """Returns Optuna's values of a trial, the set's own of the first one."""
+        view = self._seen(number)
+        if number == 0:
+            view.enqueue_trial(self._values_of_set())
+        return dict(view.ask(self._distributions()).params)
+
+    def _seen(self, number: int) -> optuna.Study:
+        """Returns a study of the trials before one, as far as it depends on them.
+
+        The results of the last ones are left out, whether or not they are there.
+        """
+        settings = self.settings
+        entropy = [settings.seed, number]
+        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        view = optuna.create_study(
+            direction=settings.direction,
+            sampler=optuna.samplers.TPESampler(
+                n_startup_trials=settings.startup_trials, seed=seed
+            ),
+        )
+        distributions = self._distributions()
+        for trial in self._trials()[:number]:
+            if trial.number > number - settings.workers:
+                trial = create_trial(
+                    state=TrialState.RUNNING,
+                    params=trial.params,
+                    distributions=distributions,
+                )
+            view.add_trial(trial)
+        return view
+
+    def _values_of_set(self) -> dict[str, Value]:
+        """Returns the values of the set that are in their ranges."""
+        from t2t_keras import registry
+
+        settings = self.settings
+        hparams: HParams = registry.hparams(settings.hparams_set)
+        own = vars(hparams.parse(settings.hparams))
+        values: dict[str, Value] = {}
+        for name, ranged in settings.ranges.items():
+            if isinstance(ranged, Choices):
+                if own[name] in ranged.values:
+                    values[name] = own[name]
+            elif ranged.scale == "reverse_log":
+                continue  # Optuna has the position in the range
+            elif ranged.low <= own[name] <= ranged.high:
+                values[name] = own[name]
+        return values
+
+    def _distributions(self) -> dict[str, BaseDistribution]:
+        return {
+            name: _distribution(ranged) for name, ranged in self.settings.ranges.items()
+        }
+
+
+def _sweep_trial(trial: FrozenTrial, settings: SweepSettings) -> SweepTrial:
+    scores = dict(sorted(trial.intermediate_values.items()))
+    return SweepTrial(
+        number=trial.number,
+        state=_STATES[trial.state],
+        hparams=trial.user_attrs[_HPARAMS],
+        scores=scores,
+        best_step=settings.best(scores),
+        error=trial.user_attrs.get(_ERROR, ""),
+    )
+
+
+def _distribution(ranged: Range) -> BaseDistribution:
+    """Returns Optuna's form of a range."""
+    if isinstance(ranged, Choices):
+        return CategoricalDistribution(ranged.values)
+    if ranged.scale == "reverse_log":
+        return FloatDistribution(0.0, 1.0)  # the position in the range
+    is_log = ranged.scale == "log"
+    if ranged.is_integer:
+        return IntDistribution(int(ranged.low), int(ranged.high), log=is_log)
+    return FloatDistribution(ranged.low, ranged.high, log=is_log)
+
+
+def _hparam(ranged: Range, value: Any) -> Value:
+    """Returns the hyper-parameter for Optuna's value."""
+    if isinstance(ranged, Interval) and ranged.scale == "reverse_log":
+        return ranged.value_at(value)
+    hparam: Value = value
+    return hparam
+
+
+@contextlib.contextmanager
+def _storage_errors(path: Path) -> Iterator[None]:
+    """Explains errors of Optuna and of its database."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"{path} cannot be used as a study of Optuna: {first_line(error)}; give "
+            "another --output_dir"
+        ) from error
+
+
+def _refuse_other_settings(
+    directory: Path, existing: SweepSettings, settings: SweepSettings
+) -> None:
+    """Raises UserError if the settings differ."""
+    changes = []
+    for name, value in vars(settings).items():
+        recorded = getattr(existing, name)
+        if value != recorded:
+            changes.append(f"{_shown(name)} was {recorded}, is now {value}")
+    if changes:
+        raise UserError(
+            f"{directory} has a sweep with other settings: {'; '.join(changes)}; give "
+            "the same settings or another --output_dir"
+        )
+
+
+def _shown(field: str) -> str:
+    return {"ranges_name": "--ranges", "prunes": "pruning"}.get(field, field)

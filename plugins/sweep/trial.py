@@ -1,0 +1,57 @@
+"""A trial of a sweep: its hyper-parameters, its scores, and its run directory."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from t2t_keras.ranged_hparams import Value
+
+State = Literal["running", "complete", "pruned", "failed"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SweepTrial:
+    """A trial.
+
+    Attributes:
+        number: its number, from 0.
+        state: whether it is running, or how it has ended.
+        hparams: the hyper-parameters that have a range.
+        scores: the score of each evaluation by step.
+        best_step: the step of the best score; None: there is no finite one.
+        error: why it has failed.
+    """
+
+    number: int
+    state: State
+    hparams: Mapping[str, Value]
+    scores: Mapping[int, float]
+    best_step: int | None
+    error: str
+
+    @property
+    def score(self) -> float | None:
+        """The best score."""
+        return None if self.best_step is None else self.scores[self.best_step]
+
+    def to_json(self) -> dict[str, object]:
+        """Returns what `t2t sweep --json` prints of it."""
+        return {
+            "trial": self.number,
+            "state": self.state,
+            "score": self.score,
+            "step": self.best_step,
+            "hparams": dict(self.hparams),
+            "error": self.error or None,
+        }
+
+
+def run_dir(directory: Path, number: int) -> Path:
+    """Returns the run directory of a trial.
+
+    Args:
+        directory: the directory of the sweep.
+        number: the number of the trial.
+    """
+    return directory / f"trial-{number:04}"

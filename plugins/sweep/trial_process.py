@@ -1,0 +1,67 @@
+"""The training of one trial, in a process that `scheduler` starts."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from t2t_keras.errors import UserError
+
+from .trial import run_dir
+
+
+def main(directory: str, number: str) -> None:
+    """Trains a trial, or resumes its training, and enters its end in the study.
+
+    The process exits with 2 after a `UserError`, whose message is its last line, and
+    with 128 and the number of a signal that has ended the training.
+
+    Args:
+        directory: the directory of the sweep.
+        number: the number of the trial.
+    """
+    try:
+        _train(Path(directory), int(number))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _train(directory: Path, number: int) -> None:
+    import tensorflow as tf
+
+    from t2t_keras.training.hook_plugins import HookPlugin
+    from t2t_keras.training.trainer import train
+    from t2t_keras.xla_cache import keep_compiled_programs
+
+    from .study import SweepStudy
+    from .trial_hook import TrialHook
+
+    keep_compiled_programs()
+    if not tf.config.list_physical_devices("GPU"):
+        os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
+    study = SweepStudy.open(directory)
+    settings = study.settings
+    path = run_dir(directory, number)
+    hook = TrialHook(study, number, path)
+    result = train(
+        settings.problem,
+        settings.hparams_set,
+        data_dir=settings.data_dir,
+        output_dir=path,
+        hparams=settings.hparams_of(study.trial(number).hparams),
+        train_steps=settings.train_steps,
+        seed=settings.seed,
+        usr_dir=settings.usr_dir,
+        options=settings.train_options,
+        hooks=[HookPlugin("", lambda run, evaluator: hook)],
+    )
+    if result.stopped_by in signal.Signals.__members__:
+        raise SystemExit(128 + signal.Signals[result.stopped_by])
+    best_step = settings.best(hook.scores)
+    if best_step is None:
+        raise UserError(f"no evaluation on dev has a finite {settings.metric}")
+    if result.stopped_by == "pruned":
+        study.prune(number)
+    else:
+        study.complete(number, hook.scores[best_step])

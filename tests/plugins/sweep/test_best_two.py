@@ -1,0 +1,86 @@
+"""The test of the best two trials on dev."""
+
+import pytest
+from helpers.command_line import write
+
+from t2t_keras import registry
+from t2t_keras.plugins.sweep import best_two
+from t2t_keras.plugins.sweep.best_two import DevTest, read_test
+from t2t_keras.plugins.sweep.best_two import test_on_dev as on_dev
+from t2t_keras.plugins.sweep.trial import SweepTrial, run_dir
+from t2t_keras.run.config import config_for
+
+REFERENCES = ["a red dog runs fast today", "two cats sleep in the sun", "a bird sings"]
+OUTPUTS = {7: REFERENCES, 3: ["a red dog runs", "two cats sleep", "a bird sings"]}
+
+
+def trial(number):
+    return SweepTrial(
+        number=number, state="complete", hparams={}, scores={}, best_step=None, error=""
+    )
+
+
+@pytest.fixture
+def decoded(monkeypatch, data_dir, tmp_path):
+    """The directory of a sweep whose trials need not be decoded."""
+    calls = []
+    config = config_for(registry.problem("translate_text"), "tiny", data_dir, 1)
+    for number in OUTPUTS:
+        run_dir(tmp_path, number).mkdir()
+        config.write(run_dir(tmp_path, number))
+
+    def decode(runs):
+        calls.append([run.name for run in runs])
+        for run in runs:
+            outputs = OUTPUTS[int(run.name.rpartition("-")[2])]
+            write(run / "dev.hypothesis", *outputs)
+            write(run / "dev.source", *REFERENCES)
+            write(run / "dev.reference", *REFERENCES)
+
+    monkeypatch.setattr(best_two, "_decode_dev", decode)
+    return tmp_path, calls
+
+
+def test_the_best_is_compared_with_the_second(decoded):
+    directory, calls = decoded
+    test = on_dev(directory, [trial(7), trial(3)])
+    assert (test.trials, test.sentences) == ([7, 3], 3)
+    second, best = test.metrics["bleu"]["systems"]
+    assert best["score"] == pytest.approx(100) and best["difference"] > 0
+    assert (second["system"], best["system"]) == ("trial-0003", "trial-0007")
+    # The same two are not decoded again, and the file has the whole test.
+    assert on_dev(directory, [trial(7), trial(3), trial(1)]) == read_test(directory)
+    assert calls == [["trial-0007", "trial-0003"]]
+    p = best["p_bootstrap"]
+    assert test.verdict("bleu") == test.verdict("loss")
+    assert test.verdict("bleu").endswith(
+        f"bleu 100 and {second['score']:.4g}, p = {p:.3f} by the paired bootstrap."
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "p", "text"),
+    [
+        (
+            (7.0, 3.0),
+            0.03,
+            "trial 4 is better than trial 1 by more than chance",
+        ),
+        # The loss may say something else than the metric.
+        (
+            (3.0, 7.0),
+            0.03,
+            "trial 1 is better than trial 4 by more than chance",
+        ),
+        ((7.0, 6.9), 0.3, "trials 4 and 1 differ by no more than chance"),
+    ],
+)
+def test_verdicts(scores, p, text):
+    best, second = ({"score": score, "p_bootstrap": p} for score in scores)
+    metrics = {"bleu": {"higher_is_better": True, "systems": [second, best]}}
+    verdict = DevTest([4, 1], 1014, metrics).verdict("loss")
+    assert f"On the 1,014 sentences of dev, {text}: bleu 7 and " in verdict
+
+
+def test_nothing_to_compare(decoded):
+    assert on_dev(decoded[0], [trial(7)]) is None

@@ -1,0 +1,128 @@
+"""`t2t sweep`: mistakes, and a whole sweep that is killed and resumed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from helpers.command_line import run_refused
+from helpers.json_edits import edit_json
+from helpers.training_process import MAIN, assert_same_end
+
+from t2t_keras.plugins.sweep import command
+
+RANGES = """
+from t2t_keras import register_ranged_hparams
+
+@register_ranged_hparams
+def mine(rhp):
+    '''My own.'''
+    rhp.set_float("dropout", 0.0, 0.5)
+    rhp.set_float("learning_rate", 0.5, 2.0, scale=rhp.LOG_SCALE)
+
+@register_ranged_hparams
+def misspelt(rhp):
+    rhp.set_float("dropuot", 0.0, 0.5)
+
+@register_ranged_hparams
+def outside(rhp):
+    rhp.set_float("dropout", 0.0, 1.5)
+"""
+SMALL = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
+
+
+@pytest.fixture
+def usr_dir(tmp_path):
+    path = tmp_path / "usr"
+    path.mkdir()
+    (path / "my_own_ranges.py").write_text(RANGES)
+    return path
+
+
+def flags(data_dir, output_dir, usr_dir, **changes):
+    values = {
+        **{"problem": "translate_text", "ranges": "mine", "trials": 3},
+        **{"hparams_set": "tiny", "hparams": SMALL, "train_steps": 20},
+        **{"data_dir": data_dir, "output_dir": output_dir, "usr_dir": usr_dir},
+        **{"eval_every": 10, "eval_sentences": 0, "train_options": "save_every=5"},
+        **changes,
+    }
+    return [
+        str(part) for name, value in values.items() for part in (f"--{name}", value)
+    ]
+
+
+def test_mistakes_are_told_at_once(capfd, data_dir, tmp_path, usr_dir):
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    output_dir = tmp_path / "sweep"
+
+    def sentence(data=data_dir, **changes):
+        arguments = flags(data, output_dir, usr_dir, **changes)
+        return run_refused(capfd, "sweep", *arguments)
+
+    assert "ranges: there is no 'mien'; did you mean 'mine'" in sentence(ranges="mien")
+    message = sentence(ranges="misspelt")
+    assert "--ranges 'misspelt': hparams: there is no 'dropuot'; did you" in message
+    assert "dropout must be at least 0 and below 1" in sentence(ranges="outside")
+    message = sentence(hparams="dropout=0.2")
+    assert "--hparams: 'dropout' has a range in 'mine'" in message
+    assert "keep must be at least 1" in sentence(train_options="keep=0")
+    copy = shutil.copytree(data_dir, tmp_path / "data")
+    edit_json(copy / "translate_text.manifest.json", examples={"train": 320, "dev": 0})
+    assert "has no dev split" in sentence(copy)
+    (output_dir / "study.db").parent.mkdir()
+    (output_dir / "study.db").write_text("text" * 1000)
+    assert "study.db cannot be used as a study of Optuna" in sentence()
+
+
+def test_without_optuna_the_extra_is_named(capfd, monkeypatch, data_dir, tmp_path):
+    def refuse(extra, purpose, *modules):
+        assert (extra, modules) == ("sweep", ("optuna",))
+        raise command.UserError(f"{purpose} needs optuna")
+
+    monkeypatch.setattr(command, "require_extra", refuse)
+    arguments = flags(data_dir, tmp_path / "sweep", tmp_path)
+    assert "t2t sweep needs optuna" in run_refused(capfd, "sweep", *arguments[:-8])
+
+
+def start(directory, data_dir, usr_dir):
+    arguments = flags(data_dir, directory, usr_dir, workers=2, startup_trials=1)
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN, "sweep", *arguments, "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process):
+    output, _ = process.communicate(timeout=500)
+    return json.loads(output.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_ends_as_one_that_was_not(data_dir, tmp_path, usr_dir):
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    undisturbed = ended(start(tmp_path / "undisturbed", data_dir, usr_dir))
+    killed = tmp_path / "killed"
+    for trial, number in ((1, signal.SIGKILL), (2, signal.SIGTERM)):
+        process = start(killed, data_dir, usr_dir)
+        checkpoint = killed / f"trial-{trial:04}" / "model.ckpt-5.index"
+        while process.poll() is None and not checkpoint.exists():
+            time.sleep(0.005)
+        os.kill(process.pid, number)
+        process.communicate()
+    result = ended(start(killed, data_dir, usr_dir))
+    for name in ("trials", "test", "verdict"):
+        assert result[name] == undisturbed[name], name
+    assert [trial["state"] for trial in result["trials"]] == ["complete"] * 3
+    assert "by the paired bootstrap" in result["verdict"]
+    for number in range(3):
+        runs = [
+            tmp_path / name / f"trial-{number:04}" for name in ("undisturbed", "killed")
+        ]
+        assert_same_end(*runs, step=20)
+    assert (killed / "page.html").read_text().count("<svg") == 4

@@ -1,0 +1,141 @@
+"""The study of a sweep: its trials do not depend on time, kills or processes."""
+
+import random
+
+import numpy as np
+import pytest
+from helpers.errors import refused
+from helpers.sweeps import sweep_settings
+
+optuna = pytest.importorskip("optuna", reason="optuna is not installed")
+
+from t2t_keras.plugins.sweep.study import FILE, SweepStudy  # noqa: E402
+
+STEPS = (20, 40)
+
+
+def score(hparams, step):
+    """A training that is a formula."""
+    value = 30 - 50 * abs(hparams["dropout"] - 0.2) - hparams["num_layers"]
+    return value * step / 40 - abs(np.log(hparams["learning_rate"]))
+
+
+def advance(study, number, scores):
+    """One evaluation of a trial; returns whether it has ended."""
+    step = STEPS[len(scores)]
+    scores[step] = score(study.trial(number).hparams, step)
+    study.report(number, scores)
+    if step == STEPS[-1]:
+        study.complete(number, max(scores.values()))
+        return True
+    if study.should_prune(number, scores):
+        study.prune(number)
+        return True
+    return False
+
+
+def swept(directory, count=8, chaos=None, **changes):
+    """The trials of a sweep, whose order of events `chaos` draws, with kills."""
+    directory.mkdir()
+    chosen = sweep_settings(**changes)
+    study = SweepStudy.create(directory, chosen)
+    running: dict[int, dict[int, float]] = {}
+    while True:
+        while len(running) < chosen.workers and len(study) < count:
+            if not study.is_next_possible():
+                break
+            running[study.start_next()] = {}
+        if not running:
+            return study.trials()
+        number = chaos.choice(list(running)) if chaos else min(running)
+        if advance(study, number, running[number]):
+            del running[number]
+        if chaos and chaos.random() < 0.3:
+            study = SweepStudy.create(directory, chosen)
+            # The last evaluation of one is repeated, as after an older checkpoint.
+            running = {n: dict(study.trial(n).scores) for n in study.unfinished()}
+            for scores in running.values():
+                scores.pop(max(scores, default=0), None)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A sweep, its directory and its trials."""
+    directory = tmp_path_factory.mktemp("sweep") / "undisturbed"
+    return directory, swept(directory)
+
+
+def test_the_order_of_events_and_kills_leave_the_trials_as_they_are(
+    undisturbed, tmp_path
+):
+    trials = undisturbed[1]
+    assert swept(tmp_path / "killed", chaos=random.Random(1)) == trials
+    assert {"pruned", "complete"} == {trial.state for trial in trials}
+    other = swept(tmp_path / "seed", seed=4, count=2)
+    assert other[1].hparams != trials[1].hparams
+
+
+def test_trials_behind_the_median_are_pruned(undisturbed):
+    """As numpy says, where two trials were trained to the end."""
+    trials = undisturbed[1]
+    for trial in trials:
+        seen = trials[: max(0, trial.number - 1)]
+        complete = [other for other in seen if other.state == "complete"]
+        is_behind = len(complete) >= 2 and trial.scores[STEPS[0]] < np.median(
+            [other.scores[STEPS[0]] for other in complete]
+        )
+        assert is_behind == (trial.state == "pruned")
+
+
+def test_values_are_in_their_ranges_and_the_first_ones_are_those_of_the_set(
+    undisturbed,
+):
+    trials = undisturbed[1]
+    first = trials[0].hparams
+    assert (first["dropout"], first["num_layers"], first["norm"]) == (0.1, 2, "post")
+    for trial in trials:
+        assert 0.9 <= trial.hparams["adam_beta2"] <= 0.999
+        assert 0.1 <= trial.hparams["learning_rate"] <= 3
+        assert trial.hparams["num_layers"] in (1, 2, 3, 4)
+    text = sweep_settings(hparams="d_ff=64").hparams_of(trials[1].hparams)
+    assert text.startswith("d_ff=64,dropout=0.") and ",norm=p" in text
+
+
+def test_losses_are_minimized():
+    scores = {10: 3.0, 20: 2.0, 30: float("nan"), 40: 2.0}
+    assert sweep_settings(direction="minimize").best(scores) == 20
+    assert sweep_settings().best(scores) == 10
+    assert sweep_settings().best({10: float("nan")}) is None
+
+
+def test_what_cannot_be_resumed(tmp_path):
+    SweepStudy.create(tmp_path, sweep_settings(workers=2))
+    assert SweepStudy.create(tmp_path, sweep_settings(workers=1)).settings.workers == 2
+    other = sweep_settings(seed=4, prunes=False)
+    message = "other settings: seed was 3, is now 4; pruning was True, is now False"
+    refused(message, SweepStudy.create, tmp_path, other)
+    refused(
+        "has the study 'r', not 'x'",
+        SweepStudy.create,
+        tmp_path,
+        sweep_settings(ranges_name="x"),
+    )
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    study = optuna.create_study(study_name="r", storage=f"sqlite:///{foreign / FILE}")
+    study.ask()
+    refused("trials that are not of", SweepStudy.create, foreign, sweep_settings())
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / FILE).write_text("text" * 1000)
+    refused("cannot be used as a study", SweepStudy.create, damaged, sweep_settings())
+
+
+def test_the_file_is_a_study_of_optuna(undisturbed):
+    """Optuna's own programs read it, such as its dashboard."""
+    directory, trials = undisturbed
+    study = optuna.load_study(study_name="r", storage=f"sqlite:///{directory / FILE}")
+    complete = [trial for trial in trials if trial.state == "complete"]
+    best = max(complete, key=lambda trial: trial.score)
+    assert study.best_trial.number == best.number
+    assert study.best_trial.intermediate_values == best.scores

@@ -1,6 +1,7 @@
 """Problem: the definition of a sequence-to-sequence task."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -255,16 +256,28 @@ class Problem:
             )
         return self.sources[split]
 
-    def pairs(self, split: Split) -> Iterator[Pair]:
+    def pairs(
+        self, split: Split, start: int = 0, stop: int | None = None
+    ) -> Iterator[Pair]:
         """Yields the pairs of a split's source, without white space at their ends.
+
+        Args:
+            split: the split.
+            start: the index of the first pair. A source with a method `read` begins
+                there, others are read from their beginning.
+            stop: the index after the last pair; None: the end.
 
         Raises:
             UserError: the problem has no source for the split.
         """
-        for pair in self.source(split)():
-            source = pair[0].strip()
-            target = pair[1].strip()
+        source = self.source(split)
+        if hasattr(source, "read"):
+            pairs = source.read(start, stop)
+        else:
+            pairs = itertools.islice(source(), start, stop)
+        for pair in pairs:
+            texts = (pair[0].strip(), pair[1].strip())
             if isinstance(pair, AlignedPair):
-                yield AlignedPair(source, target, pair.links)
+                yield AlignedPair(*texts, pair.links)
             else:
-                yield source, target
+                yield texts

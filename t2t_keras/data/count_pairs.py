@@ -1,13 +1,17 @@
 """Counts the pairs of each source before the long work begins."""
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t2t_keras.data.json_files import read_json, write_json
+from t2t_keras.data.line_positions import Position
 from t2t_keras.data.mixture import Corpus, corpora_of
 from t2t_keras.data.progress import progress
 from t2t_keras.data.schema import typed_value
+from t2t_keras.data.source_survey import survey
+from t2t_keras.data.tasks import TaskRunner
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Split
 from t2t_keras.type_hints import Count
@@ -57,12 +61,19 @@ def _count(corpus: Corpus, split: Split) -> int:
         while chunk := sum(1 for _ in itertools.islice(pairs, _CHUNK)):
             count += chunk
             advance(chunk)
-    if not count:
-        name = f" '{corpus.name}'" if corpus.name else ""
-        dropped = dict(getattr(corpus.source, "dropped", {}))
-        details = f"; left out were {dropped}" if dropped else ""
-        raise UserError(f"the {split} source{name} has not a single pair{details}")
+    dropped = getattr(corpus.source, "dropped", {})
+    _require_pairs(count, split, corpus.name, dropped)
     return count
+
+
+def _require_pairs(
+    count: int, split: Split, corpus: str, dropped: Mapping[str, int]
+) -> None:
+    """Raises `UserError` if a corpus has no pairs."""
+    if not count:
+        name = f" '{corpus}'" if corpus else ""
+        details = f"; left out were {dict(dropped)}" if dropped else ""
+        raise UserError(f"the {split} source{name} has not a single pair{details}")
 
 
 def read_counts(path: Path) -> Counts:
@@ -74,6 +85,60 @@ def read_counts(path: Path) -> Counts:
     hint = dict[Split, dict[str, Count]]
     counts: Counts = typed_value(hint, read_json(path) or {}, "counts", path)
     return counts
+
+
+def count_in_tasks(
+    problem: Problem, splits: Sequence[Split], directory: Path, runner: TaskRunner
+) -> Counts:
+    """Counts the pairs of each split in tasks, unless an earlier run has done so.
+
+    Args:
+        problem: the problem with the sources.
+        splits: the splits to count.
+        directory: gets the files of `count_pairs` and `positions.json`, see
+            `read_positions`.
+        runner: runs the tasks.
+
+    Raises:
+        UserError: a source has a mistake, or not a single pair.
+    """
+    counts = read_counts(directory / "corpora.json")
+    if (directory / "positions.json").exists() and counts.keys() >= set(splits):
+        return counts
+    corpora = {}
+    for split in splits:
+        for corpus in corpora_of(problem.sources[split]):
+            corpora[split, corpus.name] = corpus
+    with progress("counting", "corpora", len(corpora)) as advance:
+        surveys = survey(list(corpora.values()), runner)
+        advance(len(corpora))
+    counts = {split: {} for split in splits}
+    left_out = {split: Counter[str]() for split in splits}
+    positions: dict[Split, dict[str, list[list[Position]]]] = {}
+    for (split, name), result in zip(corpora, surveys, strict=True):
+        _require_pairs(result.pairs, split, name, result.dropped)
+        counts[split][name] = result.pairs
+        left_out[split] += Counter(result.dropped)
+        if result.positions is not None:
+            positions.setdefault(split, {})[name] = result.positions
+    write_json(directory / "positions.json", positions, with_checksum=True)
+    write_json(directory / "left_out.json", left_out, with_checksum=True)
+    write_json(directory / "corpora.json", counts, with_checksum=True)
+    return counts
+
+
+def read_positions(directory: Path) -> dict[Split, dict[str, list[list[Position]]]]:
+    """Returns where corpora can be read from, by split and corpus.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = directory / "positions.json"
+    hint = dict[Split, dict[str, list[list[tuple[Count, Count]]]]]
+    positions: dict[Split, dict[str, list[list[Position]]]] = typed_value(
+        hint, read_json(path) or {}, "positions", path
+    )
+    return positions
 
 
 def changed_source(split: Split, expected: int, actual: int) -> UserError:

@@ -20,11 +20,14 @@ Several machines that share a disk can divide the work (`Shard`). The first one 
 the pairs and trains the vocabularies, each one encodes its shard of the pairs, and the
 last one to finish does the rest.
 
+A `TaskRunner` runs the stages up to `write_shards` on other machines instead.
+
 A complete directory gets only the splits that it lacks, encoded with its vocabularies.
 """
 
 import dataclasses
 import errno
+import functools
 import glob
 import os
 import shutil
@@ -35,10 +38,17 @@ from typing import Any
 from t2t_keras.arguments import checked
 from t2t_keras.cores import num_cores
 from t2t_keras.data.console import say
-from t2t_keras.data.count_pairs import count_pairs, read_counts
+from t2t_keras.data.count_pairs import (
+    Counts,
+    count_in_tasks,
+    count_pairs,
+    read_counts,
+)
 from t2t_keras.data.data_config import DataConfig, data_config, differences
 from t2t_keras.data.data_plan import DataPlan
+from t2t_keras.data.drawing_tasks import draw_training_pairs
 from t2t_keras.data.encode_splits import SplitShard, encode_splits, split_shards
+from t2t_keras.data.encoding_tasks import encode_in_tasks, task_parts
 from t2t_keras.data.json_files import read_json, write_json
 from t2t_keras.data.locks import lock, purpose_of_holder
 from t2t_keras.data.manifest import Manifest, existing_data
@@ -47,6 +57,7 @@ from t2t_keras.data.regular_files import refuse_links
 from t2t_keras.data.schema import from_fields
 from t2t_keras.data.shard import WHOLE, Shard
 from t2t_keras.data.split_files import unfinished_dir
+from t2t_keras.data.tasks import TaskRunner, run_here
 from t2t_keras.data.train_vocabulary import require_tags, train_vocabularies
 from t2t_keras.data.vocabulary_size import chosen_vocab_size, vocabulary_warnings
 from t2t_keras.data.write_manifest import write_manifest
@@ -63,6 +74,7 @@ def generate(
     workers: Positive | None = None,
     seed: Seed = 0,
     shard: Shard = WHOLE,
+    runner: TaskRunner | None = None,
 ) -> Manifest | None:
     """Makes the data of a problem, or one shard of them.
 
@@ -80,6 +92,9 @@ def generate(
         seed: seed of the vocabulary's sample and of the order of the training
             examples.
         shard: the share of the work that is done here; by default all of it.
+        runner: runs tasks on other machines, which share the directory and the files
+            of the sources; all of the work is done then. None: this machine's
+            processes do it.
 
     Returns:
         The manifest of the directory, or None if other shards are missing.
@@ -93,7 +108,8 @@ def generate(
     problem = problem.in_data_dir(data_dir)
     size_is_given = problem.vocab_size is not None
     if not size_is_given:
-        problem = problem.replace(vocab_size=chosen_vocab_size(problem, data_dir))
+        size = chosen_vocab_size(problem, data_dir, runner)
+        problem = problem.replace(vocab_size=size)
     config = data_config(problem, data_dir, seed)
     directory = unfinished_dir(data_dir, problem.data_name)
     try:
@@ -111,7 +127,7 @@ def generate(
                 config = config.added_to(manifest)
                 _refuse_unknown_splits(manifest, config, data_dir)
             plan = DataPlan(problem, config, data_dir, manifest)
-            if not run_stages(plan, shard, workers or num_cores()):
+            if not run_stages(plan, shard, workers or num_cores(), runner):
                 return None
             manifest = existing_data(config, data_dir)
     except OSError as error:
@@ -122,7 +138,9 @@ def generate(
     return manifest
 
 
-def run_stages(plan: DataPlan, shard: Shard, workers: int) -> bool:
+def run_stages(
+    plan: DataPlan, shard: Shard, workers: int, runner: TaskRunner | None = None
+) -> bool:
     """Runs the stages in order, as far as this shard can.
 
     Returns:
@@ -137,59 +155,82 @@ def run_stages(plan: DataPlan, shard: Shard, workers: int) -> bool:
             refuse_links(plan.directory)
             _refuse_other_runs(plan, shard)
             if not plan.is_complete():
-                prepare(plan, workers)
+                prepare(plan, workers, runner)
             # Read here, since another shard may publish and remove the directory.
             counts = read_counts(plan.directory / "corpora.json")
         if not plan.is_complete():
-            splits = split_shards(plan, counts, shard)
-            encode_splits(plan.problem, splits, plan.vocabularies, workers)
+            encode(plan, counts, shard, workers, runner)
         with lock(all_locks, refusal=None):
-            if not plan.is_complete() and not finish(plan, shard.count):
+            if not plan.is_complete() and not finish(plan, shard.count, runner):
                 return False
             publish(plan.directory, plan.done, plan.data_dir, plan.manifest_path)
     return True
 
 
-def prepare(plan: DataPlan, workers: int) -> None:
+def prepare(plan: DataPlan, workers: int, runner: TaskRunner | None) -> None:
     """Runs the stages before the encoding, which one shard does for all."""
     start_or_resume(plan.directory, plan.done, plan.config)
-    counts = count_pairs(plan.problem, plan.splits, plan.directory)
+    draw_sample = None
+    if runner is None:
+        counts = count_pairs(plan.problem, plan.splits, plan.directory)
+    else:
+        counts = count_in_tasks(plan.problem, plan.splits, plan.directory, runner)
+        draw_sample = functools.partial(draw_training_pairs, plan, counts, runner)
     train_vocabularies(
         plan.problem,
         counts.get("train", {}),
         plan.vocabularies,
         plan.directory,
         plan.config.seed,
-        own_process=workers > 1,
+        own_process=workers > 1 or runner is not None,
+        draw_sample=draw_sample,
     )
     require_tags(plan.problem, plan.splits, plan.vocabularies["source"])
 
 
-def finish(plan: DataPlan, num_shards: int) -> bool:
+def encode(
+    plan: DataPlan,
+    counts: Counts,
+    shard: Shard,
+    workers: int,
+    runner: TaskRunner | None,
+) -> None:
+    """Encodes the pairs of a shard, or those of all."""
+    if runner is not None:
+        encode_in_tasks(plan, counts, runner)
+        return
+    splits = split_shards(plan, counts, shard)
+    encode_splits(plan.problem, splits, plan.vocabularies, workers)
+
+
+def finish(plan: DataPlan, num_shards: int, runner: TaskRunner | None) -> bool:
     """Runs the stages after the encoding, if all shards are encoded.
 
     Returns:
         Whether they are.
     """
     counts = read_counts(plan.directory / "corpora.json")
-    missing = []
-    by_split: dict[Split, list[SplitShard]] = {split: [] for split in plan.splits}
-    for index in range(1, num_shards + 1):
-        shard = Shard(index, num_shards)
-        parts = split_shards(plan, counts, shard)
-        if not all(part.is_complete() for part in parts):
-            missing.append(str(shard))
-        for part in parts:
-            by_split[part.split].append(part)
-    if missing:
-        say(f"{plan.directory}: still to do: --shard {', '.join(missing)}")
-        return False
+    if runner is not None:
+        by_split = task_parts(plan, counts)
+    else:
+        by_split = _parts_of_shards(plan, counts, num_shards)
+        missing = []
+        for index, parts in enumerate(zip(*by_split.values(), strict=True), start=1):
+            if not all(part.is_complete() for part in parts):
+                missing.append(str(Shard(index, num_shards)))
+        if missing:
+            say(f"{plan.directory}: still to do: --shard {', '.join(missing)}")
+            return False
     data_name = plan.problem.data_name
     dropped: dict[Split, Counter[str]] = {}
-    for split, parts in by_split.items():
-        source = plan.problem.sources[split]
+    for split, split_parts in by_split.items():
         dropped[split] = write_shards(
-            parts, source, data_name, plan.directory, plan.done
+            split_parts,
+            plan.problem.sources[split],
+            data_name,
+            plan.directory,
+            plan.done,
+            runner or run_here,
         )
     for split in plan.splits:
         if split != "train":
@@ -197,6 +238,17 @@ def finish(plan: DataPlan, num_shards: int) -> bool:
             write_raw_texts(plan.problem, split, total, plan.done)
     write_manifest(plan, counts, dropped, by_split)
     return True
+
+
+def _parts_of_shards(
+    plan: DataPlan, counts: Counts, num_shards: int
+) -> dict[Split, list[SplitShard]]:
+    """Returns what the shards of the work encode of each split."""
+    by_split: dict[Split, list[SplitShard]] = {split: [] for split in plan.splits}
+    for index in range(1, num_shards + 1):
+        for part in split_shards(plan, counts, Shard(index, num_shards)):
+            by_split[part.split].append(part)
+    return by_split
 
 
 def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t2t_keras.data.count_pairs import Counts, changed_source
@@ -19,7 +19,7 @@ from t2t_keras.data.shard import Shard
 from t2t_keras.data.sides import Side
 from t2t_keras.data.spill_files import SpillFiles
 from t2t_keras.data.split_files import num_train_shards
-from t2t_keras.problem import Pair, Problem, Split
+from t2t_keras.problem import Problem, Split
 from t2t_keras.type_hints import Count
 
 # Texts in which the words that begin sentences are counted, which suffice for words
@@ -93,16 +93,33 @@ def split_shards(plan: DataPlan, counts: Counts, shard: Shard) -> list[SplitShar
     directory = plan.directory / f"part-{shard.index}-of-{shard.count}"
     shards = []
     for split in plan.splits:
-        total = sum(counts[split].values())
-        config = _encoding_config(plan, counts[split], split)
+        pairs = shard.slice(sum(counts[split].values()))
+        shards += split_parts(plan, counts, split, {directory: pairs})
+    return shards
+
+
+def split_parts(
+    plan: DataPlan, counts: Counts, split: Split, parts: Mapping[Path, range]
+) -> list[SplitShard]:
+    """Returns parts of a split.
+
+    Args:
+        plan: what is made.
+        counts: the number of pairs by split and corpus.
+        split: the split.
+        parts: the indices of the pairs of each part, by the directory of its files.
+    """
+    config = _encoding_config(plan, counts[split], split)
+    shards = []
+    for directory, pairs in parts.items():
         spills = []
         for index in range(config.num_shards):
             spills.append(directory / f"{split}.spill-{index:05d}")
         shards.append(
             SplitShard(
                 split=split,
-                total=total,
-                pairs=shard.slice(total),
+                total=sum(counts[split].values()),
+                pairs=pairs,
                 config=config,
                 spills=spills,
                 hashes=directory / f"{split}.hashes",
@@ -156,14 +173,14 @@ def encode_splits(
     num_pairs = sum(len(split.pairs) for split in unfinished)
     with encoders(files, workers, num_pairs) as encode:
         for split in reversed(unfinished):  # the small splits come first
-            _encode_split(problem.pairs(split.split), split, encode)
+            _encode_split(problem, split, encode)
 
 
-def _encode_split(pairs: Iterable[Pair], split: SplitShard, encode: Encode) -> None:
+def _encode_split(problem: Problem, split: SplitShard, encode: Encode) -> None:
     """Appends the examples of a split to its files.
 
     Args:
-        pairs: all pairs of the split.
+        problem: the problem with the source of the split.
         split: what belongs to the shard.
         encode: encodes chunks of pairs, see `encoders`.
     """
@@ -192,7 +209,7 @@ def _encode_split(pairs: Iterable[Pair], split: SplitShard, encode: Encode) -> N
 
         saved = count
         start = split.pairs.start + count
-        remaining = itertools.islice(pairs, start, split.pairs.stop)
+        remaining = problem.pairs(split.split, start, split.pairs.stop)
         for encoded in encode(remaining, split.config, start):
             hashes = {split.config.num_shards: encoded.hashes}
             files.append({**encoded.spills, **hashes})

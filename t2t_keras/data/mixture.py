@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -40,7 +40,11 @@ class Corpus:
 
     def __call__(self) -> Iterator[Pair]:
         """Yields the pairs, their sources with the tag."""
-        for pair in self.source():
+        return self.tagged(self.source())
+
+    def tagged(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Yields pairs of the corpus, their sources with the tag."""
+        for pair in pairs:
             if not self.tag:
                 yield pair
                 continue

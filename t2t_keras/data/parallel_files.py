@@ -2,11 +2,17 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from t2t_keras.data.checksums import sha256
+from t2t_keras.data.line_positions import (
+    ByteRange,
+    Position,
+    byte_ranges,
+    read_lines_from,
+)
 from t2t_keras.data.lines import read_lines
 from t2t_keras.data.pharaoh import parse_reference
 from t2t_keras.errors import UserError
@@ -57,6 +63,42 @@ class ParallelFiles:
         for line_number, (pair, line) in enumerate(aligned, start=1):
             links = _links(line, pair, f"{self.alignment_path}, line {line_number}")
             yield AlignedPair(pair[0], pair[1], links)
+
+    def byte_ranges(self) -> list[list[ByteRange]] | None:
+        """Divides the files for several processes; see `source_survey`.
+
+        Returns:
+            The ranges of the sources and those of the targets; None if the pairs can
+            only be read from the first one on.
+
+        Raises:
+            UserError: a file cannot be read.
+        """
+        if self.alignment_path is not None:
+            return None
+        by_file = []
+        for path in (self.source_path, self.target_path):
+            ranges = byte_ranges(path)
+            if ranges is None:
+                return None
+            by_file.append(ranges)
+        return by_file
+
+    def read_from(
+        self, index: int, positions: Sequence[Sequence[Position]]
+    ) -> Iterator[Pair]:
+        """Yields the pairs from one on.
+
+        Args:
+            index: the index of the first pair.
+            positions: the `line_positions` of the sources and of the targets.
+        """
+        source, target = positions
+        return zip(
+            read_lines_from(self.source_path, index, source),
+            read_lines_from(self.target_path, index, target),
+            strict=False,  # the lines were counted
+        )
 
     def checksum(self) -> str:
         """Returns the SHA-256 of the files."""

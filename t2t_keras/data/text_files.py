@@ -113,6 +113,16 @@ def decompressed(
         raise
 
 
+def is_compressed(path: str | Path) -> bool:
+    """Returns whether a file is compressed, by its content or its name.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    with readable(path), open(path, "rb") as file:
+        return (compression(file.read(HEAD)) or _suffix(path)) in _OPEN
+
+
 def compression(head: bytes) -> str | None:
     """Returns the usual suffix of compressed content; None: it is not compressed."""
     for suffix, magics in _MAGIC.items():
@@ -133,7 +143,7 @@ class _Decompressed(io.BufferedReader):
         self._file.close()
 
 
-def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
+def decoded_lines(file: BinaryIO, name: str, first: int = 1) -> Iterator[str]:
     r"""Yields the lines of an open UTF-8 text, without their ends.
 
     Only "\n" ends a line: if U+0085 or U+2028 within a sentence did, all later lines
@@ -143,11 +153,12 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
     Args:
         file: the file.
         name: the name of the file in messages.
+        first: the number of the line at which the file stands.
 
     Raises:
         UserError: a line is not UTF-8, or is too long.
     """
-    for line_number, line in enumerate(raw_lines(file, name), start=1):
+    for line_number, line in enumerate(raw_lines(file, name, first), start=first):
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -160,17 +171,18 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
         yield text.removesuffix("\n").removesuffix("\r")
 
 
-def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+def raw_lines(file: BinaryIO, name: str, first: int = 1) -> Iterator[bytes]:
     """Yields the lines of an open file as bytes, with their ends.
 
     Args:
         file: the file.
         name: the name of the file in messages.
+        first: the number of the line at which the file stands.
 
     Raises:
         UserError: a line is too long.
     """
-    for line_number in itertools.count(1):
+    for line_number in itertools.count(first):
         line = file.readline(LONGEST_LINE + 1)
         if not line:
             return

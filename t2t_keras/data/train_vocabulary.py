@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from t2t_keras.data.cleaning import TEXT_FILTERS, active_filters, drop_reason
 from t2t_keras.data.console import say
@@ -19,6 +20,8 @@ from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.text.tokenizers import load_tokenizer, tokenizer_class
 
+T = TypeVar("T")
+
 
 def train_vocabularies(
     problem: Problem,
@@ -27,6 +30,7 @@ def train_vocabularies(
     directory: Path,
     seed: int,
     own_process: bool,
+    draw_sample: Callable[[Sequence[int]], Iterator[Pair]] | None = None,
 ) -> None:
     """Trains one vocabulary for both sides, or one for each, unless the files exist.
 
@@ -37,6 +41,8 @@ def train_vocabularies(
         directory: gets the files until they are complete.
         seed: seed of the sample.
         own_process: see `train_vocabulary`.
+        draw_sample: draws the sample, given its number of pairs of each corpus; None:
+            this process draws it.
 
     Raises:
         UserError: there are too few texts, or the vocabulary is too small for them.
@@ -52,7 +58,11 @@ def train_vocabularies(
         lines = sum(sizes) * len(columns)
         say(f"training {path.name} on {lines:,} lines")
         with progress(path.name, "lines", lines) as advance:
-            sample = draw(problem.pairs("train"), list(totals.values()), sizes, seed)
+            if draw_sample is not None:
+                sample = draw_sample(sizes)
+            else:
+                pairs = problem.pairs("train")
+                sample = draw(pairs, list(totals.values()), sizes, seed)
             texts = _texts(problem, sample, columns)
             unfinished = directory / path.name
             train_vocabulary(problem, texts, unfinished, own_process)
@@ -86,15 +96,15 @@ def require_tags(problem: Problem, splits: Sequence[Split], vocabulary: Path) ->
 
 
 def draw(
-    pairs: Iterable[Pair], totals: Sequence[int], sizes: Sequence[int], seed: int
-) -> Iterator[Pair]:
+    pairs: Iterable[T], totals: Sequence[int], sizes: Sequence[int], seed: int
+) -> Iterator[T]:
     """Draws some of the pairs of each corpus, in order; all choices are equally likely.
 
     This is Knuth's selection sampling (The Art of Computer Programming 2, 3.4.2,
     algorithm S). Since the totals are known, it keeps nothing in memory.
 
     Args:
-        pairs: the pairs of one corpus after the other.
+        pairs: the pairs of one corpus after the other, or their indices.
         totals: the number of pairs of each corpus.
         sizes: the number of pairs to draw from each corpus.
         seed: determines the choice.

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from t2t_keras.data.console import say
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.mixture import corpora_of
+from t2t_keras.data.source_survey import survey
+from t2t_keras.data.tasks import TaskRunner
 from t2t_keras.data.vocabulary_files import size_in_file_name
 from t2t_keras.problem import Problem
 
@@ -21,11 +24,18 @@ _LARGEST = 32_000
 _FEW_OCCURRENCES = 30
 
 
-def chosen_vocab_size(problem: Problem, data_dir: Path) -> int:
+def chosen_vocab_size(
+    problem: Problem, data_dir: Path, runner: TaskRunner | None = None
+) -> int:
     """Returns the size of the vocabulary of a problem that names none.
 
     It is the size of the directory's data or vocabulary, or else one that suits the
     number of training pairs, see `proposed_size`.
+
+    Args:
+        problem: the problem.
+        data_dir: the directory of its data.
+        runner: runs tasks that read the training pairs; None: this process reads them.
 
     Raises:
         UserError: a source has a mistake.
@@ -38,9 +48,14 @@ def chosen_vocab_size(problem: Problem, data_dir: Path) -> int:
         return size
     pairs = 0
     characters = set[str]()
-    for source, target in problem.pairs("train"):
-        pairs += 1
-        characters.update(source, target)
+    if runner is not None:
+        for result in survey(corpora_of(problem.source("train")), runner):
+            pairs += result.pairs
+            characters |= result.characters
+    else:
+        for source, target in problem.pairs("train"):
+            pairs += 1
+            characters.update(source, target)
     size = proposed_size(pairs, len(characters))
     say(
         f"vocabulary: {size:,} tokens, which suit {pairs:,} training pairs with "

@@ -1,0 +1,52 @@
+"""Text files that are read by ranges: every line once, from any line on."""
+
+import gzip
+
+import pytest
+from helpers.command_line import write
+
+from t2t_keras.data import line_positions, text_files
+from t2t_keras.data.line_positions import byte_ranges, count_lines, read_lines_from
+from t2t_keras.data.lines import read_lines
+
+TEXTS = {
+    "ends": b"one\ntwo\r\n\n\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80 three\n",
+    "open": b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n\n\nlonger line\xe2\x80\xa8with one\nc",
+    "blank": b"\n\n\n",
+    "single": b"x",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_ranges_have_each_line_once(tmp_path, monkeypatch, name):
+    path = tmp_path / name
+    path.write_bytes(TEXTS[name])
+    lines = list(read_lines(path))
+    for size in (1, 2, 3, 5, 8, 1000):
+        monkeypatch.setattr(line_positions, "_RANGE", size)
+        counts = list(map(count_lines, byte_ranges(path)))
+        assert sum(count.lines for count in counts) == len(lines)
+        characters = frozenset().union(*(count.characters for count in counts))
+        assert characters == set("".join(line.strip() for line in lines))
+        positions = line_positions.line_positions(counts)
+        for index in range(len(lines) + 1):
+            assert list(read_lines_from(path, index, positions)) == lines[index:]
+
+
+def test_faulty_lines_are_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(line_positions, "_RANGE", 4)
+    monkeypatch.setattr(text_files, "LONGEST_LINE", 10)
+    monkeypatch.setattr(line_positions, "LONGEST_LINE", 10)
+    for content in (b"ab\ncd\xff\nef\n", b"ab\n" + b"c" * 12 + b"\nde\n"):
+        path = tmp_path / "text"
+        path.write_bytes(content)
+        assert any(count_lines(part).is_faulty for part in byte_ranges(path))
+
+
+def test_compressed_files_have_no_ranges(tmp_path):
+    for name, content in {"a.gz": b"text\n", "b": b"text\n"}.items():
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(content))
+        assert byte_ranges(path) is None
+    path = write(tmp_path / "empty", "")
+    assert byte_ranges(path) in ([], [line_positions.ByteRange(path, 0, 1)])

@@ -1,0 +1,170 @@
+"""Data generation in tasks, as a cluster runs them, makes the bytes of one process."""
+
+import gzip
+import pickle
+
+import pytest
+from helpers.errors import refused
+from helpers.small_corpus import (
+    DEV,
+    PROBLEM,
+    TRAIN,
+    Given,
+    faults,
+    files,
+    interrupt,
+    set_small_scale,
+)
+
+from t2t_keras.data import encode_splits, encoding_tasks, line_positions
+from t2t_keras.data.datagen import generate
+from t2t_keras.data.encoding_tasks import divide
+from t2t_keras.data.mixture import Corpus, Mixture
+from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.tasks import run_here
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Cleaning
+
+pytestmark = pytest.mark.usefixtures("small_scale")
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch):
+    monkeypatch.setattr(line_positions, "_RANGE", 700)
+    monkeypatch.setattr(encoding_tasks, "_PAIRS", 60)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A problem whose text files can be read from the middle, and its data."""
+    folder = tmp_path_factory.mktemp("plain")
+    sources = {"train": text_files(folder, TRAIN), "dev": text_files(folder, DEV)}
+    problem = PROBLEM.replace(sources=sources)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        set_small_scale(monkeypatch.setattr)
+        generate(problem, folder / "data", workers=1)
+    return problem, files(folder / "data")
+
+
+def run_elsewhere(task, arguments):
+    """Runs tasks on copies of their arguments, the last one first."""
+    copies = [pickle.loads(pickle.dumps((task, argument))) for argument in arguments]
+    results = [pickle.dumps(task(argument)) for task, argument in reversed(copies)]
+    return map(pickle.loads, reversed(results))
+
+
+def text_files(folder, pairs, suffix=""):
+    paths = []
+    for side in (0, 1):
+        content = "".join(f"{pair[side]}\n" for pair in pairs).encode()
+        paths.append(folder / f"{len(pairs)}.{side}{suffix}")
+        paths[-1].write_bytes(gzip.compress(content) if suffix == ".gz" else content)
+    return ParallelFiles(*paths)
+
+
+@pytest.fixture
+def mixture(tmp_path):
+    """Three corpora, of which only the first one can be read from the middle."""
+    plain = Corpus("a", text_files(tmp_path, TRAIN[:150]), tag="<2a>")
+    compressed = Corpus("b", text_files(tmp_path, TRAIN[150:220], ".gz"))
+    in_memory = Corpus("c", Given([*TRAIN[220:], *TRAIN[180:200]]))
+    return Mixture((plain, compressed, in_memory))
+
+
+def test_bytes_are_those_of_one_process(tmp_path, mixture):
+    sources = {"train": mixture, "dev": text_files(tmp_path, DEV)}
+    problem = PROBLEM.replace(sources=sources, cleaning=Cleaning(duplicates=True))
+    one, two, tasks = (tmp_path / name for name in ("one", "two", "tasks"))
+    assert generate(problem, one, workers=1).dropped["train"]["duplicate"] >= 20
+    generate(problem, two, workers=2)
+    generate(problem, tasks, runner=run_elsewhere)
+    assert files(one) == files(two) == files(tasks)
+
+
+def test_vocabulary_whose_size_depends_on_the_texts(tmp_path, mixture):
+    problem = PROBLEM.replace(
+        sources={"train": mixture}, vocab_size=None, shared_vocab=False
+    )
+    one, tasks = (tmp_path / name for name in ("one", "tasks"))
+    generate(problem, one, workers=1)
+    generate(problem, tasks, runner=run_elsewhere)
+    assert files(one) == files(tasks)
+
+
+def test_what_is_encoded_is_not_encoded_again(plain, tmp_path, monkeypatch):
+    problem, expected = plain
+    encoded = []
+    encode = encode_splits._encode_split
+
+    def note(problem, split, *args):
+        encoded.append(split.pairs)
+        encode(problem, split, *args)
+
+    monkeypatch.setattr(encode_splits, "_encode_split", note)
+    with faults(45, interrupt), pytest.raises(KeyboardInterrupt):
+        generate(problem, tmp_path, runner=run_here)
+    done = encoded[:-1]
+    assert range(0, 60) in done
+    encoded.clear()
+    generate(problem, tmp_path, runner=run_here)
+    assert encoded and not set(done) & set(encoded)
+    assert files(tmp_path) == expected
+
+
+def test_each_way_continues_the_other(plain, tmp_path):
+    problem, expected = plain
+    with faults(110, interrupt), pytest.raises(KeyboardInterrupt):
+        generate(problem, tmp_path / "a", runner=run_here)
+    generate(problem, tmp_path / "a", workers=1)
+    assert files(tmp_path / "a") == expected
+    with faults(60, interrupt), pytest.raises(KeyboardInterrupt):
+        generate(problem, tmp_path / "b", workers=1)
+    generate(problem, tmp_path / "b", runner=run_here)
+    assert files(tmp_path / "b") == expected
+
+
+def test_a_part_of_which_the_disk_lost_the_end(plain, tmp_path, monkeypatch):
+    """As a machine that lost its power leaves it: the state is newer than the rest."""
+    problem, expected = plain
+    encode = encoding_tasks.encode_splits
+
+    def lose_power(problem, splits, *args, **settings):
+        encode(problem, splits, *args, **settings)
+        splits[0].spills[1].write_bytes(b"")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(encoding_tasks, "encode_splits", lose_power)
+        generate(problem, tmp_path, runner=run_here)
+    generate(problem, tmp_path, runner=run_here)
+    assert files(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [*lines[:200], b"caf\xe9\n", *lines[201:]],
+        lambda lines: lines[:-3],
+        lambda lines: [],
+        lambda lines: [b"%PDF-1.4\n", *lines],
+    ],
+)
+def test_mistakes_are_reported_as_by_one_process(tmp_path, change):
+    source = text_files(tmp_path, TRAIN)
+    lines = source.target_path.read_bytes().splitlines(keepends=True)
+    source.target_path.write_bytes(b"".join(change(lines)))
+    problem = PROBLEM.replace(sources={"train": source})
+    with pytest.raises(UserError) as error:
+        generate(problem, tmp_path / "one", workers=1)
+    sentence = f"^{error.value}$".replace("(", r"\(").replace(")", r"\)")
+    refused(sentence, generate, problem, tmp_path / "tasks", runner=run_elsewhere)
+
+
+def test_parts_have_all_pairs_and_do_not_divide_what_is_read_from_its_beginning():
+    counts = {"a": 5, "b": 100, "c": 3, "d": 260, "e": 1, "f": 30}
+    ranges = divide(counts, {"b", "f"}, 50)
+    assert [i for pairs in ranges for i in pairs] == list(range(399))
+    assert range(108, 368) in ranges  # the large one, "d", alone
+    assert max(len(pairs) for pairs in ranges if pairs.start != 108) <= 50
+    assert divide({"": 1}, {""}, 50) == [range(1)]
+    assert divide({"": 100}, (), 50) == [range(100)]

@@ -11,6 +11,9 @@
           require_same_nodes(read=[model], written=[folder])
           ...  # tasks or actors of Ray
 
+- Data generation: `generating` extends the command `datagen`, and `task_runner` runs
+  the tasks into which the core divides it.
+
 - Bulk translation: `translating` and `scoring` extend the commands `translate` and
   `score`. `input_files` finds the files, `model_files` those of the model, and
   `faulty_lines` reads lines that may be faulty. `windows` makes batches by length

@@ -27,6 +27,19 @@ class WorkerSize:
         return " and ".join(texts)
 
 
+def add_cluster(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Adds `--cluster`; returns the group of the flags that go with it."""
+    group = add_further(parser, "on a Ray cluster")
+    group.add_argument(
+        "--cluster",
+        type=utf8,  # so that it is not taken for the address of a remote file
+        metavar="ADDRESS",
+        help="run on the Ray cluster of which this machine is a node: HOST:PORT, as "
+        "`ray start` prints it, or auto",
+    )
+    return group
+
+
 def add_cluster_flags(
     parser: argparse.ArgumentParser, workers: str = "all that the cluster has room for"
 ) -> None:
@@ -36,14 +49,7 @@ def add_cluster_flags(
         parser: the command's parser.
         workers: the default number of workers, for the help.
     """
-    group = add_further(parser, "on a Ray cluster")
-    group.add_argument(
-        "--cluster",
-        type=utf8,  # so that it is not taken for the address of a remote file
-        metavar="ADDRESS",
-        help="run on the Ray cluster of which this machine is a node: HOST:PORT, as "
-        "`ray start` prints it, or auto",
-    )
+    group = add_cluster(parser)
     group.add_argument(
         "--workers",
         type=positive,

@@ -25,6 +25,7 @@ from t2t_keras.run.config import RunConfig, require_run
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
+    from t2t_keras.data.tasks import TaskRunner
 
 
 def _datagen_flags(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +72,7 @@ def _add_further_flags(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=positive,
         metavar="N",
-        help="number of processes (default: one per core)",
+        help="number of processes (default: one per core, on a cluster of all nodes)",
     )
     further.add_argument("--seed", type=seed, default=0, help="seed of the shuffle")
     further.add_argument(
@@ -132,9 +133,17 @@ def _check_datagen(args: argparse.Namespace) -> None:
             raise UserError(f"--vocab: there is no {path}")
 
 
-def _datagen(args: argparse.Namespace) -> dict[str, Any]:
+def run_datagen(
+    args: argparse.Namespace, runner: "TaskRunner | None" = None
+) -> dict[str, Any]:
+    """Generates the data that the flags ask for; returns what `--json` prints.
+
+    Args:
+        args: the flags.
+        runner: see `data.datagen.generate`.
+    """
     start = time.monotonic()
-    manifest = _generate(args)
+    manifest = _generate(args, runner)
     result: dict[str, Any] = {"shard": args.shard, "finished": manifest is not None}
     if manifest is not None:
         dropped = Counter[str]()
@@ -149,13 +158,17 @@ def _datagen(args: argparse.Namespace) -> dict[str, Any]:
     return result | {"seconds": round(time.monotonic() - start, 2)}
 
 
-def _generate(args: argparse.Namespace) -> "Manifest | None":
+def _generate(
+    args: argparse.Namespace, runner: "TaskRunner | None"
+) -> "Manifest | None":
     """Generates the data; returns None if other shards are not done yet."""
     from t2t_keras.data.datagen import generate
     from t2t_keras.data.shard import Shard
 
     shard = Shard.parse(args.shard)
-    return generate(_problem(args), args.data_dir, args.workers, args.seed, shard)
+    return generate(
+        _problem(args), args.data_dir, args.workers, args.seed, shard, runner
+    )
 
 
 def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
@@ -298,7 +311,7 @@ COMMANDS = {
     "datagen": Command(
         "write a problem's vocabulary and examples into a data directory",
         _datagen_flags,
-        _datagen,
+        run_datagen,
         _show_datagen,
         _uses_tensorflow,
         _check_datagen,

@@ -109,9 +109,9 @@ def count_in_tasks(
     for split in splits:
         for corpus in corpora_of(problem.sources[split]):
             corpora[split, corpus.name] = corpus
-    with progress("counting", "corpora", len(corpora)) as advance:
+    with progress("counting", "pairs") as advance:
         surveys = survey(list(corpora.values()), runner)
-        advance(len(corpora))
+        advance(sum(result.pairs for result in surveys))
     counts = {split: {} for split in splits}
     left_out = {split: Counter[str]() for split in splits}
     positions: dict[Split, dict[str, list[list[Position]]]] = {}

@@ -20,7 +20,7 @@ from t2t_keras.data.sides import Side
 from t2t_keras.data.tasks import TaskRunner
 from t2t_keras.problem import Problem, Split
 
-_PAIRS = 250_000  # of a part, unless there are too many of them
+_PAIRS = 100_000  # of a part, unless there are too many of them
 _MAX_PARTS = 256  # of a split: each has a spill file for each shard
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import struct
 from array import array
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from t2t_keras.errors import UserError
 # index of the corpus.
 SPILL_HEADER = struct.Struct("<QIIII")
 _BUFFER = 1 << 16  # bytes that every open spill file may hold in memory
+_OTHER_FILES = 200  # that a process may have open
 
 
 class SpillFiles(contextlib.ExitStack):
@@ -34,6 +36,7 @@ class SpillFiles(contextlib.ExitStack):
         self, paths: Sequence[Path], sizes: Sequence[int] | None = None
     ) -> None:
         super().__init__()
+        _allow_open_files(len(paths))
         mode = "wb" if sizes is None else "r+b"
         self._files = []
         for path in paths:
@@ -63,6 +66,15 @@ class SpillFiles(contextlib.ExitStack):
         for file in self._files:
             file.flush()
         return [file.tell() for file in self._files]
+
+
+def _allow_open_files(count: int) -> None:
+    """Raises this process's limit of open files, by default 1,024, if it is too low."""
+    needed = count + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_low = soft != resource.RLIM_INFINITY and soft < needed
+    if is_low and (hard == resource.RLIM_INFINITY or needed <= hard):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def read_sorted(

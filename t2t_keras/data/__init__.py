@@ -9,9 +9,9 @@
   `write_manifest`. `encoding` turns pairs into examples, `cleaning` and `duplicates`
   drop pairs, `token_links` has word alignments, `encoding_pool` uses
   `worker_processes`, `spill_files` shuffle.
-- Data generation in `tasks` of other machines: `source_survey` counts, by byte ranges of
-  text files (`line_positions`), so that any part of an `indexed_source` can be read;
-  `drawing_tasks` and `encoding_tasks` read such parts.
+- Data generation in `tasks` of other machines: `source_survey` counts pairs by byte
+  ranges of text files (`line_positions`), so that any part of an `indexed_source` can
+  be read; `drawing_tasks` and `encoding_tasks` read such parts.
 - The data directory: `manifest` and `data_config` say what it was made from. It has
   `vocabulary_files` (with a `vocabulary_size`), and for each split `split_files` in the
   formats `tfrecord` and `example_proto`, and `index_files`; `sides` names both.

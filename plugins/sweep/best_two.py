@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from t2t_keras.data.json_files import read_json, write_json
 from t2t_keras.data.lines import read_lines
@@ -41,7 +41,7 @@ class DevTest:
     sentences: int
     metrics: "Mapping[str, MetricResult]"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns what `t2t sweep --json` prints."""
         return dataclasses.asdict(self)
 
@@ -51,14 +51,15 @@ class DevTest:
         result = self.metrics[name]
         baseline, system = result["systems"]
         p = system["p_bootstrap"]
-        first, second = self.trials
+        better, worse = self.trials
         scores = [system["score"], baseline["score"]]
         if (scores[0] < scores[1]) == result["higher_is_better"]:
-            first, second = second, first
+            better = self.trials[1]
+            worse = self.trials[0]
             scores.reverse()
-        is_better = f"trial {first} is better than trial {second} by more than chance"
+        is_better = f"trial {better} is better than trial {worse} by more than chance"
         if p >= _SIGNIFICANT:
-            is_better = f"trials {first} and {second} differ by no more than chance"
+            is_better = f"trials {better} and {worse} differ by no more than chance"
         shown = " and ".join(map(short_number, scores))
         return (
             f"On the {self.sentences:,} sentences of dev, {is_better}: {name} {shown}, "
@@ -73,12 +74,19 @@ def best_complete(
     scores = {}
     for trial in trials:
         if trial.state == "complete" and trial.score is not None:
-            scores[trial.number] = trial.score
+            scores[trial.index] = trial.score
     ordered = []
-    while (number := settings.best(scores)) is not None:
-        del scores[number]
-        ordered.append(trials[number])
+    while (index := settings.best(scores)) is not None:
+        del scores[index]
+        ordered.append(trials[index])
     return ordered
+
+
+def best_first(
+    trials: Sequence[SweepTrial], best: Sequence[SweepTrial]
+) -> list[SweepTrial]:
+    """Returns all trials: the best ones, and then the others in their order."""
+    return [*best, *(trial for trial in trials if trial not in best)]
 
 
 def read_test(directory: Path) -> DevTest | None:
@@ -103,24 +111,25 @@ def test_on_dev(directory: Path, best: Sequence[SweepTrial]) -> DevTest | None:
     """
     from t2t_keras.evaluation.significance import System, compare
 
-    numbers = [trial.number for trial in best[:2]]
-    if len(numbers) < 2:
+    pair = [trial.index for trial in best[:2]]
+    if len(pair) < 2:
         return None
     test = read_test(directory)
-    if test and test.trials == numbers:
+    if test and test.trials == pair:
         return test
-    runs = [run_dir(directory, number) for number in numbers]
+    runs = [run_dir(directory, index) for index in pair]
     problem = RunConfig.read(runs[0]).registered_problem()
     if not metrics_of(problem).corpus_metrics():
         return None
     _decode_dev(runs)
-    sources, references = (_lines(runs[0], name) for name in ("source", "reference"))
+    sources = _lines(runs[0], "source")
+    references = _lines(runs[0], "reference")
     systems = []
     for run in reversed(runs):  # the baseline first
         systems.append(System(run.name, _lines(run, "hypothesis")))
     metrics = metrics_of(problem, references).corpus_metrics()
     comparison = compare(systems, sources, references, metrics)
-    test = DevTest(numbers, len(references), comparison.metrics)
+    test = DevTest(pair, len(references), comparison.metrics)
     write_json(directory / FILE, test.to_json())
     return test
 

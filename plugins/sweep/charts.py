@@ -87,11 +87,11 @@ def curves(title: str, lines: Sequence[Line]) -> str:
     last_step = max(line.points[-1][0] for line in lines)
     content = axis.grid() + _bottom_ticks([(0, "0"), (1, f"{last_step:,}")])
     for line in lines:
-        places = []
+        coordinates = []
         for step, score in line.points:
-            places.append(f"{_x(step / last_step):.1f} {axis.y(score):.1f}")
-        path = "M" + "L".join(places)
-        if len(places) == 1:
+            coordinates.append(f"{_x(step / last_step):.1f} {axis.y(score):.1f}")
+        path = "M" + "L".join(coordinates)
+        if len(coordinates) == 1:
             path += "h0"  # a dot, since the ends of lines are round
         content.append(
             f'<path class="{line.mark}" d="{path}">'
@@ -123,9 +123,9 @@ class _Axis(NamedTuple):
         rough = (high - low) / 3
         unit = 10.0 ** math.floor(math.log10(rough))
         interval = next(unit * n for n in (1, 2, 5, 10) if unit * n >= rough)
-        first = math.floor(low / interval)
-        last = math.ceil(high / interval)
-        ticks = [interval * n for n in range(first, last + 1)]
+        lowest = math.floor(low / interval)
+        highest = math.ceil(high / interval)
+        ticks = [interval * n for n in range(lowest, highest + 1)]
         return cls(ticks[0], ticks[-1], ticks)
 
     def y(self, value: float) -> float:

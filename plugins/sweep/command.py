@@ -22,6 +22,7 @@ from t2t_keras.cli.command import (
 from t2t_keras.cli.parser import add_further
 from t2t_keras.data.console import say
 from t2t_keras.data.locks import lock
+from t2t_keras.data.progress import progress
 from t2t_keras.errors import UserError, require_extra, require_local
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.metrics_line import short_number
@@ -79,6 +80,10 @@ def _sweep_flags(parser: argparse.ArgumentParser) -> None:
         "share of the cores (default: 1)",
     )
     _add_search_flags(parser)
+    _add_evaluation_flags(parser)
+
+
+def _add_evaluation_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("evaluating")
     group.add_argument(
         "--eval_every",
@@ -136,8 +141,8 @@ def _check_sweep(args: argparse.Namespace) -> None:
             f"--data_dir: {args.data_dir} has no dev split, on which trials are "
             "compared; run `t2t datagen` with dev files"
         )
-    both = settings.ranges.keys() & split_pairs(args.hparams).keys()
-    for name in sorted(both):
+    duplicates = settings.ranges.keys() & split_pairs(args.hparams).keys()
+    for name in sorted(duplicates):
         raise UserError(f"--hparams: '{name}' has a range in '{args.ranges}'")
 
 
@@ -196,9 +201,14 @@ def _sweep(args: argparse.Namespace) -> dict[str, Any]:
                 f"the sweep was begun with --workers {workers}, on which its trials "
                 f"depend; {workers} run at a time"
             )
-        report = Report(directory, study, args.trials)
-        scheduler = Scheduler(directory, study, workers, report.on_start, report.on_end)
-        scheduler.run(args.trials)
+        ended = sum(trial.state != "running" for trial in study.trials())
+        total = max(args.trials, ended)
+        with progress("sweep", "trials", total, ended) as advance:
+            report = Report(directory, study, total, advance)
+            scheduler = Scheduler(
+                directory, study, workers, report.on_start, report.on_end
+            )
+            scheduler.run(args.trials)
         if scheduler.signal:
             say(f"t2t sweep: {scheduler.signal.name}: the same command continues")
             raise SystemExit(128 + scheduler.signal)
@@ -222,7 +232,9 @@ def _show_sweep(result: dict[str, Any]) -> str:
     metric = result["metric"]
     rows = []
     for trial in result["trials"]:
-        changes = (f"{name}={_short(x)}" for name, x in trial["hparams"].items())
+        changes = []
+        for name, value in trial["hparams"].items():
+            changes.append(f"{name}={_short(value)}")
         rows.append(
             {
                 "trial": trial["trial"],
@@ -249,6 +261,7 @@ COMMAND = Command(
     _sweep,
     _show_sweep,
     check=_check_sweep,
+    waiting="opening the study",
     resumes=True,
     group="data and training",
 )

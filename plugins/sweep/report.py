@@ -1,15 +1,16 @@
 """What a sweep tells: a line for each trial, the page, the result."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import say
+from t2t_keras.data.console import busy, say
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.metrics_line import short_number
 
-from .best_two import DevTest, best_complete, read_test, test_on_dev
+from .best_two import DevTest, best_complete, best_first, read_test, test_on_dev
 from .settings import SweepSettings
 from .study import SweepStudy
 from .trial import SweepTrial, run_dir
@@ -25,28 +26,37 @@ class Report:
         directory: the directory of the sweep.
         study: its study.
         count: the number of trials that are wanted.
+        advance: called with the number of trials that have ended since the last call.
     """
 
-    def __init__(self, directory: Path, study: SweepStudy, count: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        study: SweepStudy,
+        count: int,
+        advance: Callable[[int], None],
+    ) -> None:
         self._directory = directory
         self._study = study
         self._count = count
+        self._advance = advance
 
     def on_start(self, trial: SweepTrial) -> None:
         """Says what a trial is about to do."""
         verb = "resumes after" if trial.scores else "has"
         step = f" step {max(trial.scores)}:" if trial.scores else ""
-        say(f"trial {trial.number} {verb}{step} {_shown_hparams(trial)}")
+        say(f"trial {trial.index} {verb}{step} {_shown_hparams(trial)}")
 
     def on_end(self, trial: SweepTrial) -> None:
         """Says how a trial has ended."""
-        text = f"trial {trial.number}: {trial.state}"
+        text = f"trial {trial.index}: {trial.state}"
         if trial.score is not None:
             metric = self._study.settings.metric
             text += f", {metric} {short_number(trial.score)} at step {trial.best_step}"
         if trial.error:
             text += f": {trial.error}"
         say(text)
+        self._advance(1)
         self._write_page(read_test(self._directory))
 
     def result(self) -> dict[str, Any]:
@@ -62,18 +72,15 @@ class Report:
             failed = next((trial for trial in trials if trial.error), trials[0])
             raise UserError(
                 f"no trial of {len(trials)} was trained to the end; trial "
-                f"{failed.number}: {failed.error or failed.state}"
+                f"{failed.index}: {failed.error or failed.state}"
             )
-        test = test_on_dev(self._directory, best)
-        order = {trial.number: rank for rank, trial in enumerate(best)}
-        best_first = sorted(
-            trials, key=lambda trial: order.get(trial.number, len(trials))
-        )
+        with busy("translating dev with the best two"):
+            test = test_on_dev(self._directory, best)
         return {
             "metric": settings.metric,
             "best": best[0].to_json(),
-            "run": str(run_dir(self._directory, best[0].number)),
-            "trials": [trial.to_json() for trial in best_first],
+            "run": str(run_dir(self._directory, best[0].index)),
+            "trials": [trial.to_json() for trial in best_first(trials, best)],
             "test": test and test.to_json(),
             "verdict": test.verdict(settings.metric) if test else "",
             "command": training_command(self._directory, best[0], settings),

@@ -25,7 +25,7 @@ _PROGRAM = (
     "main(*sys.argv[1:])"
 )
 _POLL_SECONDS = 0.05
-_ENDED_BY_SIGNAL = tuple(128 + number for number in signal.valid_signals())
+_ENDED_BY_SIGNAL = tuple(128 + signum for signum in signal.valid_signals())
 
 
 class _Running(NamedTuple):
@@ -77,10 +77,10 @@ class Scheduler:
             try:
                 while True:
                     while not self.signal and len(self._running) < self._workers:
-                        number = unfinished.pop(0) if unfinished else self._next(count)
-                        if number is None:
+                        index = unfinished.pop(0) if unfinished else self._next(count)
+                        if index is None:
                             break
-                        self._start(number)
+                        self._start(index)
                     if not self._running:
                         return
                     self._await_end()
@@ -95,15 +95,15 @@ class Scheduler:
             return None
         return self._study.start_next()
 
-    def _start(self, number: int) -> None:
-        path = run_dir(self._directory, number)
+    def _start(self, index: int) -> None:
+        path = run_dir(self._directory, index)
         path.mkdir(parents=True, exist_ok=True)
         slots = {running.slot for running in self._running.values()}
         slot = next(i for i in range(self._workers) if i not in slots)
         parent = os.getpid()
         # -P keeps Python from importing modules of the working directory.
         command = [sys.executable, "-P", "-c", _PROGRAM]
-        command += [str(self._directory), str(number)]
+        command += [str(self._directory), str(index)]
         with (path / LOG).open("ab") as log:
             process = subprocess.Popen(
                 command,
@@ -114,8 +114,8 @@ class Scheduler:
                 start_new_session=True,
                 preexec_fn=lambda: end_with_parent(parent),
             )
-        self._running[number] = _Running(process, slot)
-        self._on_start(self._study.trial(number))
+        self._running[index] = _Running(process, slot)
+        self._on_start(self._study.trial(index))
 
     def _environment(self, slot: int) -> dict[str, str]:
         """Returns the environment of a process: its GPU, or its share of the cores.
@@ -132,26 +132,25 @@ class Scheduler:
 
     def _await_end(self) -> None:
         """Waits until a process has ended, and enters a failure in the study."""
-        ended = [
-            number
-            for number, running in self._running.items()
-            if running.process.poll() is not None
-        ]
+        ended = []
+        for index, running in self._running.items():
+            if running.process.poll() is not None:
+                ended.append(index)
         if not ended:
             time.sleep(_POLL_SECONDS)
-        for number in ended:
-            status = self._running.pop(number).process.returncode
-            if self._study.trial(number).state == "running":
+        for index in ended:
+            status = self._running.pop(index).process.returncode
+            if self._study.trial(index).state == "running":
                 if self.signal and (status < 0 or status in _ENDED_BY_SIGNAL):
                     continue
-                self._study.fail(number, self._reason(number, status))
-            self._on_end(self._study.trial(number))
+                self._study.fail(index, self._reason(index, status))
+            self._on_end(self._study.trial(index))
 
-    def _reason(self, number: int, status: int) -> str:
+    def _reason(self, index: int, status: int) -> str:
         """Returns why a process has failed."""
         if status < 0:
             return f"the process was killed by {signal.Signals(-status).name}"
-        text = (run_dir(self._directory, number) / LOG).read_text("utf-8", "replace")
+        text = (run_dir(self._directory, index) / LOG).read_text("utf-8", "replace")
         *_, last_line = ["", *filter(None, text.splitlines())]
         return last_line or f"the process ended with exit status {status}"
 
@@ -159,19 +158,19 @@ class Scheduler:
     def _signals(self) -> Iterator[None]:
         """Passes the first signal on to the processes; a second one ends them."""
         previous: dict[signal.Signals, Any] = {}
-        for number in handled_signals():
-            previous[number] = signal.signal(number, self._on_signal)
+        for signum in handled_signals():
+            previous[signum] = signal.signal(signum, self._on_signal)
         try:
             yield
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            for signum, handler in previous.items():
+                signal.signal(signum, handler)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         leave_closed_terminal()
         if self.signal is None:
-            self.signal = signal.Signals(number)
+            self.signal = signal.Signals(signum)
             for running in self._running.values():
                 running.process.send_signal(signal.SIGTERM)
-        elif number != signal.SIGHUP:
-            raise SystemExit(128 + number)
+        elif signum != signal.SIGHUP:
+            raise SystemExit(128 + signum)

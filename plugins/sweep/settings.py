@@ -63,7 +63,7 @@ class SweepSettings:
                 ranges[name] = Interval(**values)
         return cls(**{**fields, "ranges": ranges})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns an object that JSON can write."""
         return dataclasses.asdict(self)
 
@@ -79,7 +79,8 @@ class SweepSettings:
             values: the values of the hyper-parameters that have a range.
         """
         changes = [self.hparams] if self.hparams else []
-        changes += [f"{name}={value}" for name, value in values.items()]
+        for name, value in values.items():
+            changes.append(f"{name}={value}")
         return ",".join(changes)
 
     def best(self, scores: Mapping[int, float]) -> int | None:

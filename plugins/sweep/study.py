@@ -107,9 +107,9 @@ class SweepStudy:
         """Returns the number of trials."""
         return len(self._trials())
 
-    def trial(self, number: int) -> SweepTrial:
+    def trial(self, index: int) -> SweepTrial:
         """Returns a trial."""
-        return _sweep_trial(self._trials()[number], self.settings)
+        return _sweep_trial(self._trials()[index], self.settings)
 
     def trials(self) -> list[SweepTrial]:
         """Returns all trials in the order of their numbers."""
@@ -138,58 +138,58 @@ class SweepStudy:
         self._study.enqueue_trial(values, user_attrs={_HPARAMS: hparams})
         return self._study.ask(self._distributions()).number
 
-    def report(self, number: int, scores: Mapping[int, float]) -> None:
+    def report(self, index: int, scores: Mapping[int, float]) -> None:
         """Records the scores of a running trial by step; those recorded stay."""
-        frozen = self._trials()[number]
+        frozen = self._trials()[index]
         trial = Trial(self._study, frozen._trial_id)
         for step, score in scores.items():
             if step not in frozen.intermediate_values:
                 trial.report(score, step)
 
-    def should_prune(self, number: int, scores: Mapping[int, float]) -> bool:
+    def should_prune(self, index: int, scores: Mapping[int, float]) -> bool:
         """Returns whether a trial is behind others, so that it should end.
 
         Args:
-            number: the trial.
+            index: the trial.
             scores: its scores so far, by step.
         """
         if not self.settings.prunes or not scores:
             return False
         pruner = optuna.pruners.MedianPruner(self.settings.startup_trials)
         trial = create_trial(state=TrialState.RUNNING, intermediate_values=dict(scores))
-        return pruner.prune(self._seen(number), trial)
+        return pruner.prune(self._seen(index), trial)
 
-    def complete(self, number: int, score: float) -> None:
+    def complete(self, index: int, score: float) -> None:
         """Ends a trial that was trained to the end."""
-        self._study.tell(number, score)
+        self._study.tell(index, score)
 
-    def prune(self, number: int) -> None:
+    def prune(self, index: int) -> None:
         """Ends a trial that was pruned; its last score counts."""
-        self._study.tell(number, state=TrialState.PRUNED)
+        self._study.tell(index, state=TrialState.PRUNED)
 
-    def fail(self, number: int, reason: str) -> None:
+    def fail(self, index: int, reason: str) -> None:
         """Ends a trial that has failed."""
-        trial = Trial(self._study, self._trials()[number]._trial_id)
+        trial = Trial(self._study, self._trials()[index]._trial_id)
         trial.set_user_attr(_ERROR, reason)
-        self._study.tell(number, state=TrialState.FAIL)
+        self._study.tell(index, state=TrialState.FAIL)
 
     def _trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
 
-    def _propose(self, number: int) -> dict[str, Value]:
+    def _propose(self, index: int) -> dict[str, Value]:
         """Returns Optuna's values of a trial, the set's own of the first one."""
-        view = self._seen(number)
-        if number == 0:
+        view = self._seen(index)
+        if index == 0:
             view.enqueue_trial(self._values_of_set())
         return dict(view.ask(self._distributions()).params)
 
-    def _seen(self, number: int) -> optuna.Study:
+    def _seen(self, index: int) -> optuna.Study:
         """Returns a study of the trials before one, as far as it depends on them.
 
         The results of the last ones are left out, whether or not they are there.
         """
         settings = self.settings
-        entropy = [settings.seed, number]
+        entropy = [settings.seed, index]
         seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
         view = optuna.create_study(
             direction=settings.direction,
@@ -198,8 +198,8 @@ class SweepStudy:
             ),
         )
         distributions = self._distributions()
-        for trial in self._trials()[:number]:
-            if trial.number > number - settings.workers:
+        for trial in self._trials()[:index]:
+            if trial.number > index - settings.workers:
                 trial = create_trial(
                     state=TrialState.RUNNING,
                     params=trial.params,
@@ -214,16 +214,16 @@ class SweepStudy:
 
         settings = self.settings
         hparams: HParams = registry.hparams(settings.hparams_set)
-        own = vars(hparams.parse(settings.hparams))
+        defaults = vars(hparams.parse(settings.hparams))
         values: dict[str, Value] = {}
         for name, ranged in settings.ranges.items():
             if isinstance(ranged, Choices):
-                if own[name] in ranged.values:
-                    values[name] = own[name]
+                if defaults[name] in ranged.values:
+                    values[name] = defaults[name]
             elif ranged.scale == "reverse_log":
                 continue  # Optuna has the position in the range
-            elif ranged.low <= own[name] <= ranged.high:
-                values[name] = own[name]
+            elif ranged.low <= defaults[name] <= ranged.high:
+                values[name] = defaults[name]
         return values
 
     def _distributions(self) -> dict[str, BaseDistribution]:
@@ -235,7 +235,7 @@ class SweepStudy:
 def _sweep_trial(trial: FrozenTrial, settings: SweepSettings) -> SweepTrial:
     scores = dict(sorted(trial.intermediate_values.items()))
     return SweepTrial(
-        number=trial.number,
+        index=trial.number,
         state=_STATES[trial.state],
         hparams=trial.user_attrs[_HPARAMS],
         scores=scores,

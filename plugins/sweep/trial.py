@@ -15,7 +15,7 @@ class SweepTrial:
     """A trial.
 
     Attributes:
-        number: its number, from 0.
+        index: its number, from 0.
         state: whether it is running, or how it has ended.
         hparams: the hyper-parameters that have a range.
         scores: the score of each evaluation by step.
@@ -23,7 +23,7 @@ class SweepTrial:
         error: why it has failed.
     """
 
-    number: int
+    index: int
     state: State
     hparams: Mapping[str, Value]
     scores: Mapping[int, float]
@@ -38,7 +38,7 @@ class SweepTrial:
     def to_json(self) -> dict[str, object]:
         """Returns what `t2t sweep --json` prints of it."""
         return {
-            "trial": self.number,
+            "trial": self.index,
             "state": self.state,
             "score": self.score,
             "step": self.best_step,
@@ -47,11 +47,11 @@ class SweepTrial:
         }
 
 
-def run_dir(directory: Path, number: int) -> Path:
+def run_dir(directory: Path, index: int) -> Path:
     """Returns the run directory of a trial.
 
     Args:
         directory: the directory of the sweep.
-        number: the number of the trial.
+        index: the number of the trial.
     """
-    return directory / f"trial-{number:04}"
+    return directory / f"trial-{index:04}"

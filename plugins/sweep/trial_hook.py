@@ -13,16 +13,16 @@ class TrialHook(Hook):
 
     Args:
         study: the study.
-        number: the trial.
+        index: the trial.
         run_dir: its run directory.
 
     Attributes:
         scores: the score of each evaluation by step.
     """
 
-    def __init__(self, study: SweepStudy, number: int, run_dir: Path) -> None:
+    def __init__(self, study: SweepStudy, index: int, run_dir: Path) -> None:
         self._study = study
-        self._number = number
+        self._index = index
         self._run_dir = run_dir
         self._is_pruned = False
         self.scores: dict[int, float] = {}
@@ -44,5 +44,5 @@ class TrialHook(Hook):
         return "pruned" if self._is_pruned else None
 
     def _report(self) -> None:
-        self._study.report(self._number, self.scores)
-        self._is_pruned = self._study.should_prune(self._number, self.scores)
+        self._study.report(self._index, self.scores)
+        self._is_pruned = self._study.should_prune(self._index, self.scores)

@@ -10,7 +10,7 @@ from t2t_keras.errors import UserError
 from .trial import run_dir
 
 
-def main(directory: str, number: str) -> None:
+def main(directory: str, index: str) -> None:
     """Trains a trial, or resumes its training, and enters its end in the study.
 
     The process exits with 2 after a `UserError`, whose message is its last line, and
@@ -18,16 +18,16 @@ def main(directory: str, number: str) -> None:
 
     Args:
         directory: the directory of the sweep.
-        number: the number of the trial.
+        index: the number of the trial.
     """
     try:
-        _train(Path(directory), int(number))
+        _train(Path(directory), int(index))
     except UserError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
 
 
-def _train(directory: Path, number: int) -> None:
+def _train(directory: Path, index: int) -> None:
     import tensorflow as tf
 
     from t2t_keras.training.hook_plugins import HookPlugin
@@ -42,14 +42,14 @@ def _train(directory: Path, number: int) -> None:
         os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
     study = SweepStudy.open(directory)
     settings = study.settings
-    path = run_dir(directory, number)
-    hook = TrialHook(study, number, path)
+    path = run_dir(directory, index)
+    hook = TrialHook(study, index, path)
     result = train(
         settings.problem,
         settings.hparams_set,
         data_dir=settings.data_dir,
         output_dir=path,
-        hparams=settings.hparams_of(study.trial(number).hparams),
+        hparams=settings.hparams_of(study.trial(index).hparams),
         train_steps=settings.train_steps,
         seed=settings.seed,
         usr_dir=settings.usr_dir,
@@ -62,6 +62,6 @@ def _train(directory: Path, number: int) -> None:
     if best_step is None:
         raise UserError(f"no evaluation on dev has a finite {settings.metric}")
     if result.stopped_by == "pruned":
-        study.prune(number)
+        study.prune(index)
     else:
-        study.complete(number, hook.scores[best_step])
+        study.complete(index, hook.scores[best_step])

@@ -10,7 +10,7 @@ from t2t_keras.evaluation.metrics_line import short_number
 from t2t_keras.html_page import html_page
 from t2t_keras.ranged_hparams import Choices, Range, Value
 
-from .best_two import DevTest, best_complete
+from .best_two import DevTest, best_complete, best_first
 from .charts import Dot, Line, Mark, curves, scatter
 from .settings import SweepSettings
 from .trial import SweepTrial
@@ -56,11 +56,11 @@ def trials_page(
     marks: dict[int, Mark] = {}
     for trial in trials:
         if trial.score is not None:
-            marks[trial.number] = "pruned" if trial.state == "pruned" else "complete"
+            marks[trial.index] = "pruned" if trial.state == "pruned" else "complete"
     if best:
-        marks[best[0].number] = "best"
-    shown = [trial for trial in trials if trial.number in marks]
-    shown.sort(key=lambda trial: marks[trial.number] == "best")  # in front of others
+        marks[best[0].index] = "best"
+    shown = [trial for trial in trials if trial.index in marks]
+    shown.sort(key=lambda trial: marks[trial.index] == "best")  # in front of others
     sections = [
         f'<p class="notice">{html.escape(test.verdict(settings.metric))}</p>'
         if test
@@ -92,7 +92,7 @@ def _cards(
     figures = []
     if best:
         (winner, *_) = best
-        remark = f"trial {winner.number}, step {winner.best_step:,}"
+        remark = f"trial {winner.index}, step {winner.best_step:,}"
         figures.append((f"best {settings.metric} on dev", _text(winner.score), remark))
     ended = len(trials) - states["running"]
     figures.append(("trials that have ended", f"{ended}", f"of {count}"))
@@ -115,17 +115,17 @@ def _charts(
     """Returns the charts: over trials and steps, and over each hyper-parameter."""
     if not trials:
         return '<p class="notice">No trial has been evaluated yet.</p>'
-    last = max(trial.number for trial in trials)
+    highest = max(trial.index for trial in trials)
     dots = []
     lines = []
     for trial in trials:
         label = _label(trial, settings.metric)
-        mark = marks[trial.number]
-        dots.append(Dot(trial.number / max(last, 1), trial.score or 0.0, label, mark))
+        mark = marks[trial.index]
+        dots.append(Dot(trial.index / max(highest, 1), trial.score or 0.0, label, mark))
         points = [(s, x) for s, x in trial.scores.items() if math.isfinite(x)]
         lines.append(Line(points, label, mark))
     charts = [
-        scatter("Trials in their order", dots, [(0, "0"), (1, str(last))]),
+        scatter("Trials in their order", dots, [(0, "0"), (1, str(highest))]),
         curves(f"{settings.metric} over the steps", lines),
     ]
     for name, ranged in settings.ranges.items():
@@ -133,7 +133,7 @@ def _charts(
         for trial in trials:
             position = _position(ranged, trial.hparams[name])
             label = _label(trial, settings.metric)
-            dots.append(Dot(position, trial.score or 0.0, label, marks[trial.number]))
+            dots.append(Dot(position, trial.score or 0.0, label, marks[trial.index]))
         scale = getattr(ranged, "scale", "linear")
         title = name if scale == "linear" else f"{name} ({scale} scale)"
         charts.append(scatter(title, dots, _ticks(ranged)))
@@ -145,7 +145,7 @@ def _charts(
 
 
 def _label(trial: SweepTrial, metric: str) -> str:
-    parts = [f"trial {trial.number}, {metric} {_text(trial.score)}"]
+    parts = [f"trial {trial.index}, {metric} {_text(trial.score)}"]
     for name, value in trial.hparams.items():
         parts.append(f"{name} {_text(value)}")
     return "\n".join(parts)
@@ -156,12 +156,12 @@ def _position(ranged: Range, value: Value) -> float:
     if isinstance(ranged, Choices):
         index = ranged.values.index(value)
         return (index + 0.5) / len(ranged.values)
-    number = float(value)
+    magnitude = float(value)
     if ranged.scale == "linear":
-        return (number - ranged.low) / (ranged.high - ranged.low)
+        return (magnitude - ranged.low) / (ranged.high - ranged.low)
     if ranged.scale == "reverse_log":
-        number = ranged.low + ranged.high - number
-    position = math.log(number / ranged.low) / math.log(ranged.high / ranged.low)
+        magnitude = ranged.low + ranged.high - magnitude
+    position = math.log(magnitude / ranged.low) / math.log(ranged.high / ranged.low)
     return 1 - position if ranged.scale == "reverse_log" else position
 
 
@@ -177,17 +177,20 @@ def _trial_table(
     best: Sequence[SweepTrial],
 ) -> str:
     """Returns the table of all trials, the best first."""
-    order = {trial.number: rank for rank, trial in enumerate(best)}
     names = ["trial", "state", settings.metric, "step", *settings.ranges]
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
+    head = ""
+    for name in names:
+        head += f'<th scope="col">{html.escape(name)}</th>'
     rows = []
-    for trial in sorted(trials, key=lambda x: order.get(x.number, len(trials))):
+    for trial in best_first(trials, best):
         cells = [trial.state, _text(trial.score), _text(trial.best_step)]
-        cells += [_text(trial.hparams[name]) for name in settings.ranges]
-        columns = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-        is_best = order.get(trial.number) == 0
-        row = '<tr class="best">' if is_best else "<tr>"
-        rows.append(f'{row}<th scope="row">{trial.number}</th>{columns}</tr>')
+        for name in settings.ranges:
+            cells.append(_text(trial.hparams[name]))
+        columns = ""
+        for cell in cells:
+            columns += f"<td>{html.escape(cell)}</td>"
+        row = '<tr class="best">' if trial in best[:1] else "<tr>"
+        rows.append(f'{row}<th scope="row">{trial.index}</th>{columns}</tr>')
         if trial.error:
             rows.append(
                 f'<tr><td></td><td class="text" colspan="{len(names) - 1}">'
@@ -201,7 +204,6 @@ def _trial_table(
 
 
 def _settings_table(settings: SweepSettings) -> str:
-    ranges = {f"range of {name}": str(x) for name, x in settings.ranges.items()}
     rows: dict[str, object] = {
         "hparam set": settings.hparams_set,
         "hparams": settings.hparams or "none changed",
@@ -212,8 +214,9 @@ def _settings_table(settings: SweepSettings) -> str:
         "pruning": "at evaluations" if settings.prunes else "none",
         "trials at a time": settings.workers,
         "data": settings.data_dir,
-        **ranges,
     }
+    for name, ranged in settings.ranges.items():
+        rows[f"range of {name}"] = ranged
     lines = []
     for name, value in rows.items():
         lines.append(

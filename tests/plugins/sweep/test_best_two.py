@@ -14,9 +14,9 @@ REFERENCES = ["a red dog runs fast today", "two cats sleep in the sun", "a bird 
 OUTPUTS = {7: REFERENCES, 3: ["a red dog runs", "two cats sleep", "a bird sings"]}
 
 
-def trial(number):
+def trial(index):
     return SweepTrial(
-        number=number, state="complete", hparams={}, scores={}, best_step=None, error=""
+        index=index, state="complete", hparams={}, scores={}, best_step=None, error=""
     )
 
 
@@ -25,9 +25,9 @@ def decoded(monkeypatch, data_dir, tmp_path):
     """The directory of a sweep whose trials need not be decoded."""
     calls = []
     config = config_for(registry.problem("translate_text"), "tiny", data_dir, 1)
-    for number in OUTPUTS:
-        run_dir(tmp_path, number).mkdir()
-        config.write(run_dir(tmp_path, number))
+    for index in OUTPUTS:
+        run_dir(tmp_path, index).mkdir()
+        config.write(run_dir(tmp_path, index))
 
     def decode(runs):
         calls.append([run.name for run in runs])

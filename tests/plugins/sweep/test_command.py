@@ -108,21 +108,21 @@ def test_a_killed_sweep_ends_as_one_that_was_not(data_dir, tmp_path, usr_dir):
     pytest.importorskip("optuna", reason="optuna is not installed")
     undisturbed = ended(start(tmp_path / "undisturbed", data_dir, usr_dir))
     killed = tmp_path / "killed"
-    for trial, number in ((1, signal.SIGKILL), (2, signal.SIGTERM)):
+    for trial, index in ((1, signal.SIGKILL), (2, signal.SIGTERM)):
         process = start(killed, data_dir, usr_dir)
         checkpoint = killed / f"trial-{trial:04}" / "model.ckpt-5.index"
         while process.poll() is None and not checkpoint.exists():
             time.sleep(0.005)
-        os.kill(process.pid, number)
+        os.kill(process.pid, index)
         process.communicate()
     result = ended(start(killed, data_dir, usr_dir))
     for name in ("trials", "test", "verdict"):
         assert result[name] == undisturbed[name], name
     assert [trial["state"] for trial in result["trials"]] == ["complete"] * 3
     assert "by the paired bootstrap" in result["verdict"]
-    for number in range(3):
+    for index in range(3):
         runs = [
-            tmp_path / name / f"trial-{number:04}" for name in ("undisturbed", "killed")
+            tmp_path / name / f"trial-{index:04}" for name in ("undisturbed", "killed")
         ]
         assert_same_end(*runs, step=20)
     assert (killed / "page.html").read_text().count("<svg") == 4

@@ -34,7 +34,7 @@ def sweep(directory, count, on_start=lambda trial: None):
     study = SweepStudy.create(directory, sweep_settings())
     ended = []
     scheduler = Scheduler(
-        directory, study, 2, on_start, lambda trial: ended.append(trial.number)
+        directory, study, 2, on_start, lambda trial: ended.append(trial.index)
     )
     scheduler.run(count)
     return study.trials(), sorted(ended), scheduler.signal

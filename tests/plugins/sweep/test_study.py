@@ -20,16 +20,16 @@ def score(hparams, step):
     return value * step / 40 - abs(np.log(hparams["learning_rate"]))
 
 
-def advance(study, number, scores):
+def advance(study, index, scores):
     """One evaluation of a trial; returns whether it has ended."""
     step = STEPS[len(scores)]
-    scores[step] = score(study.trial(number).hparams, step)
-    study.report(number, scores)
+    scores[step] = score(study.trial(index).hparams, step)
+    study.report(index, scores)
     if step == STEPS[-1]:
-        study.complete(number, max(scores.values()))
+        study.complete(index, max(scores.values()))
         return True
-    if study.should_prune(number, scores):
-        study.prune(number)
+    if study.should_prune(index, scores):
+        study.prune(index)
         return True
     return False
 
@@ -47,9 +47,9 @@ def swept(directory, count=8, chaos=None, **changes):
             running[study.start_next()] = {}
         if not running:
             return study.trials()
-        number = chaos.choice(list(running)) if chaos else min(running)
-        if advance(study, number, running[number]):
-            del running[number]
+        index = chaos.choice(list(running)) if chaos else min(running)
+        if advance(study, index, running[index]):
+            del running[index]
         if chaos and chaos.random() < 0.3:
             study = SweepStudy.create(directory, chosen)
             # The last evaluation of one is repeated, as after an older checkpoint.
@@ -79,7 +79,7 @@ def test_trials_behind_the_median_are_pruned(undisturbed):
     """As numpy says, where two trials were trained to the end."""
     trials = undisturbed[1]
     for trial in trials:
-        seen = trials[: max(0, trial.number - 1)]
+        seen = trials[: max(0, trial.index - 1)]
         complete = [other for other in seen if other.state == "complete"]
         is_behind = len(complete) >= 2 and trial.scores[STEPS[0]] < np.median(
             [other.scores[STEPS[0]] for other in complete]
@@ -137,5 +137,5 @@ def test_the_file_is_a_study_of_optuna(undisturbed):
     study = optuna.load_study(study_name="r", storage=f"sqlite:///{directory / FILE}")
     complete = [trial for trial in trials if trial.state == "complete"]
     best = max(complete, key=lambda trial: trial.score)
-    assert study.best_trial.number == best.number
+    assert study.best_trial.number == best.index
     assert study.best_trial.intermediate_values == best.scores

@@ -16,10 +16,10 @@ from t2t_keras.training.metrics_file import read_evaluations
 def test_a_trial_behind_two_others_ends_at_its_first_evaluation(data_dir, tmp_path):
     changes = {"metric": "loss", "direction": "minimize", "workers": 1}
     study = SweepStudy.create(tmp_path, sweep_settings(**changes))
-    for number in range(2):
-        assert study.start_next() == number
-        study.report(number, {2: 0.5, 4: 0.25})
-        study.complete(number, 0.25)
+    for index in range(2):
+        assert study.start_next() == index
+        study.report(index, {2: 0.5, 4: 0.25})
+        study.complete(index, 0.25)
     assert study.start_next() == 2
     run = tmp_path / "run"
     hook = TrialHook(study, 2, run)

@@ -17,15 +17,15 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromi
 EVIL = '<img src=x onerror="alert(1)">'
 
 
-def trial(number, state="complete", scores=None, **hparams):
-    scores = {20: 1.0 + number, 40: 2.0 + number} if scores is None else scores
+def trial(index, state="complete", scores=None, **hparams):
+    scores = {20: 1.0 + index, 40: 2.0 + index} if scores is None else scores
     values = {
-        **{"dropout": 0.1 + number / 20, "learning_rate": 0.3, "adam_beta2": 0.98},
+        **{"dropout": 0.1 + index / 20, "learning_rate": 0.3, "adam_beta2": 0.98},
         **{"num_layers": 2, "norm": "pre"},
         **hparams,
     }
     return SweepTrial(
-        number=number,
+        index=index,
         state=state,
         hparams=values,
         scores=scores,
@@ -90,8 +90,8 @@ def test_dots_are_where_the_scale_says(page):
 
 def test_the_best_is_the_best_that_was_trained_to_the_end():
     minimized = sweep_settings(direction="minimize")
-    assert [x.number for x in best_complete(TRIALS, minimized)] == [0, 1, 4]
-    assert [x.number for x in best_complete(TRIALS, sweep_settings())] == [4, 1, 0]
+    assert [x.index for x in best_complete(TRIALS, minimized)] == [0, 1, 4]
+    assert [x.index for x in best_complete(TRIALS, sweep_settings())] == [4, 1, 0]
     assert best_complete([TRIALS[3]], sweep_settings()) == []
 
 

@@ -69,12 +69,7 @@ def scatter(title: str, dots: Sequence[Dot], ticks: Sequence[tuple[float, str]])
     axis = _Axis.of([dot.score for dot in dots])
     content = axis.grid() + _bottom_ticks(ticks)
     for dot in dots:
-        radius = 6 if dot.mark == "best" else 4
-        content.append(
-            f'<circle class="{dot.mark}" cx="{_x(dot.position):.1f}" '
-            f'cy="{axis.y(dot.score):.1f}" r="{radius}">'
-            f"<title>{html.escape(dot.label)}</title></circle>"
-        )
+        content.append(_circle(dot, axis))
     return _chart(title, f"{title}: {len(dots)} trials", content)
 
 
@@ -90,11 +85,13 @@ def curves(title: str, lines: Sequence[Line]) -> str:
         coordinates = []
         for step, score in line.points:
             coordinates.append(f"{_x(step / last_step):.1f} {axis.y(score):.1f}")
-        path = "M" + "L".join(coordinates)
         if len(coordinates) == 1:
-            path += "h0"  # a dot, since the ends of lines are round
+            (step, score), *_ = line.points
+            dot = Dot(step / last_step, score, line.label, line.mark)
+            content.append(_circle(dot, axis))
+            continue
         content.append(
-            f'<path class="{line.mark}" d="{path}">'
+            f'<path class="{line.mark}" d="M{"L".join(coordinates)}">'
             f"<title>{html.escape(line.label)}</title></path>"
         )
     return _chart(title, f"{title}: {len(lines)} trials", content)
@@ -148,6 +145,15 @@ class _Axis(NamedTuple):
 
 def _x(position: float) -> float:
     return _LEFT + position * (_WIDTH - _LEFT - _RIGHT)
+
+
+def _circle(dot: Dot, axis: _Axis) -> str:
+    radius = 6 if dot.mark == "best" else 4
+    return (
+        f'<circle class="{dot.mark}" cx="{_x(dot.position):.1f}" '
+        f'cy="{axis.y(dot.score):.1f}" r="{radius}">'
+        f"<title>{html.escape(dot.label)}</title></circle>"
+    )
 
 
 def _bottom_ticks(ticks: Sequence[tuple[float, str]]) -> list[str]:

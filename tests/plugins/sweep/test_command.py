@@ -99,7 +99,7 @@ def start(directory, data_dir, usr_dir):
 
 
 def ended(process):
-    output, _ = process.communicate(timeout=500)
+    output, _ = process.communicate(timeout=1500)
     return json.loads(output.splitlines()[-1])
 
 

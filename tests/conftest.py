@@ -10,6 +10,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # as the program does
 
 import pytest
+import tensorflow as tf
 
 from t2t_keras.cli import decoding
 from t2t_keras.training.strategy import make_strategy
@@ -27,6 +28,16 @@ LONGEST = (
     *("test_system", "test_cli_run", "test_saved_model", "test_evaluation"),
     *("test_trainer", "test_phrases", "test_ctranslate2_engine", "test_step"),
 )
+
+
+def pytest_configure(config):
+    """Leaves the graphs of fast tests, which run a few times, as they are traced.
+
+    TensorFlow would take a sixth of the time of the tests to optimize them. It does in
+    the slow tests, and in the processes that tests start.
+    """
+    if "not slow" in config.option.markexpr:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 def pytest_collection_modifyitems(items):

@@ -20,6 +20,7 @@ from t2t_keras.decoding.options import DecodingOptions
 TEXTS = [line for line in LINES if line.strip()]
 
 
+@pytest.mark.slow
 def test_an_ensemble_with_a_window_and_a_coverage_penalty_finds_the_same():
     """Sentences end after 1 to 12 steps; some are cut off at their limit."""
     models = [transformer(70, attention_window=3), transformer(70, d_model=8)]

@@ -89,6 +89,7 @@ def runs(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_command_line(runs, tmp_path):
     texts = [source for source, _ in sentence_pairs()[:2]]
     source = write(tmp_path / "in", *texts)

@@ -233,7 +233,7 @@ def train(data_dir, output_dir, steps, **options):
         output_dir=output_dir,
         hparams=changes | {"batch_tokens": 200, "warmup_steps": HPARAMS.warmup_steps},
         train_steps=steps,
-        options=TrainOptions(eval_every=2, eval_sentences=2, save_every=2, **options),
+        options=TrainOptions(eval_sentences=0, save_every=2, **options),
     )
 
 

@@ -29,6 +29,7 @@ def test_a_compiled_export_finds_the_same(translator, tmp_path):
             assert [h.ids for h in row] == [h.ids for h in expected_row]
 
 
+@pytest.mark.slow
 def test_an_export_is_not_compiled_unless_it_is_asked_for(translator, export_dir):
     assert not is_compiled(export_dir)
     assert load_translator(export_dir).options.jit_compile == "false"

@@ -69,7 +69,9 @@ def test_training_runs_on_the_device(dtype, replicas, bytes_per_logit):
     assert audit.host_waits == []
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    "jit_compile", [True, pytest.param(False, marks=pytest.mark.slow)]
+)
 def test_the_host_waits_for_no_step_of_packed_rows(jit_compile):
     from graph_audit import training_audit
 

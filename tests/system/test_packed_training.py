@@ -43,7 +43,9 @@ def unpacked(parts) -> list[np.ndarray]:
     return arrays
 
 
-@pytest.mark.parametrize("parts", [(1, 1), (2, 2)])
+@pytest.mark.parametrize(
+    "parts", [pytest.param((1, 1), marks=pytest.mark.slow), (2, 2)]
+)
 def test_gradients_are_those_of_the_pairs(data_dir, parts):
     """With the same dropout, in replicas and micro-batches, too."""
     batch = packed_parts(data_dir, *parts)
@@ -75,6 +77,7 @@ def test_a_resumed_training_is_one_without_a_break(data_dir, tmp_path):
     assert_close(weights(tmp_path / "c", 6), weights(tmp_path / "a", 6), relative=1e-4)
 
 
+@pytest.mark.slow
 def test_training_learns_as_much_as_with_exact_batches(data_dir, tmp_path, capfd):
     losses = []
     for bucketing in ("exact", "packed"):

@@ -112,6 +112,7 @@ SEVERAL = "The dog sees The cat sees! A dog sees"
 PARTS = ["The dog sees", "The cat sees!", "A dog sees"]
 
 
+@pytest.mark.slow
 def test_all_engines_of_a_run_split_by_default(sentence_run, tmp_path):
     path = sentence_run / "run"
     translator = t2t_keras.load(path)

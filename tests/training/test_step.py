@@ -27,13 +27,14 @@ def test_gradients_do_not_depend_on_the_number_of_replicas(big_batch, replicas):
     assert_close(actual, big_batch, relative=1e-5)
 
 
-def test_several_steps_in_a_call_are_single_steps():
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_several_steps_in_a_call_are_single_steps(replicas):
     """Up to rounding."""
     final_weights = []
     sums = []
     rates = [0.01 * (step + 1) for step in range(5)]
     for is_loop in (True, False):
-        setup = Setup(2, HPARAMS.override(dropout=0.1))
+        setup = Setup(replicas, HPARAMS.override(dropout=0.1))
         batches = iter(setup.batches(*(unequal_batch(step) for step in range(5))))
         if is_loop:
             update = setup.step.update_from
@@ -58,7 +59,10 @@ def dropped_batch():
     return Setup(1, DROPOUT).gradients(*unequal_batch(1))
 
 
-@pytest.mark.parametrize(("replicas", "micro_batches"), [(2, 1), (1, 3), (2, 4)])
+@pytest.mark.parametrize(
+    ("replicas", "micro_batches"),
+    [(1, 3), (2, 4), pytest.param(2, 1, marks=pytest.mark.slow)],
+)
 def test_dropout_does_not_depend_on_how_the_batch_is_divided(
     dropped_batch, big_batch, replicas, micro_batches
 ):

@@ -28,6 +28,7 @@ def test_the_first_update_has_the_rate_of_step_one(data_dir, trained_run, tmp_pa
     np.testing.assert_allclose(np.median(moved), 16**-0.5 * 10**-1.5, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_several_steps_per_call_end_where_something_is_due(data_dir, tmp_path):
     options = {"steps_per_call": 5, "log_every": 3, "save_every": 4, "eval_every": 6}
     training = trainer(data_dir, tmp_path / "a", train_steps=9, options=options)

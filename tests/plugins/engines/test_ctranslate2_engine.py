@@ -67,6 +67,8 @@ MODELS = {
     | {"position": "halves", "norm_epsilon": 0.01, "d_k": 4, "d_v": 12},
 }
 
+FAST = ("separate vocabularies, learned positions", "biases, swish")
+
 
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory):
@@ -111,7 +113,10 @@ def strings(path, side, rows):
     return [[tokens[i] for i in ids[:-1]] for ids in rows]  # without EOS
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [x if x in FAST else pytest.param(x, marks=pytest.mark.slow) for x in MODELS],
+)
 def test_ids_and_scores_are_those_of_the_translator(name, tokenizers, tmp_path):
     path = tmp_path / "model"
     target = tokenizers["separate" in name]
@@ -592,13 +597,32 @@ print({"tensorflow", "keras"} & sys.modules.keys())
 """
 
 
+@pytest.mark.slow
 def test_the_newest_conversions_of_a_run_are_kept(trained_run, tmp_path):
     path = shutil.copytree(trained_run, tmp_path / "run")
     exports = [converted_run.convert(path, str(step), {}) for step in (1, 2, 3, 4)]
     assert [export.exists() for export in exports] == [False, True, True, True]
 
 
-def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypatch):
+def test_a_run_is_converted_once(trained_run, tmp_path, capfd):
+    path = shutil.copytree(trained_run, tmp_path / "run")
+    source = write(tmp_path / "in", *LINES)
+    command = ("translate", path, "--input", source, "--beam_size", 1, "--engine")
+    assert run(*command, "tensorflow") == 0
+    expected = capfd.readouterr().out
+    inodes = set()
+    for _ in range(2):
+        assert run(*command, "auto") == 0
+        shown = capfd.readouterr()
+        assert shown.out == expected and "engine: ctranslate2" in shown.err
+        (export,) = (path / "engines").glob("ctranslate2-*")
+        inodes.add(export.stat().st_ino)
+    assert len(inodes) == 1
+
+
+@pytest.mark.slow
+def test_a_converted_run(engine, trained_run, tmp_path, capfd, monkeypatch):
+    """What makes it be converted again, and what is done with it."""
     path = shutil.copytree(trained_run, tmp_path / "run")
     flags = ["--input", write(tmp_path / "in", *LINES), "--scores", "--beam_size", "1"]
 
@@ -703,9 +727,8 @@ def test_a_directory_that_is_no_export_of_ours(engine, tmp_path):
 # The verification of a SavedModel.
 
 
-@pytest.mark.parametrize(
-    "compute_dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])
 def test_a_saved_model_is_verified_with_its_own_options(
     compute_dtype, tokenizers, tmp_path
 ):
@@ -721,6 +744,7 @@ def test_a_saved_model_is_verified_with_its_own_options(
     assert (tmp_path / "1" / "saved_model.pb").exists()
 
 
+@pytest.mark.slow
 def test_a_wrong_saved_model_is_refused(translator, tmp_path, monkeypatch):
     translator.translate(TEXTS[:1])  # traces the right search; the export's is wrong
     right = search_graph.beam_search

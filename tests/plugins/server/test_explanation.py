@@ -146,11 +146,16 @@ def test_sentences_are_those_that_the_model_searches():
     assert searched[0].sentences == len(parts)
 
 
-def test_the_graph_of_an_export_splits_texts_itself(export_dir):
+@pytest.fixture(scope="module")
+def saved_model(export_dir):
+    return load_saved_model(export_dir)
+
+
+def test_the_graph_of_an_export_splits_texts_itself(saved_model):
     settings = ExportSettings(
         version="", problem="", decoding={"split_sentences": True}
     )
-    strings = TextSavedModel(load_saved_model(export_dir), settings)
+    strings = TextSavedModel(saved_model, settings)
     assert [x["source"] for x in explain(ServedModel(strings), TEXT)] == [TEXT]
 
 
@@ -193,7 +198,7 @@ def test_forbidden_words_and_terms_hold_for_alternatives(words):
     assert texts and all("book" in text.split() for text in texts)
 
 
-def test_what_a_saved_model_lacks(export_dir, translator):
+def test_what_a_saved_model_lacks(export_dir, saved_model, translator):
     model = ServedModel(t2t_keras.load(export_dir))
     assert {*model.missing} == {"alignment", "prefixes"}
     (sentence,) = explain(model, LINES[8])
@@ -206,7 +211,7 @@ def test_what_a_saved_model_lacks(export_dir, translator):
     row = {"texts": "a", "prefixes": "b"}
     for signature in ("alternatives", "explain"):
         refused("an export cannot force them", model.predict, signature, [row], {})
-    strings = TextSavedModel(load_saved_model(export_dir), None)
+    strings = TextSavedModel(saved_model, None)
     model = ServedModel(strings)
     assert {*model.missing} == {"alignment", "prefixes", "probabilities"}
     (sentence,) = explain(model, LINES[8])

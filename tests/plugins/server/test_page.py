@@ -124,7 +124,15 @@ def changed(page):
     page.wait("!document.querySelector('[aria-busy]')")
 
 
-@pytest.mark.parametrize("text", [PARAGRAPHS, HEBREW, "long words " * 450, "x" * 5000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        PARAGRAPHS,
+        HEBREW,
+        pytest.param("long words " * 450, marks=pytest.mark.slow),
+        "x" * 5000,
+    ],
+)
 def test_every_view(text, page, server):
     """Without errors and in good contrast, in both modes, on a phone."""
     for width in (1280, 390):

@@ -29,7 +29,9 @@ def check(name: str, train: bool) -> None:
     check_model(randomise(build_model(hparams, 31)), train)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [MODELS[0], *(pytest.param(x, marks=pytest.mark.slow) for x in MODELS[1:])]
+)
 def test_model_keeps_the_guarantees(name):
     check(name, train=False)
 

@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -174,7 +175,10 @@ def test_libraries_of_the_server_have_upper_bounds():
 
 def test_tests_are_named_after_what_they_test():
     """`test_<module>.py` or `test_<module>_<aspect>.py`, or after the package."""
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+    paths = sorted((ROOT / "tests").rglob("test_*.py"))
+    (_, uses), *_ = Counter(path.name for path in paths).most_common(1)
+    assert uses == 1, "pytest imports one of the files with the same name"
+    for path in paths:
         folder = path.parent.relative_to(ROOT / "tests")
         if folder.parts[:1] in (("system",), ("repository",)):
             continue

@@ -34,7 +34,7 @@ def advance(study, index, scores):
     return False
 
 
-def swept(directory, count=8, chaos=None, **changes):
+def swept(directory, count=6, chaos=None, **changes):
     """The trials of a sweep, whose order of events `chaos` draws, with kills."""
     directory.mkdir()
     chosen = sweep_settings(**changes)

@@ -199,10 +199,9 @@ def _apply(
 def _show(result: dict[str, Any]) -> str:
     rows = []
     for name, split in result["splits"].items():
-        row = {"split": name, "pairs": f"{split['pairs']:,}"}
         for side in ("source", "target"):
-            row[side] = _describe_side(split[side], max(split["pairs"], 1))
-        rows.append(row)
+            row = {"split": name, "pairs": f"{split['pairs']:,}", "side": side}
+            rows.append(row | _describe_side(split[side], max(split["pairs"], 1)))
     findings = _sentences(result)
     lines = [columns(rows), "", *map(wrapped, findings[:_MAX_FINDINGS])]
     if len(findings) > _MAX_FINDINGS:
@@ -218,13 +217,15 @@ def _show(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _describe_side(side: dict[str, Any], pairs: int) -> str:
-    words = side["words"] / pairs
-    characters = side["characters"] / pairs
-    description = f"{words:.1f} words, {characters:.0f} characters"
-    for name, share in (side["languages"] or side["scripts"]).items():
-        return f"{description}, {name} {share:.0%}"  # the largest share is the first
-    return description
+def _describe_side(side: dict[str, Any], pairs: int) -> dict[str, object]:
+    """Returns the means of a sentence, and the most frequent language or script."""
+    shares = side["languages"] or side["scripts"]
+    first = [f"{name} {share:.0%}" for name, share in shares.items()][:1]
+    return {
+        "words": side["words"] / pairs,
+        "characters": round(side["characters"] / pairs),
+        "script" if side["languages"] is None else "language": "".join(first),
+    }
 
 
 def _sentences(result: dict[str, Any]) -> list[str]:

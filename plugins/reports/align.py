@@ -116,5 +116,8 @@ COMMAND = Command(
     uses_tensorflow=True,
     check=_check_align,
     waiting="loading the model",
+    next_command=lambda args: (
+        f"t2t attention {args.output_dir} --source TEXT --target TEXT --page FILE"
+    ),
     group="using a model",
 )

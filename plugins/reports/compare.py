@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -21,6 +22,7 @@ from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.metrics import CorpusMetric
 from t2t_keras.problem import Problem, Split
+from t2t_keras.run.config import is_run
 
 from .scorers import scorer, scorer_names
 from .systems import Texts, check_files, needs_model, open_runs, read_texts
@@ -352,6 +354,13 @@ def _show_compare(result: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def _next_command(args: argparse.Namespace) -> str:
+    if not args.page and args.metric is None:
+        return f"{shlex.join(['t2t', *args.argv])} --page FILE"
+    runs = [system for system in args.systems if is_run(Path(system))]
+    return f"t2t export {runs[0] if len(runs) == 1 else 'RUN'} DIR" if runs else ""
+
+
 COMMAND = Command(
     "test whether systems differ by more than chance",
     _compare_flags,
@@ -360,6 +369,7 @@ COMMAND = Command(
     uses_tensorflow=lambda args: any(map(needs_model, args.systems)),
     check=_check_compare,
     waiting="comparing the systems",
+    next_command=_next_command,
     decodes_files=lambda args: True,
     group="judging a model",
 )

@@ -34,7 +34,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from t2t_keras.data.console import say
+from t2t_keras.data.console import busy, say
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.html_page import style_sheet
 
@@ -122,6 +122,7 @@ class Service:
         answered: the number of requests answered so far.
         failure: why a model cannot be served; None: all can so far.
         on_failure: called when `failure` is set.
+        on_ready: called when all models are loaded.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class Service:
         self.answered = 0
         self.failure: BaseException | None = None
         self.on_failure: Callable[[], None] = lambda: None
+        self.on_ready: Callable[[], None] = lambda: None
         self._registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=self._registry)
         endpoint = ["endpoint"]
@@ -184,17 +186,26 @@ class Service:
     async def _load(self) -> None:
         """Loads one model after another."""
         for name in self._sources:
-            failure: Exception = UserError(f"--model: {name} has no complete version")
-            while name not in self._served:
-                if self._is_stopping:
-                    return
-                try:
-                    if not await self.poll(name):
-                        self.failure = failure
-                        self.on_failure()
-                        return
-                except Exception as error:
-                    failure = error  # raised unless an earlier version is intact
+            with busy(f"loading {name}"):
+                is_loaded = await self._load_first(name)
+            if not is_loaded:
+                return
+        self.on_ready()
+
+    async def _load_first(self, name: str) -> bool:
+        """Loads a model; returns whether it is served."""
+        failure: Exception = UserError(f"--model: {name} has no complete version")
+        while name not in self._served:
+            if self._is_stopping:
+                return False
+            try:
+                if not await self.poll(name):
+                    self.failure = failure
+                    self.on_failure()
+                    return False
+            except Exception as error:
+                failure = error  # raised unless an earlier version is intact
+        return True
 
     async def _poll_all(self, loading: asyncio.Task[None]) -> None:
         """Looks for other versions of the models every `poll_seconds`."""

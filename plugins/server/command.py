@@ -5,11 +5,11 @@ import contextlib
 import dataclasses
 import functools
 import ipaddress
+import json
 import os
 import re
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -33,7 +33,7 @@ from t2t_keras.cli.decoding import (
     is_converted,
 )
 from t2t_keras.cli.parser import add_further
-from t2t_keras.data.console import say
+from t2t_keras.data.console import say, say_next
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.formats import converted, find_loader
@@ -234,10 +234,18 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
             hosts = {name.lower() for name in (args.host, *args.allowed_host)}
         app = make_app(models, args.limits, hosts, args.poll_seconds)
         host = f"[{host}]" if ":" in host else host
-        print(f"t2t serve: http://{host}:{port}/", file=sys.stderr, flush=True)
+        url = f"http://{host}:{port}"
+        say(f"t2t serve: {url}/")
+        app.state.service.on_ready = lambda: say_next(_request(url, next(iter(models))))
         with few_warnings(), _handlers(server := Server(app)):
             server.run([address])
     return {"requests": app.state.service.answered}
+
+
+def _request(url: str, name: str) -> str:
+    """Returns the command that asks a model for a translation."""
+    body = json.dumps({"instances": ["TEXT"]})
+    return f"curl {url}/v1/models/{name}:predict -d '{body}'"
 
 
 @contextlib.contextmanager

@@ -240,5 +240,9 @@ COMMAND = Command(
     _f1_flags,
     _f1,
     _show_f1,
+    next_command=lambda args: (
+        f"t2t compare {args.test} OTHER --references {args.gold} --input SOURCES "
+        "--problem parsing_wsj"
+    ),
     group="judging a model",
 )

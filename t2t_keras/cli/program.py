@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from t2t_keras.captured_stderr import diverted_stderr
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.command_line import parse
-from t2t_keras.data.console import busy, folded, say
+from t2t_keras.data.console import busy, say_next
 from t2t_keras.errors import UserError, install_command
 from t2t_keras.usr_dir import load_usr_dir
 from t2t_keras.xla_cache import keep_compiled_programs
@@ -118,11 +118,8 @@ def _run(args: argparse.Namespace, command: Command) -> None:
         text = command.show(command.abridge(result, args))
     if text:
         print(text, flush=True)
-    next_command = command.next_command(args)
-    if next_command and not args.json and sys.stderr.isatty():
-        flags = [f"--{flag}" for flag in next_command.split(" --")]
-        flags[0] = f"next: {flags[0][2:]}"
-        say(folded(flags, " ", line_end=" \\"))
+    if not args.json:
+        say_next(command.next_command(args))
 
 
 def _import_tensorflow(decodes_files: bool) -> None:

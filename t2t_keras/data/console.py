@@ -1,10 +1,11 @@
 """Messages on standard error, and what it shows while a user waits."""
 
 import contextlib
+import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ _displays: list[Display] = []
 _waits: list[str] = []
 # What a signal has changed.
 _notes: list[str] = []
+# What handlers of signals delay until the main thread has printed its line; None:
+# it prints nothing now.
+_delayed: list[Callable[[], None]] | None = None
 
 
 def say(message: str) -> None:
@@ -95,6 +99,38 @@ def show_note(words: str) -> bool:
     return bool(_displays)
 
 
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Keeps handlers of signals from leaving the block, which prints, in its middle.
+
+    rich would print what it has in its buffer once more.
+    """
+    global _delayed
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or _delayed is not None:
+        yield
+        return
+    actions: list[Callable[[], None]] = []
+    _delayed = actions
+    try:
+        yield
+    finally:
+        _delayed = None
+    for action in actions:
+        action()
+
+
+def after_printing(action: Callable[[], None]) -> None:
+    """Calls a function that may raise, after `printing` if the main thread is in it.
+
+    A handler of signals may call it.
+    """
+    if _delayed is None:
+        action()
+    else:
+        _delayed.append(action)
+
+
 def show_bar(bar: Display) -> None:
     """Takes a bar that begins as the place for words."""
     end_spinner()
@@ -129,6 +165,17 @@ def folded(
         else:
             lines.append((" " * indent if lines else "") + part)
     return f"{line_end}\n".join(lines)
+
+
+def say_next(command: str) -> None:
+    """Says on a terminal which command usually comes next, in lines that fit.
+
+    Args:
+        command: the command; "": nothing is said.
+    """
+    if command and sys.stderr.isatty():
+        flags = re.split(r" (?=--?[a-z])", f"next: {command}")
+        say(folded(flags, " ", line_end=" \\"))
 
 
 def duration(seconds: float) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import rich.progress
 
-from t2t_keras.data.console import duration, folded, screen
+from t2t_keras.data.console import duration, folded, printing, screen
 from t2t_keras.data.progress_bar import ProgressBar
 from t2t_keras.evaluation.metrics_line import evaluation_line, short_number
 from t2t_keras.training.hooks import Hook
@@ -58,7 +58,8 @@ class Screen(Hook):
     def task(self, task: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
         """Shows the progress of one part of an evaluation; it is a `Meter`."""
         if bar := self._bar:
-            row = bar.add_task(task, total=total, text=unit)
+            with printing():
+                row = bar.add_task(task, total=total, text=unit)
             try:
                 yield lambda units: bar.advance(row, units)
             finally:
@@ -78,12 +79,13 @@ class Screen(Hook):
 
     def say(self, message: str) -> None:
         """Prints a line, above the bar if there is one."""
-        if self._bar:
-            self._bar.console.print(
-                message, markup=False, highlight=False, soft_wrap=True
-            )
-        else:
-            print(message, file=sys.stderr, flush=True)
+        with printing():
+            if self._bar:
+                self._bar.console.print(
+                    message, markup=False, highlight=False, soft_wrap=True
+                )
+            else:
+                print(message, file=sys.stderr, flush=True)
 
     def on_step(self, step: int, interval: Interval) -> None:
         """Shows the first step, and a line or the bar when it is time for it."""

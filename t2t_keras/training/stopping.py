@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
-from t2t_keras.data.console import show_note
+from t2t_keras.data.console import after_printing, show_note
 from t2t_keras.signals import handled_signals, leave_closed_terminal
 
 # This environment variable is set in processes that `t2t launch` started. The launcher
@@ -88,6 +88,9 @@ class Stopping:
             note = f"{self.signal.name}: saving after this step; once more ends at once"
             with contextlib.suppress(OSError):  # standard error may be closed
                 os.write(2, f"{note}\n".encode())
+        after_printing(self._interrupt)
+
+    def _interrupt(self) -> None:
         if self._may_interrupt:
             raise _Interrupted
 

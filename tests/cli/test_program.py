@@ -202,6 +202,20 @@ def test_a_terminal_shows_the_next_command(is_terminal, monkeypatch):
     assert stderr.getvalue().count("next: Namespace(") == is_terminal
 
 
+def test_commands_of_plugins_name_the_next_one():
+    """What they name can be parsed."""
+    words = {
+        "align": "RUN --input a --target b --output links",
+        "compare": "a b --references r",
+        "f1": "gold test",
+    }
+    for name, flags in words.items():
+        command, args = command_line.parse([name, *flags.split()])
+        next_name, *next_flags = command.next_command(args).split()[1:]
+        command_line.parse([next_name, *next_flags])
+        assert next_name == {"align": "attention"}.get(name, "compare")
+
+
 def test_reader_of_standard_output_has_gone():
     reader, writer = os.pipe()
     os.close(reader)

@@ -13,7 +13,10 @@ import rich.progress
 from t2t_keras.data import console
 from t2t_keras.data.progress import progress
 from t2t_keras.data.progress_bar import ProgressBar
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.screen import Screen
 from t2t_keras.training.stopping import Stopping
+from t2t_keras.training.time_left import TimeLeft
 
 
 def make_terminal(monkeypatch):
@@ -112,6 +115,41 @@ def test_a_signal_leaves_no_bar(monkeypatch):
         bar.refresh()
     assert "SIGTERM: saving; once more ends at once" in terminal.getvalue()
     assert final_rows(terminal.getvalue()) == []
+
+
+def test_a_signal_does_not_repeat_the_line_that_it_interrupts(monkeypatch):
+    """The evaluation ends as soon as the line has been printed."""
+    terminal = make_terminal(monkeypatch)
+    write = terminal.write
+    steps = []
+
+    def interrupted_write(text):
+        count = write(text)
+        if "bleu 20.1" in text and not steps:
+            steps.append("signal")
+            signal.raise_signal(signal.SIGTERM)
+        return count
+
+    terminal.write = interrupted_write
+    screen = Screen(TimeLeft(range(4), TrainOptions()))
+    with Stopping() as stopping, stopping.interruptible():
+        screen.say("bleu 20.1")
+        steps.append("the evaluation continues")
+    screen.say("saved")
+    screen.close()
+    assert steps == ["signal"]
+    assert final_rows(terminal.getvalue()) == ["bleu 20.1", "saved"]
+    assert terminal.getvalue().count("bleu 20.1") == 1
+
+
+def test_the_next_command_is_broken_before_its_flags(monkeypatch):
+    terminal = make_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "40")
+    console.say_next("curl http://127.0.0.1:1/v1 -d '{}' --silent")
+    console.say_next("")
+    assert terminal.getvalue() == (
+        "next: curl http://127.0.0.1:1/v1 \\\n    -d '{}' --silent\n"
+    )
 
 
 def test_long_lines_are_broken_between_their_parts(monkeypatch):

@@ -155,7 +155,7 @@ def test_the_model_itself_is_saved_cloned_and_summarized(tmp_path):
 
 
 def test_a_picture_has_a_box_for_the_model_and_one_for_each_layer():
-    pydot = pytest.importorskip("pydot", reason="needs `pip install pydot`")
+    pydot = pytest.importorskip("pydot", reason="the extra [test] is not installed")
     for network, classes in (
         (small_model(), ["Transformer"]),
         (functional("EncoderLayer")[0], ["InputLayer", "EncoderLayer"]),

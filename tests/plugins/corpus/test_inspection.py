@@ -156,7 +156,8 @@ def test_the_command_and_its_page(tmp_path, capfd):
     assert content.count("<h2>") == 4 and "http" not in content
     assert run(*argv) == 0
     text = capfd.readouterr().out
-    assert re.search(r"^train +60 ", text, re.MULTILINE)
+    assert re.search(r"^train +60 +source +\d", text, re.MULTILINE)
+    assert max(map(len, text.split("\n\n")[0].splitlines())) < 80
     assert (
         "train: source and target are the same: 1 pair (1.67%), line 1; drop such "
         "pairs with --clean identical\n" in text

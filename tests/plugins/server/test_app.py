@@ -30,6 +30,7 @@ from helpers.stub_server import (
     wait_for,
 )
 
+from t2t_keras.data.console import current_words
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.batcher import Batcher, Overloaded
@@ -407,6 +408,8 @@ def test_while_a_model_loads():
 
     address = socket.create_server(("127.0.0.1", 0))
     server = Server(make_app({"stub": load}, Limits()))
+    ready = threading.Event()
+    server.service.on_ready = ready.set
     url = f"http://127.0.0.1:{address.getsockname()[1]}"
     with ThreadPoolExecutor(1) as pool, httpx.Client(base_url=url) as client:
         done = pool.submit(server.run, [address])
@@ -414,8 +417,10 @@ def test_while_a_model_loads():
         answer = ask(client, "a")
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
         assert "loading" in error_of(answer)
+        assert current_words() == "loading stub" and not ready.is_set()
         may_load.set()
         wait_for(lambda: client.get("/health").status_code == 200)
+        assert ready.wait(60) and current_words() == ""
         assert ask(client, "a").status_code == 200
         server.should_exit = True
         done.result()

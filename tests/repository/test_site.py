@@ -79,6 +79,72 @@ def test_pages_suit_desktop_and_phone(site, tmp_path):
             assert not page.errors, (name, page.errors)
 
 
+# The visible part of what has the focus; a radio button shows it on its label.
+FOCUS = """(() => {
+  const active = document.activeElement;
+  const shown = active.matches(".md-option") ? active.nextElementSibling : active;
+  const box = shown.getBoundingClientRect();
+  const hit = document.elementFromPoint(
+    box.left + box.width / 2, box.top + box.height / 2
+  );
+  const is_outlined = getComputedStyle(shown).outlineStyle !== "none";
+  return [
+    active.ariaLabel || active.title || active.innerText.trim(),
+    shown.contains(hit) && (is_outlined || active.matches("input[type=text]")),
+  ];
+})()"""
+
+
+def focus_after(page, *keys):
+    """The name of what has the focus; it is seen at each key."""
+    for key in keys:
+        page.press(key)
+        page.wait("document.getAnimations().length === 0")
+        name, is_seen = page.run(FOCUS)
+        assert is_seen, (key, name)
+    return name
+
+
+@needs_chromium
+def test_a_phone_is_used_by_keyboard(site):
+    is_checked = "document.getElementById('__{}').checked"
+    with browser() as page:
+        page.open((site / "quick-start.html").as_uri(), 390)
+        assert focus_after(page, "Tab") == "Skip to content"
+        assert focus_after(page, "Tab") == "Menu"
+        assert focus_after(page, "Enter") == "Train"  # a level of the menu
+        assert focus_after(page, "Tab", "Tab") == "Concepts"
+        assert focus_after(page, "Escape") == "Menu"
+        assert not page.run(is_checked.format("drawer"))
+        focus_after(page, "Tab", "ArrowRight")
+        assert page.run("document.body.dataset.mdColorScheme") == "slate"
+        assert focus_after(page, "Tab") == "Search"
+        assert focus_after(page, "Enter") == "Search"  # its input
+        assert page.run(is_checked.format("search"))
+        page.press("Escape")
+        assert not page.run(is_checked.format("search"))
+        names = [focus_after(page, "Tab") for _ in range(7)]
+        assert "Copy to clipboard" in names
+        assert not page.errors
+
+
+@needs_chromium
+def test_a_desktop_is_used_by_keyboard(site):
+    with browser() as page:
+        page.open((site / "index.html").as_uri(), 1280)
+        names = [focus_after(page, "Tab") for _ in range(6)]
+        assert names == [
+            "Skip to content",
+            "t2t_keras",
+            "Dark",
+            "Search",
+            "Home",
+            "Cookbook",
+        ]
+        page.press("Enter")
+        page.wait("location.href.endsWith('cookbook.html')")
+
+
 @needs_chromium
 def test_search_works_from_the_disk(site):
     """Browsers allow neither workers nor requests to pages from the disk."""

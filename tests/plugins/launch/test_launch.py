@@ -14,9 +14,10 @@ from helpers.errors import refused
 from helpers.training_process import assert_same_end, finish, start
 
 from t2t_keras import visible_gpus
-from t2t_keras.plugins.launch import command as launching
-from t2t_keras.plugins.launch.command import Processes, environments
+from t2t_keras.plugins.launch.command import environments
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.training import launched_processes
+from t2t_keras.training.launched_processes import Processes
 from t2t_keras.training.stopping import LOST
 
 TIMEOUT = 60
@@ -143,7 +144,7 @@ def test_one_sentence_tells_which_process_has_failed(capfd, code, ended, shown):
 
 def test_who_does_not_notice_the_failure_of_another_one_is_killed(monkeypatch):
     initial_children = psutil.Process().children()  # of other tests
-    monkeypatch.setattr(launching, "_SECONDS_TO_FOLLOW", 0.1)
+    monkeypatch.setattr(launched_processes, "_SECONDS_TO_FOLLOW", 0.1)
     program = "sys.exit(4) if I == 2 else time.sleep(1000)"
     refused("process 2 of 3 ended with exit status 4", launch, program, count=3)
     program = f"sys.exit({LOST}) if I == 1 else time.sleep(1000)"
@@ -153,7 +154,7 @@ def test_who_does_not_notice_the_failure_of_another_one_is_killed(monkeypatch):
 
 LAUNCHER = """
 import os, sys
-from t2t_keras.plugins.launch import command as launching
+from t2t_keras.training import launched_processes as launching
 launching._SECONDS_OF_ONE_REQUEST = float(sys.argv[2])
 command = [sys.executable, "-c", sys.argv[1]]
 environments = [os.environ | {"I": i} for i in "01"]

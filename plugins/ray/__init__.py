@@ -21,6 +21,9 @@
   actors, gives them batches and repeats those of a lost one. `output_files` knows which
   outputs are finished, and `bulk` joins these.
 
+- Training: `launching` extends `launch`. `training_worker` is the actor that runs a
+  process, which the core's `training.launched_processes` starts and watches.
+
 Ray is imported inside functions of the files that a command line imports, because it
 takes a second, and may be absent. An extension of a command is a
 `t2t_keras.cli.extensions.Extension`, whose `select` returns another `Command` if

@@ -42,8 +42,10 @@ def add_cluster(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 def add_cluster_flags(
     parser: argparse.ArgumentParser, workers: str = "all that the cluster has room for"
-) -> None:
+) -> argparse._ActionsContainer:
     """Adds `--cluster`, the number of workers, and the size of each.
+
+    Returns the group of these flags.
 
     Args:
         parser: the command's parser.
@@ -70,6 +72,7 @@ def add_cluster_flags(
         metavar="N",
         help="GPUs of each process (default: 0)",
     )
+    return group
 
 
 def worker_size(args: argparse.Namespace) -> WorkerSize:

@@ -18,7 +18,7 @@ class Extension:
             the same unless the extension's flags are given.
     """
 
-    add_flags: Callable[[argparse.ArgumentParser], None]
+    add_flags: Callable[[argparse.ArgumentParser], object]
     select: Callable[[Command, argparse.Namespace], Command]
 
 

@@ -96,7 +96,7 @@ LIGHT = (
         "cli",
     ),
     *("run/config.py", "training/options.py", "training/stopping.py"),
-    "training/hook_plugins.py",
+    *("training/hook_plugins.py", "training/launched_processes.py"),
     *("problems/toy", "problems/translate.py", "hparams"),
     *(f"data/{name}.py" for name in ("sources", "parallel_files", "tfds_pairs")),
     *(f"data/{name}.py" for name in ("mixture", "mixture_file", "languages")),
@@ -236,6 +236,7 @@ def test_inference_does_not_import_training():
     """Only what trains, or adds to a training, does."""
     training = ("training/", "cli/training.py", "__init__.py", "plugins/launch/")
     training += ("plugins/sweep/",)
+    training += ("plugins/ray/launching.py",)
     optimizers = ("plugins/interop/adafactor.py",)
     hooks = ("plugins/reports/live_page.py", "plugins/reports/page_hook.py")
     for file, path in FILES.items():

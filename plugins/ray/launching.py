@@ -1,0 +1,259 @@
+"""`t2t launch --cluster`: trains in processes on several nodes of a Ray cluster."""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.cli.command import Command, not_negative
+from t2t_keras.cli.extensions import Extension
+from t2t_keras.data.console import end_spinner, say
+from t2t_keras.errors import UserError, first_line, require_extra
+from t2t_keras.training.launched_processes import T2T, LostProcesses, Processes
+from t2t_keras.training.stopping import LAUNCHED
+
+from .cluster import connected, require_room
+from .flags import WorkerSize, add_cluster_flags, worker_size
+from .nodes import require_same_nodes
+
+_SECONDS_TO_START = 25.0
+# After a node was lost, another one may be on its way.
+_SECONDS_TO_RESTART = 300.0
+_SECONDS_TO_ANSWER = 60.0
+# Variables of the user's environment that are those of all processes.
+_PREFIXES = ("TF_", "XLA_", "KERAS_", "NCCL_", "OMP_", "T2T_")
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    group = add_cluster_flags(parser, workers="none, they must be given")
+    group.add_argument(
+        "--max_restarts",
+        type=not_negative,
+        default=3,
+        metavar="N",
+        help="how many times all processes are started again, from the last "
+        "checkpoint, after one was lost (default: 3)",
+    )
+
+
+def _check(args: argparse.Namespace) -> None:
+    require_extra("ray", "--cluster", "ray")
+    if args.train_command[:1] != ["train"]:
+        raise UserError(
+            "only `train` runs in several processes; write `t2t launch --cluster "
+            "ADDRESS --workers N train ...`"
+        )
+    if args.workers is None:
+        raise UserError("--cluster needs --workers N, the number of processes")
+    if args.processes is not None:
+        raise UserError(
+            "--processes is for this machine, and --cluster for several; leave out one"
+        )
+    if os.environ.get("TF_CONFIG"):
+        raise UserError(
+            "the environment variable TF_CONFIG names the processes of a training, and "
+            "--cluster places them; unset it, or leave out --cluster"
+        )
+
+
+def _run(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.cli.command_line import parse
+
+    train = parse(args.train_command)[1]  # ends the program at an unknown flag
+    size = worker_size(args)
+    read = sorted(Path(train.data_dir).absolute().glob("*.manifest.json"))
+    folder = Path(train.output_dir).absolute()
+    command = [*T2T, *args.train_command, *(["--json"] if args.json else [])]
+    with connected(args.cluster):
+        require_room(size, args.workers)
+        require_same_nodes(read, [_existing(folder)])
+        end_spinner()
+        restarts = 0
+        while True:
+            seconds = _SECONDS_TO_RESTART if restarts else _SECONDS_TO_START
+            try:
+                with _placed(size, args.workers, seconds) as actors:
+                    raise SystemExit(_train(actors, command, args.environ))
+            except LostProcesses as error:
+                if restarts == args.max_restarts:
+                    raise
+                restarts += 1
+                say(
+                    f"t2t launch: {error.event}; restart {restarts} of "
+                    f"{args.max_restarts}, from the last checkpoint"
+                )
+
+
+def _existing(path: Path) -> Path:
+    """Returns the nearest folder above a path, or itself, that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+@contextlib.contextmanager
+def _placed(size: WorkerSize, workers: int, seconds: float) -> Iterator[list[Any]]:
+    """Yields actors with the room for a process each.
+
+    Args:
+        size: what a process takes.
+        workers: the number of processes.
+        seconds: how long to wait for room.
+
+    Raises:
+        UserError: there is no room.
+    """
+    import ray
+    from ray.util import placement_group, remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    from .training_worker import TrainingWorker
+
+    bundle = {"CPU": size.cores} | ({"GPU": size.gpus} if size.gpus else {})
+    group = placement_group([bundle] * workers, strategy="PACK")
+    try:
+        if not group.wait(seconds):
+            raise UserError(
+                f"--cluster: there is no room for {workers} workers of {size} in "
+                f"{seconds:.0f} s; other programs use the cluster (see `ray status`), "
+                "or nodes are lost: wait for them, or add nodes"
+            )
+        actors = []
+        for index in range(workers):
+            place = PlacementGroupSchedulingStrategy(
+                group, placement_group_bundle_index=index
+            )
+            actor_class = ray.remote(TrainingWorker).options(
+                num_cpus=size.cores, num_gpus=size.gpus, scheduling_strategy=place
+            )
+            actors.append(actor_class.remote())
+        yield actors
+    finally:
+        remove_placement_group(group)
+
+
+def _train(
+    actors: Sequence[Any], command: Sequence[str], environ: Mapping[str, str]
+) -> int:
+    """Runs the processes; returns the exit status of the chief.
+
+    Raises:
+        LostProcesses: the training can be resumed.
+        UserError: it has failed.
+    """
+    import ray
+
+    try:
+        places = ray.get(
+            [actor.address.remote() for actor in actors], timeout=_SECONDS_TO_ANSWER
+        )
+    except ray.exceptions.RayError:
+        raise LostProcesses("a node was lost while the processes started") from None
+    addresses = [f"{host}:{port}" for host, port in places]
+    own = {name: environ[name] for name in environ if name.startswith(_PREFIXES)}
+    hosts = ",".join(dict.fromkeys(host for host, _ in places))
+    environments = []
+    for index in range(len(actors)):
+        task = {"type": "worker", "index": index}
+        config = json.dumps({"cluster": {"worker": addresses}, "task": task})
+        # gRPC would connect through the proxy of `http_proxy`.
+        additions = {"TF_CONFIG": config, "no_grpc_proxy": hosts, LAUNCHED: "1"}
+        environments.append(own | additions)
+
+    def start(
+        index: int, command: Sequence[str], environment: Mapping[str, str]
+    ) -> _RemoteProcess:
+        return _RemoteProcess(actors[index], index == 0, command, environment)
+
+    return Processes(command, environments, start).run()
+
+
+class _RemoteProcess:
+    """A process of a node; see `launched_processes.Process`.
+
+    Args:
+        actor: runs the process.
+        is_chief: whether its output is shown.
+        command: the command, without Python.
+        additions: what is added to the environment of the actor.
+    """
+
+    def __init__(
+        self,
+        actor: Any,
+        is_chief: bool,
+        command: Sequence[str],
+        additions: Mapping[str, str],
+    ) -> None:
+        self._actor = actor
+        self._is_chief = is_chief
+        self._status: int | None = None
+        self._errors = b""
+        self._signal: int | None = None
+        self._call("start", list(command), dict(additions), os.getcwd())
+
+    def _call(self, method: str, *arguments: object) -> Any:
+        """Calls a method of the actor; None: the actor is lost, or does not answer."""
+        import ray
+
+        try:
+            call = getattr(self._actor, method).remote(*arguments)
+            return ray.get(call, timeout=_SECONDS_TO_ANSWER)
+        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
+            self._status = -signal.SIGKILL
+            return None
+        except ray.exceptions.RayTaskError as error:
+            raise UserError(
+                f"--cluster: a node cannot run the training: {first_line(error.cause)}"
+            ) from None
+
+    def poll(self) -> int | None:
+        """Returns the exit status, and shows the chief's output."""
+        if self._status is not None:
+            return self._status
+        if self._signal is not None:
+            self._call("send_signal", self._signal)
+            self._signal = None
+        state = self._call("poll")
+        if state is None:
+            return self._status
+        if self._is_chief:
+            _write(1, state.output)
+            _write(2, state.errors)
+        else:
+            self._errors += state.errors
+        self._status = state.status
+        return self._status
+
+    def send_signal(self, signum: int) -> None:
+        """Sends a signal with the next `poll`: handlers of signals call this."""
+        self._signal = signum
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        if self._status is None:
+            self._call("kill")
+
+    def errors(self) -> str:
+        """Returns what it has printed on standard error."""
+        return self._errors.decode("utf-8", "replace")
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    """Writes to standard output or standard error."""
+    while content:
+        content = content[os.write(descriptor, content) :]
+
+
+def _select(command: Command, args: argparse.Namespace) -> Command:
+    if not args.cluster:
+        return command
+    return dataclasses.replace(
+        command, run=_run, check=_check, waiting="connecting to the cluster"
+    )
+
+
+EXTENSION = Extension(_flags, _select)

@@ -1,0 +1,109 @@
+"""`t2t launch --cluster`: a process on each node, restarts, and the same weights."""
+
+import contextlib
+import os
+import signal
+
+import psutil
+import pytest
+from helpers.command_line import run_refused
+from helpers.ray_cluster import ray_cluster, wait_until
+from helpers.training_process import assert_same_end, finish, start
+
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+
+TIMEOUT = 200
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train"], "--cluster needs --workers N, the number of processes"),
+        (["--workers", "2", "evaluate"], "only `train` runs in several processes; wri"),
+        (["--workers", "2", "--processes", "2", "train"], "--processes is for this ma"),
+    ],
+)
+def test_flags_that_do_not_fit(capfd, words, sentence):
+    pytest.importorskip("ray", reason="needs the extra [ray]")
+    assert sentence in run_refused(capfd, "launch", "--cluster", "auto", *words)
+
+
+@pytest.fixture
+def cluster():
+    """A head and two workers of one core each."""
+    pytest.importorskip("ray", reason="needs the extra [ray]")
+    with ray_cluster(1, 1) as cluster:
+        yield cluster
+
+
+def start_two(cluster, data_dir, output_dir, *flags, **train_flags):
+    launch = ("launch", "--cluster", cluster.address, "--workers", "2", *flags)
+    env = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    return start(data_dir, output_dir, 0, env, launch, **train_flags)
+
+
+def trainings(cluster):
+    """Returns the processes of a training by the node that has them."""
+    found = {}
+    for node in cluster.worker_nodes:
+        raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
+        for child in raylet.children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if "train" in child.cmdline():
+                    found[node] = child
+    return found
+
+
+def begun(output_dir, step):
+    checkpoints = CheckpointDirectory(output_dir)
+    return lambda: max(checkpoints.steps(), default=0) >= step
+
+
+@pytest.mark.slow
+def test_a_lost_process_and_a_lost_node_change_no_weights(cluster, data_dir, tmp_path):
+    run = tmp_path / "run"
+    process = start_two(cluster, data_dir, run, train_steps=150)
+    wait_until(begun(run, 20), process)
+    assert len(trainings(cluster)) == 2  # one on each node
+    next(iter(trainings(cluster).values())).kill()
+    wait_until(begun(run, CheckpointDirectory(run).steps()[-1] + 20), process)
+    node = next(iter(trainings(cluster)))
+    cluster.remove_node(node, allow_graceful=False)
+    cluster.add_node(num_cpus=1)
+    output, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 0, errors
+    assert '"step": 150' in output.splitlines()[-1]
+    assert "was killed by SIGKILL; restart 1 of 3, from the last checkpoint" in errors
+    assert "restart 2 of 3" in errors and "restart 3" not in errors
+    whole = start(
+        data_dir, tmp_path / "whole", 0, launch=("launch", "--processes", "2")
+    )
+    finish(whole)
+    assert_same_end(run, tmp_path / "whole", step=150)
+
+
+@pytest.mark.slow
+def test_the_restarts_are_counted_and_a_signal_saves(cluster, data_dir, tmp_path):
+    run = tmp_path / "run"
+    flags = ("--max_restarts", "0")
+    process = start_two(cluster, data_dir, run, *flags, train_steps=100_000)
+    wait_until(begun(run, 10), process)
+    next(iter(trainings(cluster).values())).kill()
+    _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 2
+    assert errors.splitlines()[-1].endswith("resumes from the last checkpoint")
+
+    process = start_two(cluster, data_dir, run, train_steps=100_000)
+    step = CheckpointDirectory(run).steps()[-1]
+    wait_until(begun(run, step + 10), process)
+    os.kill(process.pid, signal.SIGTERM)
+    _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 143, errors
+    saved = CheckpointDirectory(run).steps()[-1]
+    assert f"t2t train: SIGTERM: saved step {saved}; the same command" in errors
+    assert not trainings(cluster)
+
+    process = start_two(cluster, data_dir, run, train_steps=saved, hparams_set="no")
+    _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 2 and "restart" not in errors
+    assert "'no'" in errors.splitlines()[-1]

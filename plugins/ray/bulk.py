@@ -67,7 +67,7 @@ class BulkJob:
 
 def run_job(
     job: BulkJob, address: str, size: WorkerSize, workers: int | None
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Does a job; returns the counts of lines and files.
 
     Args:
@@ -97,7 +97,7 @@ def run_job(
     facts = Counter({"lines": 0})
     for file in files:
         facts.update((file.facts or {}).get("counts", {}))
-    result: dict[str, Any] = {
+    result: dict[str, float] = {
         "files": len(files),
         "done_before": done_before,
         **facts,
@@ -210,6 +210,8 @@ class _Run:
         source = chunk_windows(lines) if samples else windows(lines, self._count)
         limit = _OPEN_WINDOWS * (self._count if samples else 1)
         while True:
+            # A window without intact lines is complete at once.
+            self._write()
             while len(self._windows) >= limit:
                 yield None
             window = next(source, None)
@@ -219,6 +221,8 @@ class _Run:
             for i, line in enumerate(window.lines):
                 if line.fault:
                     self._note_fault(window, i, line.fault)
+                else:
+                    self._progress.lines_read += 1
             if samples:
                 yield from whole_batch(window)
             else:
@@ -342,6 +346,7 @@ class _Progress:
 
     Attributes:
         lines: the number of lines that are computed.
+        lines_read: the number of lines that are read, those that are faulty left out.
     """
 
     def __init__(self, task: str, files: list[_File]) -> None:
@@ -350,6 +355,7 @@ class _Progress:
         self._start = time.monotonic()
         self._reported = self._start
         self.lines = 0
+        self.lines_read = 0
 
     def report(self, workers: int) -> None:
         """Prints a line if the last one is old enough.
@@ -364,10 +370,19 @@ class _Progress:
         seconds = now - self._start
         size = sum(file.size for file in self._files)
         share = sum(file.position for file in self._files) / max(size, 1)
-        eta = ""
-        if self.lines and share:
-            eta = f", ETA {duration(seconds * (1 - share) / share)}"
         say(
             f"{self._task}: {self.lines:,} lines ({self.lines / seconds:,.1f} lines/s"
-            f"{eta}), {share:.0%} of the input is read, {workers} workers"
+            f"{self._eta(seconds, share)}), {workers} workers"
         )
+
+    def _eta(self, seconds: float, share: float) -> str:
+        """Returns the remaining time as a text; "": it is not known yet.
+
+        Args:
+            seconds: the time since the start.
+            share: the share of the input that is read, whose lines are counted.
+        """
+        if not (self.lines and share):
+            return ""
+        remaining = max(self.lines_read / share - self.lines, 0)
+        return f", ETA {duration(seconds * remaining / self.lines)}"

@@ -5,9 +5,9 @@ import importlib.metadata
 import os
 import platform
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from t2t_keras.errors import UserError, first_line
 
@@ -33,13 +33,27 @@ def require_same_nodes(
     """
     with _tokens(written) as tokens:
         sizes = {str(path): Path(path).stat().st_size for path in read}
-        expected = own_versions() | {"tokens": tokens, "sizes": sizes}
+        expected = Report(own_versions(), tokens, sizes)
         for name, report in _ask(list(tokens), list(sizes)):
             if mistake := difference(name, expected, report):
                 raise UserError(f"--cluster: {mistake}")
 
 
-def own_versions() -> dict[str, Any]:
+class Report(NamedTuple):
+    """What a node has.
+
+    Attributes:
+        versions: the version of each program; None: it is not installed.
+        tokens: the contents of the files of `_tokens`, by path.
+        sizes: the sizes of other files in bytes, by path.
+    """
+
+    versions: dict[str, str | None]
+    tokens: dict[str, str]
+    sizes: dict[str, int]
+
+
+def own_versions() -> dict[str, str | None]:
     """Returns the versions that must be the same on all nodes."""
     return {
         "t2t_keras": importlib.metadata.version("t2t_keras"),
@@ -47,35 +61,34 @@ def own_versions() -> dict[str, Any]:
     }
 
 
-def difference(
-    node: str, expected: Mapping[str, Any], report: Mapping[str, Any]
-) -> str | None:
+def difference(node: str, expected: Report, report: Report) -> str | None:
     """Returns what is wrong with a node; None: nothing.
 
     Args:
         node: its name.
-        expected: what it should report; see `_probe`.
-        report: what it reports.
+        expected: what it should have.
+        report: what it has.
     """
     for program in ("Python", "t2t_keras"):
-        if report[program] is None:
+        own, version = expected.versions[program], report.versions[program]
+        if version is None:
             return (
-                f"node {node} has no {program}; install version {expected[program]} "
-                "there, as on this machine"
+                f"node {node} has no {program}; install version {own} there, as on "
+                "this machine"
             )
-        if report[program] != expected[program]:
+        if version != own:
             return (
-                f"node {node} has {program} {report[program]}, and this machine "
-                f"{expected[program]}; install the same version on all nodes"
+                f"node {node} has {program} {version}, and this machine {own}; install "
+                "the same version on all nodes"
             )
-    for path, content in expected["tokens"].items():
-        if report["tokens"].get(path) != content:
+    for path, content in expected.tokens.items():
+        if report.tokens.get(path) != content:
             return (
                 f"node {node} does not share the folder {os.path.dirname(path)}; name "
                 "one on a disk that all nodes share"
             )
-    for path, size in expected["sizes"].items():
-        if report["sizes"].get(path) != size:
+    for path, size in expected.sizes.items():
+        if report.sizes.get(path) != size:
             return (
                 f"node {node} does not have {path} as this machine has it; put it on a "
                 "disk that all nodes share, or copy it to all"
@@ -98,40 +111,34 @@ def _tokens(folders: Sequence[str | Path]) -> Iterator[dict[str, str]]:
             Path(name).unlink(missing_ok=True)
 
 
-def _probe() -> Callable[[list[str], list[str]], dict[str, Any]]:
-    """Returns the function that a node runs.
+def _probe() -> Callable[[list[str], list[str]], tuple[object, object, object]]:
+    """Returns the function that a node runs, which returns the fields of `Report`.
 
     Ray sends a function that is made in another one as code, so that it runs where
     t2t_keras is absent or different.
     """
 
-    def report(tokens: list[str], paths: list[str]) -> dict[str, Any]:
+    def report(tokens: list[str], paths: list[str]) -> tuple[object, object, object]:
         import importlib.metadata
         import os
         import platform
 
-        versions: dict[str, Any] = {
-            "Python": ".".join(platform.python_version_tuple()[:2]),
-            "t2t_keras": None,
-            "tokens": {},
-            "sizes": {},
-        }
+        version = None
         for distribution in importlib.metadata.distributions(name="t2t_keras"):
-            versions["t2t_keras"] = distribution.version
+            version = distribution.version
             break
-        for path in tokens:
-            if os.path.isfile(path):
-                with open(path, encoding="utf-8") as file:
-                    versions["tokens"][path] = file.read()
-        for path in paths:
-            if os.path.isfile(path):
-                versions["sizes"][path] = os.path.getsize(path)
-        return versions
+        python = ".".join(platform.python_version_tuple()[:2])
+        contents = {}
+        for path in filter(os.path.isfile, tokens):
+            with open(path, encoding="utf-8") as file:
+                contents[path] = file.read()
+        sizes = {path: os.path.getsize(path) for path in filter(os.path.isfile, paths)}
+        return {"Python": python, "t2t_keras": version}, contents, sizes
 
     return report
 
 
-def _ask(tokens: list[str], paths: list[str]) -> list[tuple[str, dict[str, Any]]]:
+def _ask(tokens: list[str], paths: list[str]) -> list[tuple[str, Report]]:
     """Returns the name of each node and what it reports."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -157,7 +164,7 @@ def _ask(tokens: list[str], paths: list[str]) -> list[tuple[str, dict[str, Any]]
     reports = []
     for reference in done:
         try:
-            reports.append((waiting[reference], ray.get(reference)))
+            reports.append((waiting[reference], Report(*ray.get(reference))))
         except ray.exceptions.RayError as error:
             raise UserError(
                 f"--cluster: node {waiting[reference]} cannot run a task: "

@@ -61,7 +61,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         read=model_files(request.model, path, request.ensemble),
         faulty_row=lambda number: "-inf\t0\n",
     )
-    result = run_job(job, args.cluster, size, args.workers)
+    result: dict[str, Any] = {**run_job(job, args.cluster, size, args.workers)}
     log_prob = result.get("log_prob", 0.0)
     tokens = result.get("tokens", 0)
     if tokens:
@@ -72,7 +72,14 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 def _select(command: Command, args: argparse.Namespace) -> Command:
     if not args.cluster:
         return command
-    return dataclasses.replace(command, run=_run, check=_check, show=table)
+    return dataclasses.replace(
+        command,
+        run=_run,
+        check=_check,
+        show=table,
+        next_command=lambda args: "",
+        waiting="scoring on the cluster",
+    )
 
 
 EXTENSION = Extension(add_cluster_flags, _select)

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,10 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         read=model_files(request.model, request.checkpoint, request.ensemble),
         faulty_row=lambda number: f"{number}\t1\t-inf\t\n" if has_numbers else "\n",
     )
-    return run_job(job, args.cluster, size, args.workers)
+    return {**run_job(job, args.cluster, size, args.workers)}
 
 
-def show(result: dict[str, Any]) -> str:
+def show(result: Mapping[str, float]) -> str:
     """Formats the end of a job in one line."""
     text = f"{result['lines']:,} lines of {result['files']:,} files"
     for name in ("faulty", "truncated", "repaired"):
@@ -98,7 +99,14 @@ def show(result: dict[str, Any]) -> str:
 def _select(command: Command, args: argparse.Namespace) -> Command:
     if not args.cluster:
         return command
-    return dataclasses.replace(command, run=_run, check=_check, show=show)
+    return dataclasses.replace(
+        command,
+        run=_run,
+        check=_check,
+        show=show,
+        next_command=lambda args: "",
+        waiting="translating on the cluster",
+    )
 
 
 EXTENSION = Extension(add_cluster_flags, _select)

@@ -203,6 +203,7 @@ class WorkerPool:
             ray.get(ref)
             worker.is_ready = True
         except RayActorError:  # it died again
+            time.sleep(_SECONDS_TO_WAIT)
             self._load(worker)
         except RayTaskError as error:
             raise UserError(

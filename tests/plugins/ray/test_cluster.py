@@ -10,7 +10,7 @@ from helpers.errors import refused
 from t2t_keras.plugins.ray import cluster
 from t2t_keras.plugins.ray.cluster import room
 from t2t_keras.plugins.ray.flags import WorkerSize
-from t2t_keras.plugins.ray.nodes import _probe, difference, own_versions
+from t2t_keras.plugins.ray.nodes import Report, _probe, difference, own_versions
 
 
 def test_room_is_counted_node_by_node():
@@ -23,21 +23,28 @@ def test_room_is_counted_node_by_node():
 
 def test_a_node_must_have_the_same_versions_and_folders(tmp_path):
     token, model = (write(tmp_path / name, name) for name in ("token", "model"))
-    versions = own_versions()
-    expected = versions | {
-        "tokens": {str(token): "token\n"},
-        "sizes": {str(model): 6},
-    }
-    report = _probe()([str(token)], [str(model)])
+    expected = Report(own_versions(), {str(token): "token\n"}, {str(model): 6})
+    report = Report(*_probe()([str(token)], [str(model)]))
     assert report == expected and difference("n", expected, report) is None
     for changes, sentence in (
-        ({"Python": "3.10"}, "node n has Python 3.10, and this machine"),
-        ({"t2t_keras": "0.0.1"}, "node n has t2t_keras 0.0.1, and this machine"),
-        ({"t2t_keras": None}, "node n has no t2t_keras; install version"),
+        (
+            {"versions": own_versions() | {"Python": "3.10"}},
+            "node n has Python 3.10, and this machine",
+        ),
+        (
+            {"versions": own_versions() | {"t2t_keras": "0.0.1"}},
+            "node n has t2t_keras 0.0.1, and this machine",
+        ),
+        (
+            {"versions": own_versions() | {"t2t_keras": None}},
+            "node n has no t2t_keras; install version",
+        ),
         ({"tokens": {}}, f"node n does not share the folder {tmp_path}; name one"),
         ({"sizes": {str(model): 5}}, f"node n does not have {model} as this machine"),
     ):
-        assert difference("n", expected, report | changes).startswith(sentence)
+        assert difference("n", expected, report._replace(**changes)).startswith(
+            sentence
+        )
 
 
 def test_ray_of_another_version_is_one_sentence():

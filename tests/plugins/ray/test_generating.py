@@ -166,3 +166,38 @@ def test_tasks_that_cannot_be_done(cluster):
     full, lost = (line for line in lines if line.startswith(("OSError", "UserError")))
     assert full.startswith(f"OSError {errno.ENOSPC} ")
     assert re.match("UserError  --cluster: a task lost its process 6 times", lost)
+
+
+DEFINITIONS = """
+from t2t_keras.data.mixture import Corpus, Mixture
+from t2t_keras.problem import Problem
+from t2t_keras.registry import register_problem
+
+def numbers(start):
+    for i in range(start, start + 300):
+        yield f"number {i} .", f"{i * i} square !"
+
+class Numbers:
+    def __init__(self, start):
+        self.start = start
+    def __call__(self):
+        return numbers(self.start)
+
+@register_problem
+def squares():
+    corpora = (Corpus("low", Numbers(0)), Corpus("high", Numbers(5000)))
+    return Problem(summary="squares", sources={"train": Mixture(corpora)})
+"""
+
+
+@pytest.mark.slow
+def test_sources_of_a_user(cluster, tmp_path, capfd, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    write(tmp_path / "mine" / "square_numbers.py", DEFINITIONS)
+    monkeypatch.chdir(tmp_path)
+    flags = ["--problem", "squares", "--usr_dir", "mine", "--vocab_size", 300]
+    process = start(cluster, "datagen", *flags, "--data_dir", "tasks")
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 0, errors
+    assert run("datagen", *flags, "--data_dir", "one", "--workers", 1) == 0
+    assert files(tmp_path / "tasks") == files(tmp_path / "one")

@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from .flags import WorkerSize
 _ADDRESS = re.compile(r"(\[?[\w.:-]+?\]?):(\d{1,5})")
 _SECONDS_TO_ANSWER = 5.0
 _SECONDS_TO_CONNECT = 25.0
+_SECONDS_TO_START = 25.0
+_SECONDS_WITHOUT_LIFE = 120.0
 _ADVICE = "`ray start --address HOST:PORT` makes this machine a node of it"
 
 
@@ -114,6 +117,57 @@ def _refusal(address: str, error: Exception) -> str:
     return f"--cluster {address}: {first_line(error)}; {_ADVICE}"
 
 
+def require_start(references: Sequence[object], name: str) -> None:
+    """Waits until one of some calls has answered.
+
+    Args:
+        references: Ray's references to their results.
+        name: what starts, for the message.
+
+    Raises:
+        UserError: none has, because others use the cluster.
+    """
+    import ray
+
+    started, _ = ray.wait(list(references), timeout=_SECONDS_TO_START)
+    if not started:
+        raise UserError(
+            f"--cluster: no {name} has started in {_SECONDS_TO_START:.0f} s; other "
+            "programs use the cluster (see `ray status`): wait for them, or add nodes"
+        )
+
+
+class LifeWatch:
+    """Ends a command when nothing on the cluster has worked for too long.
+
+    Args:
+        loss: what is lost, for the message.
+    """
+
+    def __init__(self, loss: str) -> None:
+        self._loss = loss
+        self._last_life = time.monotonic()
+
+    def check(self, is_alive: bool) -> None:
+        """Notes whether something works.
+
+        Raises:
+            UserError: nothing has for two minutes.
+        """
+        if is_alive:
+            self._last_life = time.monotonic()
+        elif time.monotonic() - self._last_life > _SECONDS_WITHOUT_LIFE:
+            raise UserError(
+                f"--cluster: {self._loss} in {_SECONDS_WITHOUT_LIFE:.0f} s; add nodes "
+                "and run the same command again: it continues"
+            )
+
+
+def node_resources() -> list[Mapping[str, float]]:
+    """Returns what each node that is alive has, as Ray names it."""
+    return [node["Resources"] for node in alive_nodes()]
+
+
 def alive_nodes() -> list[dict[str, Any]]:
     """Returns Ray's descriptions of the nodes that are alive."""
     import ray
@@ -148,7 +202,7 @@ def require_room(size: WorkerSize, workers: int | None = None) -> int:
     Raises:
         UserError: the cluster is too small.
     """
-    resources = [node["Resources"] for node in alive_nodes()]
+    resources = node_resources()
     places = room(resources, size)
     if places and places >= (workers or 1):
         return workers or places

@@ -2,8 +2,10 @@
 
 import argparse
 import dataclasses
+from collections.abc import Callable
 
-from t2t_keras.cli.command import not_negative, positive, utf8
+from t2t_keras.cli.command import Command, not_negative, positive, utf8
+from t2t_keras.cli.extensions import Extension
 from t2t_keras.cli.parser import add_further
 
 
@@ -78,3 +80,20 @@ def add_cluster_flags(
 def worker_size(args: argparse.Namespace) -> WorkerSize:
     """Returns the size of a worker that the flags ask for."""
     return WorkerSize(args.cores_per_worker, args.gpus_per_worker)
+
+
+def cluster_extension(
+    add_flags: Callable[[argparse.ArgumentParser], object],
+    on_cluster: Callable[[Command], Command],
+) -> Extension:
+    """Returns the extension that runs another command if `--cluster` is given.
+
+    Args:
+        add_flags: adds `--cluster` and what goes with it.
+        on_cluster: returns the command for the cluster, given the extended one.
+    """
+
+    def select(command: Command, args: argparse.Namespace) -> Command:
+        return on_cluster(command) if args.cluster else command
+
+    return Extension(add_flags, select)

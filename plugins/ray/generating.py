@@ -7,34 +7,30 @@ from typing import Any, get_args
 
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.data import run_datagen
-from t2t_keras.cli.extensions import Extension
 from t2t_keras.data.shard import WHOLE
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.problem import Split
 
-from .flags import WorkerSize, add_cluster
+from .flags import WorkerSize, add_cluster, cluster_extension
+from .input_files import absolute
 
 _SIZE = WorkerSize(cores=1)  # of a task
 
 
-def _add_flags(parser: argparse.ArgumentParser) -> None:
-    add_cluster(parser)
-
-
 def _files(args: argparse.Namespace) -> list[Path]:
     """Makes the paths of the flags absolute; returns the files of pairs."""
-    args.data_dir = str(Path(args.data_dir).absolute())
+    args.data_dir = absolute(args.data_dir)
     if args.usr_dir:
-        args.usr_dir = str(Path(args.usr_dir).absolute())
+        args.usr_dir = absolute(args.usr_dir)
     files = []
     for split in get_args(Split):
         for side in ("source", "target"):
             path = getattr(args, f"{split}_{side}")
             if path:
-                files.append(Path(path).absolute())
+                files.append(Path(absolute(path)))
                 setattr(args, f"{split}_{side}", str(files[-1]))
     if args.mixture:
-        args.mixture = str(Path(args.mixture).absolute())
+        args.mixture = absolute(args.mixture)
         files.append(Path(args.mixture))
     return [path for path in files if path.is_file()]
 
@@ -53,10 +49,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         return run_datagen(args, runner)
 
 
-def _select(command: Command, args: argparse.Namespace) -> Command:
-    if not args.cluster:
-        return command
-
+def _on_cluster(command: Command) -> Command:
     def check(args: argparse.Namespace) -> None:
         require_extra("ray", "--cluster", "ray")
         if args.shard != str(WHOLE):
@@ -69,4 +62,4 @@ def _select(command: Command, args: argparse.Namespace) -> Command:
     return dataclasses.replace(command, run=_run, check=check)
 
 
-EXTENSION = Extension(_add_flags, _select)
+EXTENSION = cluster_extension(add_cluster, _on_cluster)

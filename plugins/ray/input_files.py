@@ -10,6 +10,11 @@ from t2t_keras.data.text_files import COMPRESSED
 from t2t_keras.errors import UserError
 
 
+def absolute(path: str | Path) -> str:
+    """Returns a path that means the same on nodes with other working directories."""
+    return str(Path(path).absolute())
+
+
 def matching_files(flag: str, pattern: str) -> list[Path]:
     """Returns the files that match a pattern such as `crawl-*.gz`, sorted by name.
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command, not_negative
-from t2t_keras.cli.extensions import Extension
 from t2t_keras.data.console import end_spinner, say
 from t2t_keras.errors import UserError, first_line, require_extra
 from t2t_keras.training.launched_processes import T2T, LostProcesses, Processes
 from t2t_keras.training.stopping import LAUNCHED
 
 from .cluster import connected, require_room
-from .flags import WorkerSize, add_cluster_flags, worker_size
+from .flags import WorkerSize, add_cluster_flags, cluster_extension, worker_size
 from .nodes import require_same_nodes
 
 _SECONDS_TO_START = 25.0
@@ -248,12 +247,10 @@ def _write(descriptor: int, content: bytes) -> None:
         content = content[os.write(descriptor, content) :]
 
 
-def _select(command: Command, args: argparse.Namespace) -> Command:
-    if not args.cluster:
-        return command
+def _on_cluster(command: Command) -> Command:
     return dataclasses.replace(
         command, run=_run, check=_check, waiting="connecting to the cluster"
     )
 
 
-EXTENSION = Extension(_flags, _select)
+EXTENSION = cluster_extension(_flags, _on_cluster)

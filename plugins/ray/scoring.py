@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command, table
-from t2t_keras.cli.extensions import Extension
 from t2t_keras.cli.loaded_model import checkpoint_id
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.run.config import require_run
 
-from .flags import add_cluster_flags, worker_size
-from .input_files import matching_pairs, output_paths
+from .flags import add_cluster_flags, cluster_extension, worker_size
+from .input_files import absolute, matching_pairs, output_paths
 from .model_files import model_files
 from .translating import require_folder
 
@@ -34,12 +33,12 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 
     size = worker_size(args)
     path, identity = checkpoint_id(args.output_dir, args.checkpoint)
-    path = str(Path(path).absolute())
+    path = absolute(path)
     request = Request(
-        model=str(Path(args.output_dir).absolute()),
+        model=absolute(args.output_dir),
         checkpoint=args.checkpoint if args.ensemble else path,
-        ensemble=tuple(str(Path(run).absolute()) for run in args.ensemble),
-        usr_dir=str(Path(args.usr_dir).absolute()) if args.usr_dir else "",
+        ensemble=tuple(map(absolute, args.ensemble)),
+        usr_dir=absolute(args.usr_dir) if args.usr_dir else "",
         options={},
         scores_pairs=True,
         token_scores=args.token_scores,
@@ -69,9 +68,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def _select(command: Command, args: argparse.Namespace) -> Command:
-    if not args.cluster:
-        return command
+def _on_cluster(command: Command) -> Command:
     return dataclasses.replace(
         command,
         run=_run,
@@ -82,4 +79,4 @@ def _select(command: Command, args: argparse.Namespace) -> Command:
     )
 
 
-EXTENSION = Extension(add_cluster_flags, _select)
+EXTENSION = cluster_extension(add_cluster_flags, _on_cluster)

@@ -6,7 +6,6 @@ than a machine has.
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -17,15 +16,13 @@ from ray.exceptions import RayError, RayTaskError
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.usr_dir import load_usr_dir
 
-from .cluster import alive_nodes, room
+from .cluster import LifeWatch, node_resources, require_start, room
 from .flags import WorkerSize
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 _MAX_RETRIES = 5
-_SECONDS_TO_START = 25.0
-_SECONDS_WITHOUT_NODES = 120.0
 _SECONDS_TO_WAIT = 1.0
 
 
@@ -67,7 +64,7 @@ class RayTaskRunner:
         waiting: dict[Any, int] = {}  # the index of each call that runs
         results: dict[int, R] = {}
         count = 0  # calls that were sent
-        last_life = time.monotonic()
+        life = LifeWatch("all nodes are lost, and none has come back")
         for index in range(len(arguments)):
             while index not in results:
                 while count < len(arguments) and len(waiting) < self._workers:
@@ -76,14 +73,7 @@ class RayTaskRunner:
                 done, _ = ray.wait(list(waiting), timeout=_SECONDS_TO_WAIT)
                 for reference in done:
                     results[waiting.pop(reference)] = _result(reference)
-                if done or self._has_nodes():
-                    last_life = time.monotonic()
-                elif time.monotonic() - last_life > _SECONDS_WITHOUT_NODES:
-                    raise UserError(
-                        "--cluster: all nodes are lost, and none has come back in "
-                        f"{_SECONDS_WITHOUT_NODES:.0f} s; add nodes and run the same "
-                        "command again: it continues"
-                    )
+                life.check(bool(done) or self._has_nodes())
             yield results.pop(index)
 
     def _send(self, task: Callable[[A], R], argument: A) -> Any:
@@ -93,18 +83,11 @@ class RayTaskRunner:
         return self._call.remote(content, *self._settings)
 
     def _has_nodes(self) -> bool:
-        resources = [node["Resources"] for node in alive_nodes()]
-        return room(resources, self._size) > 0
+        return room(node_resources(), self._size) > 0
 
     def _require_start(self) -> None:
         reference = self._send(abs, 0)
-        done, _ = ray.wait([reference], timeout=_SECONDS_TO_START)
-        if not done:
-            raise UserError(
-                f"--cluster: no task of {self._size} has started in "
-                f"{_SECONDS_TO_START:.0f} s; other programs use the cluster (see `ray "
-                "status`): wait for them, or add nodes"
-            )
+        require_start([reference], f"task of {self._size}")
         _result(reference)
 
 

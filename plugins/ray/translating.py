@@ -8,13 +8,12 @@ from typing import Any
 
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.decoding import check_decoder, given_decoding
-from t2t_keras.cli.extensions import Extension
 from t2t_keras.cli.loaded_model import choose_engine, model_id, output_settings
 from t2t_keras.cli.output_rows import is_numbered
 from t2t_keras.errors import UserError, require_extra
 
-from .flags import add_cluster_flags, worker_size
-from .input_files import matching_files, output_paths
+from .flags import add_cluster_flags, cluster_extension, worker_size
+from .input_files import absolute, matching_files, output_paths
 from .model_files import model_files
 
 
@@ -61,13 +60,13 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     checkpoint, identity = model_id(args)
     options = given_decoding(args)
     if checkpoint not in (None, "ema"):
-        checkpoint = str(Path(checkpoint).absolute())
+        checkpoint = absolute(checkpoint)
     has_numbers = is_numbered(args, options)
     request = Request(
-        model=str(Path(args.output_dir or args.export_dir).absolute()),
+        model=absolute(args.output_dir or args.export_dir),
         checkpoint=args.checkpoint if args.ensemble else checkpoint,
-        ensemble=tuple(str(Path(run).absolute()) for run in args.ensemble),
-        usr_dir=str(Path(args.usr_dir).absolute()) if args.usr_dir else "",
+        ensemble=tuple(map(absolute, args.ensemble)),
+        usr_dir=absolute(args.usr_dir) if args.usr_dir else "",
         options=options,
         is_numbered=has_numbers,
         token_scores=args.token_scores,
@@ -96,9 +95,7 @@ def show(result: Mapping[str, float]) -> str:
     return text
 
 
-def _select(command: Command, args: argparse.Namespace) -> Command:
-    if not args.cluster:
-        return command
+def _on_cluster(command: Command) -> Command:
     return dataclasses.replace(
         command,
         run=_run,
@@ -109,4 +106,4 @@ def _select(command: Command, args: argparse.Namespace) -> Command:
     )
 
 
-EXTENSION = Extension(add_cluster_flags, _select)
+EXTENSION = cluster_extension(add_cluster_flags, _on_cluster)

@@ -46,6 +46,11 @@ class Window:
         self.rows = [None] * len(self.lines)
 
     @property
+    def intact(self) -> list[int]:
+        """The indices of the lines that are not faulty."""
+        return [i for i, line in enumerate(self.lines) if not line.fault]
+
+    @property
     def is_complete(self) -> bool:
         """Whether all rows are known."""
         return None not in self.rows
@@ -110,7 +115,7 @@ def batches_by_length(window: Window, workers: int) -> list[Batch]:
         workers: the number of workers, each of which gets several batches.
     """
     lengths = [sum(map(len, line.texts)) for line in window.lines]
-    intact = [i for i, line in enumerate(window.lines) if not line.fault]
+    intact = window.intact
     share = len(intact) // (workers * _BATCHES_PER_WORKER)
     max_lines = min(max(share, _MIN_LINES_OF_BATCH), _MAX_LINES_OF_BATCH)
     batches: list[Batch] = []
@@ -146,5 +151,5 @@ def chunk_windows(lines: Iterable[Line]) -> Iterator[Window]:
 
 def whole_batch(window: Window) -> list[Batch]:
     """Returns the batch of a window of `chunk_windows`."""
-    intact = [i for i, line in enumerate(window.lines) if not line.fault]
+    intact = window.intact
     return [Batch(window, intact, window.lines[0].number - 1)] if intact else []

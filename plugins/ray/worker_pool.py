@@ -15,14 +15,13 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from t2t_keras.data.console import say
 from t2t_keras.errors import UserError, first_line
 
+from .cluster import LifeWatch, require_start
 from .flags import WorkerSize
 from .text_worker import Outcome, Request, TextWorker
 from .windows import Batch
 
 _MAX_DEATHS = 2  # of the workers that compute one batch
 _BATCHES_AHEAD = 2  # of each worker, so that it does not wait for the next one
-_SECONDS_TO_START = 25.0
-_SECONDS_WITHOUT_WORKERS = 120.0
 _SECONDS_TO_WAIT = 1.0
 
 
@@ -99,8 +98,11 @@ class WorkerPool:
         self._tick = tick
         self._repeated: collections.deque[Batch] = collections.deque()
         self._loading: dict[Any, _Worker] = {}
-        self._last_life = time.monotonic()
-        self._require_start()
+        self._life = LifeWatch("all workers are lost, and none has started again")
+        alive = []
+        for worker in self._workers:
+            alive.append(worker.actor.alive.remote())
+        require_start(alive, f"worker of {size}")
         for worker in self._workers:
             self._load(worker)
 
@@ -140,17 +142,6 @@ class WorkerPool:
                 return
             yield from self._collect(in_flight)
 
-    def _require_start(self) -> None:
-        """Waits until one actor runs."""
-        alive = [worker.actor.alive.remote() for worker in self._workers]
-        started, _ = ray.wait(alive, timeout=_SECONDS_TO_START)
-        if not started:
-            raise UserError(
-                f"--cluster: no worker of {self.size} has started in "
-                f"{_SECONDS_TO_START:.0f} s; other programs use the cluster (see `ray "
-                "status`): wait for them, or add nodes"
-            )
-
     def _load(self, worker: _Worker) -> None:
         """Makes an actor load the model, as soon as it runs."""
         worker.is_ready = False
@@ -182,14 +173,7 @@ class WorkerPool:
             else:
                 yield from self._finish(ref)
         ready = sum(worker.is_ready for worker in self._workers)
-        if ready:
-            self._last_life = time.monotonic()
-        elif time.monotonic() - self._last_life > _SECONDS_WITHOUT_WORKERS:
-            raise UserError(
-                "--cluster: all workers are lost, and none has started again in "
-                f"{_SECONDS_WITHOUT_WORKERS:.0f} s; add nodes and run the same command "
-                "again: it continues"
-            )
+        self._life.check(ready > 0)
         self._tick(ready)
 
     def _finish_loading(self, ref: Any) -> None:

@@ -201,13 +201,13 @@ class _RemoteProcess:
         try:
             call = getattr(self._actor, method).remote(*arguments)
             return ray.get(call, timeout=_SECONDS_TO_ANSWER)
-        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
-            self._status = -signal.SIGKILL
-            return None
         except ray.exceptions.RayTaskError as error:
             raise UserError(
                 f"--cluster: a node cannot run the training: {first_line(error.cause)}"
             ) from None
+        except ray.exceptions.RayError:  # also if it does not answer in time
+            self._status = -signal.SIGKILL
+            return None
 
     def poll(self) -> int | None:
         """Returns the exit status, and shows the chief's output."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from t2t_keras.data.console import say
 from t2t_keras.errors import UserError, first_line
@@ -186,13 +186,13 @@ class WorkerPool:
         try:
             ray.get(ref)
             worker.is_ready = True
-        except RayActorError:  # it died again
-            time.sleep(_SECONDS_TO_WAIT)
-            self._load(worker)
         except RayTaskError as error:
             raise UserError(
                 f"a worker cannot load the model: {_reason(error)}"
             ) from None
+        except RayError:  # it died again
+            time.sleep(_SECONDS_TO_WAIT)
+            self._load(worker)
 
     def _finish(self, ref: Any) -> Iterator[tuple[Batch, Outcome | Failure]]:
         """Yields the outcome of a batch, or repeats the batch of a lost actor."""
@@ -200,7 +200,9 @@ class WorkerPool:
         batch = worker.batches.pop(ref)
         try:
             yield batch, ray.get(ref)
-        except RayActorError:
+        except RayTaskError as error:
+            yield batch, Failure(_reason(error))
+        except RayError:  # not the lines' fault: the actor, its node or memory is lost
             if worker.is_ready:
                 say("a worker is lost; others compute its lines")
                 self._load(worker)
@@ -209,8 +211,6 @@ class WorkerPool:
                 yield batch, Failure("it ends the worker that computes it")
             else:
                 self._repeated.appendleft(batch)
-        except RayError as error:
-            yield batch, Failure(_reason(error))
 
 
 def _reason(error: RayError) -> str:

@@ -263,16 +263,16 @@ class Problem:
 
         Args:
             split: the split.
-            start: the index of the first pair. A source with a method `read` begins
-                there, others are read from their beginning.
+            start: the index of the first pair. A source with `read_pairs` begins there,
+                others are read from their beginning.
             stop: the index after the last pair; None: the end.
 
         Raises:
             UserError: the problem has no source for the split.
         """
         source = self.source(split)
-        if hasattr(source, "read"):
-            pairs = source.read(start, stop)
+        if hasattr(source, "read_pairs"):
+            pairs = source.read_pairs(start, stop)
         else:
             pairs = itertools.islice(source(), start, stop)
         for pair in pairs:

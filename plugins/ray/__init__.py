@@ -7,7 +7,7 @@
 
       with connected(args.cluster):
           size = WorkerSize(cores=1, gpus=0)
-          require_room(size, workers=2)
+          require_capacity(size, workers=2)
           require_same_nodes(read=[model], written=[folder])
           ...  # tasks or actors of Ray
 

@@ -14,7 +14,7 @@ from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.data.console import duration, say
 from t2t_keras.errors import UserError
 
-from .cluster import connected, require_room
+from .cluster import connected, require_capacity
 from .faulty_lines import CheckedFile
 from .flags import WorkerSize
 from .nodes import require_same_nodes
@@ -74,7 +74,7 @@ def run_job(
         job: the job.
         address: the address of the cluster.
         size: what a worker takes.
-        workers: the number of workers; None: as many as there is room for.
+        workers: the number of workers; None: as many as fit.
 
     Raises:
         UserError: the cluster cannot do the job, all workers are lost, or an input
@@ -82,14 +82,14 @@ def run_job(
     """
     start = time.monotonic()
     folder = OutputFolder(job.folder, job.settings)
-    files = [_File(*pair) for pair in zip(job.inputs, job.outputs, strict=True)]
+    files = list(map(_File, job.inputs, job.outputs))
     done_before = _find_finished(folder, files)
     if done_before:
         say(f"{job.task}: {done_before} of {len(files)} files are done already")
     counts = Counter[str]()
     if done_before < len(files):
         with connected(address):
-            count = require_room(size, workers)
+            count = require_capacity(size, workers)
             require_same_nodes(job.read)
             with locked(job.folder):
                 _find_finished(folder, files)
@@ -105,8 +105,8 @@ def run_job(
     }
     broken = [file.mistake for file in files if file.mistake]
     if broken:
-        others = f" ({len(broken) - 1} other files as well)" if broken[1:] else ""
-        raise UserError(f"{broken[0]}{others}; the other outputs are complete")
+        further = f" ({len(broken) - 1} other files as well)" if broken[1:] else ""
+        raise UserError(f"{broken[0]}{further}; the other outputs are complete")
     return result | {"seconds": round(time.monotonic() - start, 2)}
 
 
@@ -137,7 +137,7 @@ class _File:
     def __init__(self, inputs: tuple[Path, ...], output: Path) -> None:
         self.inputs = inputs
         self.output = output
-        self.size = sum(path.stat().st_size for path in inputs)
+        self.size = sum(file_sizes(inputs))
         self.readers: list[CheckedFile] = []
         self.facts: dict[str, Any] | None = None
         self.mistake = ""
@@ -154,14 +154,15 @@ class _File:
             index: the index of the file.
         """
         try:
-            self.readers = [CheckedFile(path) for path in self.inputs]
+            self.readers = list(map(CheckedFile, self.inputs))
             rows = itertools.zip_longest(*(reader.lines() for reader in self.readers))
-            for number, row in enumerate(rows, 1):
+            for line_number, row in enumerate(rows, 1):
                 if None in row:
                     names = " and ".join(map(str, self.inputs))
                     raise UserError(f"{names} differ in their number of lines")
-                fault = next((line.fault for line in row if line.fault), "")
-                yield Line(index, number, tuple(line.text for line in row), fault)
+                texts, faults = zip(*row, strict=True)
+                fault = next(filter(None, faults), "")
+                yield Line(index, line_number, texts, fault)
         except UserError as error:
             self.mistake = str(error)
 
@@ -294,8 +295,8 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
                 self._count("log_prob", float(log_prob))
                 self._count("tokens", int(tokens))
 
-    def _count(self, name: str, number: float) -> None:
-        self._counts[name] = self._counts.get(name, 0) + number
+    def _count(self, name: str, amount: float) -> None:
+        self._counts[name] = self._counts.get(name, 0) + amount
 
     def note_fault(self, line: Line, fault: str) -> None:
         """Notes and shows the fault of a line."""
@@ -363,13 +364,17 @@ class _Progress:
         Args:
             workers: the number of workers at the moment.
         """
-        now = time.monotonic()
-        if now - self._reported < _SECONDS_BETWEEN_REPORTS:
+        current_time = time.monotonic()
+        if current_time - self._reported < _SECONDS_BETWEEN_REPORTS:
             return
-        self._reported = now
-        seconds = now - self._start
-        size = sum(file.size for file in self._files)
-        share = sum(file.position for file in self._files) / max(size, 1)
+        self._reported = current_time
+        seconds = current_time - self._start
+        size = 0
+        position = 0
+        for file in self._files:
+            size += file.size
+            position += file.position
+        share = position / max(size, 1)
         say(
             f"{self._task}: {self.lines:,} lines ({self.lines / seconds:,.1f} lines/s"
             f"{self._eta(seconds, share)}), {workers} workers"

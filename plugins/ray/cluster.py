@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster, and the room that it has for workers."""
+"""The connection to a Ray cluster, and the number of workers that it can run."""
 
 import contextlib
 import os
@@ -63,9 +63,9 @@ def _require_answer(address: str) -> None:
             f"--cluster {address} is not an address; give HOST:PORT, as `ray start` "
             "prints it, or auto"
         )
-    place = (match[1].strip("[]"), int(match[2]))
+    host_and_port = (match[1].strip("[]"), int(match[2]))
     try:
-        socket.create_connection(place, _SECONDS_TO_ANSWER).close()
+        socket.create_connection(host_and_port, _SECONDS_TO_ANSWER).close()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         raise UserError(
@@ -106,13 +106,10 @@ def _refusal(address: str, error: Exception) -> str:
     text = str(error)
     versions = re.findall(r"(Ray|Python): ([\w.]+)", text)
     if "ersion mismatch" in text and len(versions) == 4:
-        cluster, own = (
-            ", ".join(" ".join(pair) for pair in pairs)
-            for pairs in (versions[:2], versions[2:])
-        )
+        programs = list(map(" ".join, versions))
         return (
-            f"--cluster {address} has {cluster}, and this machine {own}; install the "
-            "same versions"
+            f"--cluster {address} has {', '.join(programs[:2])}, and this machine "
+            f"{', '.join(programs[2:])}; install the same versions"
         )
     return f"--cluster {address}: {first_line(error)}; {_ADVICE}"
 
@@ -175,8 +172,8 @@ def alive_nodes() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-def room(resources: Sequence[Mapping[str, float]], size: WorkerSize) -> int:
-    """Returns for how many workers nodes have room, if nothing else runs on them.
+def capacity(resources: Sequence[Mapping[str, float]], size: WorkerSize) -> int:
+    """Returns how many workers fit on the nodes if nothing else runs there.
 
     Args:
         resources: what each node has, as Ray names it.
@@ -184,32 +181,35 @@ def room(resources: Sequence[Mapping[str, float]], size: WorkerSize) -> int:
     """
     workers = 0
     for node in resources:
-        places = []
+        workers_by_resource = []
         for name, needed in (("CPU", size.cores), ("GPU", size.gpus)):
             if needed:
-                places.append(int(node.get(name, 0) // needed))
-        workers += min(places)
+                workers_by_resource.append(int(node.get(name, 0) // needed))
+        workers += min(workers_by_resource)
     return workers
 
 
-def require_room(size: WorkerSize, workers: int | None = None) -> int:
+def require_capacity(size: WorkerSize, workers: int | None = None) -> int:
     """Refuses a cluster that is too small; returns the number of workers to start.
 
     Args:
         size: what a worker takes.
-        workers: the number that the user asks for; None: as many as there is room for.
+        workers: the number that the user asks for; None: as many as fit.
 
     Raises:
         UserError: the cluster is too small.
     """
     resources = node_resources()
-    places = room(resources, size)
-    if places and places >= (workers or 1):
-        return workers or places
-    cores = sum(node.get("CPU", 0) for node in resources)
-    gpus = sum(node.get("GPU", 0) for node in resources)
+    max_workers = capacity(resources, size)
+    if max_workers and max_workers >= (workers or 1):
+        return workers or max_workers
+    cores = 0.0
+    gpus = 0.0
+    for node in resources:
+        cores += node.get("CPU", 0)
+        gpus += node.get("GPU", 0)
     raise UserError(
-        f"--cluster: it has room for {places} workers of {size} ({len(resources)} "
+        f"--cluster: it has room for {max_workers} workers of {size} ({len(resources)} "
         f"nodes, {cores:.0f} cores, {gpus:.0f} GPUs), and {workers or 1} are needed; "
         "ask for less, or add nodes"
     )

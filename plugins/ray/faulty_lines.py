@@ -63,9 +63,9 @@ class CheckedFile:
 def _read_line(content: "io.BufferedReader[Any]") -> bytes:
     """Returns a line with its end; of one that is too long, only the beginning."""
     line: bytes = content.readline(LONGEST_LINE + 1)
-    rest = line
-    while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):
-        rest = content.readline(LONGEST_LINE + 1)
+    chunk = line
+    while len(chunk) > LONGEST_LINE and not chunk.endswith(b"\n"):
+        chunk = content.readline(LONGEST_LINE + 1)
     return line
 
 

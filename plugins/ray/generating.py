@@ -36,13 +36,13 @@ def _files(args: argparse.Namespace) -> list[Path]:
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
-    from .cluster import connected, require_room
+    from .cluster import connected, require_capacity
     from .nodes import require_same_nodes
     from .task_runner import RayTaskRunner
 
     files = _files(args)
     with connected(args.cluster):
-        workers = require_room(_SIZE, args.workers)
+        workers = require_capacity(_SIZE, args.workers)
         Path(args.data_dir).mkdir(parents=True, exist_ok=True)
         require_same_nodes(read=files, written=[args.data_dir])
         runner = RayTaskRunner(workers, _SIZE, args.usr_dir or "")

@@ -16,7 +16,7 @@ from t2t_keras.errors import UserError, first_line, require_extra
 from t2t_keras.training.launched_processes import T2T, LostProcesses, Processes
 from t2t_keras.training.stopping import LAUNCHED
 
-from .cluster import connected, require_room
+from .cluster import connected, require_capacity
 from .flags import WorkerSize, add_cluster_flags, cluster_extension, worker_size
 from .nodes import require_same_nodes
 
@@ -69,7 +69,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     folder = Path(train.output_dir).absolute()
     command = [*T2T, *args.train_command, *(["--json"] if args.json else [])]
     with connected(args.cluster):
-        require_room(size, args.workers)
+        require_capacity(size, args.workers)
         require_same_nodes(read, [_existing(folder)])
         end_spinner()
         restarts = 0
@@ -95,15 +95,15 @@ def _existing(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _placed(size: WorkerSize, workers: int, seconds: float) -> Iterator[list[Any]]:
-    """Yields actors with the room for a process each.
+    """Yields actors, each with the cores and GPUs of a process.
 
     Args:
         size: what a process takes.
         workers: the number of processes.
-        seconds: how long to wait for room.
+        seconds: how long to wait for cores and GPUs.
 
     Raises:
-        UserError: there is no room.
+        UserError: the cluster has too few that are free.
     """
     import ray
     from ray.util import placement_group, remove_placement_group
@@ -122,11 +122,11 @@ def _placed(size: WorkerSize, workers: int, seconds: float) -> Iterator[list[Any
             )
         actors = []
         for index in range(workers):
-            place = PlacementGroupSchedulingStrategy(
+            strategy = PlacementGroupSchedulingStrategy(
                 group, placement_group_bundle_index=index
             )
             actor_class = ray.remote(TrainingWorker).options(
-                num_cpus=size.cores, num_gpus=size.gpus, scheduling_strategy=place
+                num_cpus=size.cores, num_gpus=size.gpus, scheduling_strategy=strategy
             )
             actors.append(actor_class.remote())
         yield actors
@@ -146,21 +146,28 @@ def _train(
     import ray
 
     try:
-        places = ray.get(
+        ports = ray.get(
             [actor.address.remote() for actor in actors], timeout=_SECONDS_TO_ANSWER
         )
     except ray.exceptions.RayError:
         raise LostProcesses("a node was lost while the processes started") from None
-    addresses = [f"{host}:{port}" for host, port in places]
-    own = {name: environ[name] for name in environ if name.startswith(_PREFIXES)}
-    hosts = ",".join(dict.fromkeys(host for host, _ in places))
+    addresses = []
+    hosts = []
+    for host, port in ports:
+        addresses.append(f"{host}:{port}")
+        hosts.append(host)
+    variables = {}
+    for name, value in environ.items():
+        if name.startswith(_PREFIXES):
+            variables[name] = value
+    no_proxy = ",".join(dict.fromkeys(hosts))
     environments = []
     for index in range(len(actors)):
         task = {"type": "worker", "index": index}
         config = json.dumps({"cluster": {"worker": addresses}, "task": task})
         # gRPC would connect through the proxy of `http_proxy`.
-        additions = {"TF_CONFIG": config, "no_grpc_proxy": hosts, LAUNCHED: "1"}
-        environments.append(own | additions)
+        additions = {"TF_CONFIG": config, "no_grpc_proxy": no_proxy, LAUNCHED: "1"}
+        environments.append(variables | additions)
 
     def start(
         index: int, command: Sequence[str], environment: Mapping[str, str]

@@ -70,16 +70,17 @@ def difference(node: str, expected: Report, report: Report) -> str | None:
         report: what it has.
     """
     for program in ("Python", "t2t_keras"):
-        own, version = expected.versions[program], report.versions[program]
+        local_version = expected.versions[program]
+        version = report.versions[program]
         if version is None:
             return (
-                f"node {node} has no {program}; install version {own} there, as on "
-                "this machine"
+                f"node {node} has no {program}; install version {local_version} there, "
+                "as on this machine"
             )
-        if version != own:
+        if version != local_version:
             return (
-                f"node {node} has {program} {version}, and this machine {own}; install "
-                "the same version on all nodes"
+                f"node {node} has {program} {version}, and this machine "
+                f"{local_version}; install the same version on all nodes"
             )
     for path, content in expected.tokens.items():
         if report.tokens.get(path) != content:
@@ -148,9 +149,9 @@ def _ask(tokens: list[str], paths: list[str]) -> list[tuple[str, Report]]:
     for node in alive_nodes():
         if node["Resources"].get("CPU"):
             name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
-            place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             probe_here = probe.options(
-                num_cpus=0, scheduling_strategy=place, max_retries=0
+                num_cpus=0, scheduling_strategy=strategy, max_retries=0
             )
             waiting[probe_here.remote(tokens, paths)] = name
     done, late = ray.wait(

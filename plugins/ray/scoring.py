@@ -58,7 +58,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         folder=Path(args.output),
         settings=settings,
         read=model_files(request.model, path, request.ensemble),
-        faulty_row=lambda number: "-inf\t0\n",
+        faulty_row=lambda line_number: "-inf\t0\n",
     )
     result: dict[str, Any] = {**run_job(job, args.cluster, size, args.workers)}
     log_prob = result.get("log_prob", 0.0)

@@ -16,7 +16,7 @@ from ray.exceptions import RayError, RayTaskError
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.usr_dir import load_usr_dir
 
-from .cluster import LifeWatch, node_resources, require_start, room
+from .cluster import LifeWatch, capacity, node_resources, require_start
 from .flags import WorkerSize
 
 A = TypeVar("A")
@@ -83,7 +83,7 @@ class RayTaskRunner:
         return self._call.remote(content, *self._settings)
 
     def _has_nodes(self) -> bool:
-        return room(node_resources(), self._size) > 0
+        return capacity(node_resources(), self._size) > 0
 
     def _require_start(self) -> None:
         reference = self._send(abs, 0)

@@ -122,8 +122,7 @@ class TextWorker:
 
     def _score(self, lines: Sequence[Line]) -> Outcome:
         translator: Translator = self._translator
-        sources = [line.texts[0] for line in lines]
-        targets = [line.texts[1] for line in lines]
+        sources, targets = zip(*(line.texts for line in lines), strict=True)
         counts = {"truncated": 0}
         rows = []
         for score in translator.score(sources, targets):

@@ -81,7 +81,9 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         folder=Path(args.output),
         settings=output_settings(args, identity, options),
         read=model_files(request.model, request.checkpoint, request.ensemble),
-        faulty_row=lambda number: f"{number}\t1\t-inf\t\n" if has_numbers else "\n",
+        faulty_row=lambda line_number: (
+            f"{line_number}\t1\t-inf\t\n" if has_numbers else "\n"
+        ),
     )
     return {**run_job(job, args.cluster, size, args.workers)}
 

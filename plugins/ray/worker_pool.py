@@ -49,7 +49,7 @@ class _Worker:
         self.is_ready = False
         self.batches: dict[Any, Batch] = {}
 
-    def has_room(self, batch: Batch) -> bool:
+    def can_take(self, batch: Batch) -> bool:
         """Whether the batch can be sent.
 
         A batch that has lost a worker is computed alone, so that no other is blamed.
@@ -85,7 +85,7 @@ class WorkerPool:
         worker_class: type = TextWorker,
         tick: Callable[[int], None] = lambda workers: None,
     ) -> None:
-        # With `max_restarts=-1` Ray restarts a lost actor whenever there is room.
+        # With `max_restarts=-1` Ray restarts a lost actor as soon as it fits.
         # Methods are not repeated, except `load`, which waits for the restart.
         actor_class = ray.remote(worker_class).options(
             num_cpus=size.cores,
@@ -93,7 +93,9 @@ class WorkerPool:
             max_restarts=-1,
             scheduling_strategy="SPREAD",
         )
-        self._workers = [_Worker(actor_class.remote(request)) for _ in range(count)]
+        self._workers: list[_Worker] = []
+        for _ in range(count):
+            self._workers.append(_Worker(actor_class.remote(request)))
         self.size = size
         self._tick = tick
         self._repeated: collections.deque[Batch] = collections.deque()
@@ -149,8 +151,8 @@ class WorkerPool:
         self._loading[load.remote()] = worker
 
     def _send(self, batch: Batch) -> bool:
-        """Sends a batch to the worker that has least to do; false: none has room."""
-        free = [worker for worker in self._workers if worker.has_room(batch)]
+        """Sends a batch to the worker that has least to do; false: none can take it."""
+        free = [worker for worker in self._workers if worker.can_take(batch)]
         if not free:
             return False
         worker = min(free, key=lambda worker: len(worker.batches))

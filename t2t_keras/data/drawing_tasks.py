@@ -36,10 +36,10 @@ def draw_training_pairs(
     problem = indexed_problem(plan, counts)
     tasks = []
     for part in task_parts(plan, counts)["train"]:
-        first = bisect.bisect_left(indices, part.pairs.start)
-        last = bisect.bisect_left(indices, part.pairs.stop)
-        if first < last:
-            tasks.append(_DrawingTask(problem, indices[first:last]))
+        start = bisect.bisect_left(indices, part.pairs.start)
+        stop = bisect.bisect_left(indices, part.pairs.stop)
+        if start < stop:
+            tasks.append(_DrawingTask(problem, indices[start:stop]))
     for pairs in runner(_read, tasks):
         yield from pairs
 

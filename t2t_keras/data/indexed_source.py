@@ -29,25 +29,26 @@ class IndexedSource:
 
     def __call__(self) -> Iterator[Pair]:
         """Yields all pairs."""
-        return self.read(0)
+        return self.read_pairs(0)
 
-    def read(self, start: int, stop: int | None = None) -> Iterator[Pair]:
+    def read_pairs(self, start: int, stop: int | None = None) -> Iterator[Pair]:
         """Yields some of the pairs, without reading the corpora before them.
 
         Args:
             start: the index of the first pair.
             stop: the index after the last one; None: the end.
         """
-        end = sum(self.counts.values()) if stop is None else stop
-        begin = 0  # of the corpus
+        if stop is None:
+            stop = sum(self.counts.values())
+        corpus_start = 0
         for corpus in corpora_of(self.source):
-            count = self.counts[corpus.name]
-            first = max(start - begin, 0)
-            last = min(end - begin, count)
-            if first < last:
-                pairs = itertools.islice(self._read_from(corpus, first), last - first)
+            size = self.counts[corpus.name]
+            index = max(start - corpus_start, 0)
+            count = min(stop - corpus_start, size) - index
+            if count > 0:
+                pairs = itertools.islice(self._read_from(corpus, index), count)
                 yield from corpus.tagged(pairs)
-            begin += count
+            corpus_start += size
 
     def _read_from(self, corpus: Corpus, index: int) -> Iterator[Pair]:
         positions = self.positions.get(corpus.name)

@@ -47,13 +47,13 @@ class LineCount:
 
     Attributes:
         lines: the number of lines.
-        first: the offset of the first line.
+        offset: that of the first line.
         characters: the different characters, without white space at the ends of lines.
         is_faulty: whether there is a line that is no text.
     """
 
     lines: int = 0
-    first: int = 0
+    offset: int = 0
     characters: frozenset[str] = frozenset()
     is_faulty: bool = False
 
@@ -88,7 +88,8 @@ def count_lines(part: ByteRange) -> LineCount:
         if part.start:  # the line that begins before it, or only its end
             file.seek(part.start - 1)
             file.readline(LONGEST_LINE + 1)
-        first = position = file.tell()
+        offset = file.tell()
+        position = offset
         count = 0
         characters = set[str]()
         try:
@@ -101,7 +102,7 @@ def count_lines(part: ByteRange) -> LineCount:
                 count += 1
         except (UserError, UnicodeDecodeError):
             return LineCount(is_faulty=True)
-    return LineCount(count, first, frozenset(characters))
+    return LineCount(count, offset, frozenset(characters))
 
 
 def line_positions(counts: Iterable[LineCount]) -> list[Position]:
@@ -114,7 +115,7 @@ def line_positions(counts: Iterable[LineCount]) -> list[Position]:
     positions = []
     for count in counts:
         if count.lines:
-            positions.append((lines, count.first))
+            positions.append((lines, count.offset))
         lines += count.lines
     return positions
 

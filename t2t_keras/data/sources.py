@@ -1,8 +1,11 @@
 """Sources of pairs.
 
 A source is a callable that yields pairs of texts, from the beginning on every call and
-always the same ones. Any function will do. A source may have a method `checksum` that
-takes less time than a pass over the pairs.
+always the same ones. Any function will do. A source may have further methods:
+
+- `checksum` takes less time than a pass over the pairs;
+- `read_pairs(start, stop)` yields the pairs of these indices without reading others;
+- `byte_ranges` and `read_from` let several processes read it (see `ParallelFiles`).
 """
 
 import hashlib

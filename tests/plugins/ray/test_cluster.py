@@ -8,17 +8,17 @@ from helpers.command_line import run_refused, write
 from helpers.errors import refused
 
 from t2t_keras.plugins.ray import cluster
-from t2t_keras.plugins.ray.cluster import room
+from t2t_keras.plugins.ray.cluster import capacity
 from t2t_keras.plugins.ray.flags import WorkerSize
 from t2t_keras.plugins.ray.nodes import Report, _probe, difference, own_versions
 
 
 def test_room_is_counted_node_by_node():
     nodes = [{"CPU": 7.0, "GPU": 2.0}, {"CPU": 4.0}, {"CPU": 3.0, "GPU": 8.0}]
-    assert room(nodes, WorkerSize(cores=1)) == 14
-    assert room(nodes, WorkerSize(cores=4)) == 2
-    assert room(nodes, WorkerSize(cores=2, gpus=1)) == 3
-    assert room(nodes, WorkerSize(cores=4, gpus=4)) == 0
+    assert capacity(nodes, WorkerSize(cores=1)) == 14
+    assert capacity(nodes, WorkerSize(cores=4)) == 2
+    assert capacity(nodes, WorkerSize(cores=2, gpus=1)) == 3
+    assert capacity(nodes, WorkerSize(cores=4, gpus=4)) == 0
 
 
 def test_a_node_must_have_the_same_versions_and_folders(tmp_path):

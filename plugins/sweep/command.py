@@ -25,11 +25,11 @@ from t2t_keras.data.locks import lock
 from t2t_keras.data.progress import progress
 from t2t_keras.errors import UserError, require_extra, require_local
 from t2t_keras.evaluation.bleu import metrics_of
-from t2t_keras.evaluation.metrics_line import short_number
 from t2t_keras.options import OptionValues, split_pairs
 from t2t_keras.training.options import TrainOptions
 
 from .settings import Direction, SweepSettings
+from .trial import shown_hparams, shown_value
 
 # A trial is compared by its best evaluation, and is not used for anything else.
 _DEFAULTS: OptionValues = {"best_by": "metric", "average_last": 0, "keep": 1}
@@ -232,27 +232,18 @@ def _show_sweep(result: dict[str, Any]) -> str:
     metric = result["metric"]
     rows = []
     for trial in result["trials"]:
-        changes = []
-        for name, value in trial["hparams"].items():
-            changes.append(f"{name}={_short(value)}")
         rows.append(
             {
                 "trial": trial["trial"],
                 "state": trial["state"],
-                metric: _short(trial["score"]),
+                metric: shown_value(trial["score"]),
                 "step": "" if trial["step"] is None else str(trial["step"]),
-                "hparams": trial["error"] or " ".join(changes),
+                "hparams": trial["error"] or shown_hparams(trial["hparams"]),
             }
         )
     parts = [columns(rows), result["verdict"], f"page: {result['page']}"]
     parts.append(f"train with the best: {result['command']}")
     return "\n\n".join(filter(None, parts))
-
-
-def _short(value: object) -> str:
-    if value is None:
-        return ""
-    return short_number(value) if isinstance(value, float) else str(value)
 
 
 COMMAND = Command(

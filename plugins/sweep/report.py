@@ -13,7 +13,7 @@ from t2t_keras.evaluation.metrics_line import short_number
 from .best_two import DevTest, best_complete, best_first, read_test, test_on_dev
 from .settings import SweepSettings
 from .study import SweepStudy
-from .trial import SweepTrial, run_dir
+from .trial import SweepTrial, run_dir, shown_hparams
 from .trials_page import trials_page
 
 PAGE_NAME = "page.html"
@@ -45,7 +45,7 @@ class Report:
         """Says what a trial is about to do."""
         verb = "resumes after" if trial.scores else "has"
         step = f" step {max(trial.scores)}:" if trial.scores else ""
-        say(f"trial {trial.index} {verb}{step} {_shown_hparams(trial)}")
+        say(f"trial {trial.index} {verb}{step} {shown_hparams(trial.hparams)}")
 
     def on_end(self, trial: SweepTrial) -> None:
         """Says how a trial has ended."""
@@ -112,11 +112,3 @@ def training_command(
     if settings.usr_dir:
         words += ["--usr_dir", settings.usr_dir]
     return shlex.join(words)
-
-
-def _shown_hparams(trial: SweepTrial) -> str:
-    texts = []
-    for name, value in trial.hparams.items():
-        shown = short_number(value) if isinstance(value, float) else str(value)
-        texts.append(f"{name}={shown}")
-    return " ".join(texts)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from t2t_keras.evaluation.metrics_line import short_number
 from t2t_keras.ranged_hparams import Value
 
 State = Literal["running", "complete", "pruned", "failed"]
@@ -45,6 +46,18 @@ class SweepTrial:
             "hparams": dict(self.hparams),
             "error": self.error or None,
         }
+
+
+def shown_value(value: object) -> str:
+    """Returns a score or a hyper-parameter for a line of text; None: nothing."""
+    if value is None:
+        return ""
+    return short_number(value) if isinstance(value, float) else str(value)
+
+
+def shown_hparams(hparams: Mapping[str, Value]) -> str:
+    """Returns hyper-parameters for a line of text."""
+    return " ".join(f"{name}={shown_value(value)}" for name, value in hparams.items())
 
 
 def run_dir(directory: Path, index: int) -> Path:

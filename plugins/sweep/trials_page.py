@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t2t_keras.evaluation.metrics_line import short_number
 from t2t_keras.html_page import html_page
 from t2t_keras.ranged_hparams import Choices, Range, Value
 
 from .best_two import DevTest, best_complete, best_first
 from .charts import Dot, Line, Mark, curves, scatter
 from .settings import SweepSettings
-from .trial import SweepTrial
+from .trial import SweepTrial, shown_value
 
 _BODY = """\
 <header>
@@ -93,7 +92,9 @@ def _cards(
     if best:
         (winner, *_) = best
         remark = f"trial {winner.index}, step {winner.best_step:,}"
-        figures.append((f"best {settings.metric} on dev", _text(winner.score), remark))
+        figures.append(
+            (f"best {settings.metric} on dev", shown_value(winner.score), remark)
+        )
     ended = len(trials) - states["running"]
     figures.append(("trials that have ended", f"{ended}", f"of {count}"))
     figures.append(("pruned", str(states["pruned"]), ""))
@@ -145,9 +146,9 @@ def _charts(
 
 
 def _label(trial: SweepTrial, metric: str) -> str:
-    parts = [f"trial {trial.index}, {metric} {_text(trial.score)}"]
+    parts = [f"trial {trial.index}, {metric} {shown_value(trial.score)}"]
     for name, value in trial.hparams.items():
-        parts.append(f"{name} {_text(value)}")
+        parts.append(f"{name} {shown_value(value)}")
     return "\n".join(parts)
 
 
@@ -168,7 +169,7 @@ def _position(ranged: Range, value: Value) -> float:
 def _ticks(ranged: Range) -> list[tuple[float, str]]:
     if isinstance(ranged, Choices):
         return [(_position(ranged, value), str(value)) for value in ranged.values]
-    return [(at, _text(ranged.value_at(at))) for at in (0, 0.5, 1)]
+    return [(at, shown_value(ranged.value_at(at))) for at in (0, 0.5, 1)]
 
 
 def _trial_table(
@@ -183,9 +184,9 @@ def _trial_table(
         head += f'<th scope="col">{html.escape(name)}</th>'
     rows = []
     for trial in best_first(trials, best):
-        cells = [trial.state, _text(trial.score), _text(trial.best_step)]
+        cells = [trial.state, shown_value(trial.score), shown_value(trial.best_step)]
         for name in settings.ranges:
-            cells.append(_text(trial.hparams[name]))
+            cells.append(shown_value(trial.hparams[name]))
         columns = ""
         for cell in cells:
             columns += f"<td>{html.escape(cell)}</td>"
@@ -232,9 +233,3 @@ def _command(command: str) -> str:
         "<h2>Train with the best</h2>\n"
         f'<pre class="command"><code>{html.escape(command)}</code></pre>'
     )
-
-
-def _text(value: Value | None) -> str:
-    if value is None:
-        return ""
-    return short_number(value) if isinstance(value, float) else str(value)

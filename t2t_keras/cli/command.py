@@ -346,11 +346,11 @@ def wrapped(text: str, indent: int = 4) -> str:
     """
     if not sys.stdout.isatty():
         return text
-    room = max(shutil.get_terminal_size().columns - indent, 20)
-    if len(text) <= room:
+    width = max(shutil.get_terminal_size().columns - indent, 20)
+    if len(text) <= width:
         return text
     return textwrap.fill(
-        text, room, break_long_words=False, break_on_hyphens=False
+        text, width, break_long_words=False, break_on_hyphens=False
     ).replace("\n", "\n" + " " * indent)
 
 

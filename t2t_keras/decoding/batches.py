@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from t2t_keras.text.tokenizer import PAD
+from t2t_keras.text.tokenizer import padded_rows
 
 # On a CPU, with a thread for each: the operations of one step are too small to keep
 # all cores busy.
@@ -56,8 +56,4 @@ def batches(
 
 def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
     """Returns the rows as one int32 array, padded with PAD to a multiple of 8."""
-    width = padded_width(max(map(len, rows)))
-    array = np.full((len(rows), width), PAD, np.int32)
-    for row, ids in zip(array, rows, strict=True):
-        row[: len(ids)] = ids
-    return array
+    return padded_rows(rows, padded_width(max(map(len, rows))))

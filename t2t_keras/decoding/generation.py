@@ -10,7 +10,8 @@ from t2t_keras.decoding.text_arguments import checked_texts
 from t2t_keras.errors import UserError, short_repr
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.text.id_tokenizer import IdTokenizer
-from t2t_keras.text.preprocessor import Preprocessor, padded_rows
+from t2t_keras.text.preprocessor import Preprocessor
+from t2t_keras.text.tokenizer import padded_rows
 
 
 class Generator:

@@ -1,13 +1,13 @@
 """The preprocessor of a model: its vocabularies, and the form of its texts."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import PAD, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer, padded_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +75,3 @@ class Preprocessor:
         source = padded_rows(source_tokenizer.encode_batch(source_texts))
         target = padded_rows(target_tokenizer.encode_batch(target_texts))
         return (source, target), target
-
-
-def padded_rows(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Returns rows of ids as int32 [B, T], padded with 0 to the longest."""
-    width = max(map(len, rows), default=0)
-    array = np.full((len(rows), width), PAD, np.int32)
-    for row, ids in zip(array, rows, strict=True):
-        row[: len(ids)] = ids
-    return array

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
 
 # The ids that mean the same in every vocabulary. tensor2tensor's vocabularies have no
@@ -98,3 +99,22 @@ def text_ids(ids: Sequence[int], vocab_size: int) -> list[int]:
     """Returns the ids before the first EOS, without PAD and unknown ids."""
     before_end = itertools.takewhile(EOS.__ne__, map(int, ids))
     return [token for token in before_end if PAD < token < vocab_size]
+
+
+def padded_rows(
+    rows: Sequence[Sequence[int]], width: int | None = None
+) -> "np.ndarray":
+    """Returns rows of ids as int32 [B, T], padded with PAD.
+
+    Args:
+        rows: the ids.
+        width: T; None: the length of the longest row.
+    """
+    import numpy as np
+
+    if width is None:
+        width = max(map(len, rows), default=0)
+    array = np.full((len(rows), width), PAD, np.int32)
+    for row, ids in zip(array, rows, strict=True):
+        row[: len(ids)] = ids
+    return array

@@ -1,9 +1,11 @@
 """The best two trials of a sweep: do they differ by more than chance on dev?"""
 
+import contextlib
 import dataclasses
+import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.metrics_line import short_number
 from t2t_keras.run.config import RunConfig
+from t2t_keras.signals import end_with_parent
 
 from .settings import SweepSettings
 from .trial import SweepTrial, run_dir
@@ -89,6 +92,11 @@ def best_first(
     return [*best, *(trial for trial in trials if trial not in best)]
 
 
+def indices_of_pair(best: Sequence[SweepTrial]) -> list[int]:
+    """Returns the indices of the best two trials."""
+    return [trial.index for trial in best[:2]]
+
+
 def read_test(directory: Path) -> DevTest | None:
     """Returns the last test of a sweep, if there is one."""
     fields = read_json(directory / FILE)
@@ -111,7 +119,7 @@ def test_on_dev(directory: Path, best: Sequence[SweepTrial]) -> DevTest | None:
     """
     from t2t_keras.evaluation.significance import System, compare
 
-    pair = [trial.index for trial in best[:2]]
+    pair = indices_of_pair(best)
     if len(pair) < 2:
         return None
     test = read_test(directory)
@@ -136,21 +144,36 @@ def test_on_dev(directory: Path, best: Sequence[SweepTrial]) -> DevTest | None:
 
 def _decode_dev(runs: Sequence[Path]) -> None:
     """Writes the outputs of the best checkpoints for dev into the run directories."""
-    processes = []
-    for run in runs:
-        command = [sys.executable, "-P", "-c", _MAIN, "evaluate", str(run)]
-        command += ["--split", "dev", "--checkpoint", "best", "--engine", "tensorflow"]
-        command += ["--output", str(run / "dev"), "--json"]
-        processes.append(
-            subprocess.Popen(
-                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-            )
-        )
-    for run, process in zip(runs, processes, strict=True):
-        _, errors = process.communicate()
-        if process.returncode:
-            *_, message = ["", *filter(None, errors.splitlines())]
-            raise UserError(f"{run} cannot be evaluated on dev: {message}")
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for run in runs:
+            processes.append(stack.enter_context(_decoding(run)))
+        for run, process in zip(runs, processes, strict=True):
+            _, errors = process.communicate()
+            if process.returncode:
+                *_, message = ["", *filter(None, errors.splitlines())]
+                raise UserError(f"{run} cannot be evaluated on dev: {message}")
+
+
+@contextlib.contextmanager
+def _decoding(run: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Starts the process that translates dev; it ends with the block."""
+    command = [sys.executable, "-P", "-c", _MAIN, "evaluate", str(run)]
+    command += ["--split", "dev", "--checkpoint", "best", "--engine", "tensorflow"]
+    command += ["--output", str(run / "dev"), "--json"]
+    parent = os.getpid()
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: end_with_parent(parent),
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _lines(run: Path, suffix: str) -> list[str]:

@@ -100,7 +100,7 @@ def _add_evaluation_flags(parser: argparse.ArgumentParser) -> None:
         TrainOptions,
         "best_by=loss",
         rule="Here best_by is metric, average_last 0 and keep 1, unless given.\n",
-        listed=names - {"eval_every", "eval_sentences"},
+        listed=names - {"eval_every", "eval_sentences", "max_minutes"},
     )
 
 
@@ -153,12 +153,16 @@ def _settings(args: argparse.Namespace) -> SweepSettings:
         ranges = registry.ranged_hparams(args.ranges).resolve(hparams)
     except UserError as error:
         raise UserError(f"--ranges '{args.ranges}': {error}") from None
-    options: OptionValues = _DEFAULTS | given_options(
-        args, TrainOptions, "train_options"
-    )
+    given = given_options(args, TrainOptions, "train_options")
+    if "max_minutes" in given:
+        raise UserError(
+            "--train_options: max_minutes makes the trials depend on the speed of the "
+            "machine; leave it out"
+        )
+    options: OptionValues = _DEFAULTS | given
     steps = args.train_steps or hparams.train_steps
     options.setdefault("eval_every", max(1, steps // _EVALUATIONS))
-    if options.get("eval_sentences") == 0:
+    if options.get("eval_sentences") == 0 and "best_by" not in given:
         options["best_by"] = "loss"
     TrainOptions(**options)
     metric = "loss"

@@ -10,7 +10,13 @@ from t2t_keras.data.console import busy, say
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.metrics_line import short_number
 
-from .best_two import DevTest, best_complete, best_first, read_test, test_on_dev
+from .best_two import (
+    best_complete,
+    best_first,
+    indices_of_pair,
+    read_test,
+    test_on_dev,
+)
 from .settings import SweepSettings
 from .study import SweepStudy
 from .trial import SweepTrial, run_dir, shown_hparams
@@ -57,7 +63,7 @@ class Report:
             text += f": {trial.error}"
         say(text)
         self._advance(1)
-        self._write_page(read_test(self._directory))
+        self._write_page()
 
     def result(self) -> dict[str, Any]:
         """Tests the best two trials, writes the last page, and returns the result.
@@ -84,14 +90,17 @@ class Report:
             "test": test and test.to_json(),
             "verdict": test.verdict(settings.metric) if test else "",
             "command": training_command(self._directory, best[0], settings),
-            "page": str(self._write_page(test)),
+            "page": str(self._write_page()),
         }
 
-    def _write_page(self, test: DevTest | None) -> Path:
+    def _write_page(self) -> Path:
         settings = self._study.settings
         trials = self._study.trials()
         best = best_complete(trials, settings)
         command = training_command(self._directory, best[0], settings) if best else ""
+        test = read_test(self._directory)
+        if test and test.trials != indices_of_pair(best):
+            test = None  # another trial is among the best two now
         page = trials_page(
             self._directory.resolve().name, settings, trials, self._count, test, command
         )

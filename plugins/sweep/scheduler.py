@@ -115,6 +115,8 @@ class Scheduler:
                 preexec_fn=lambda: end_with_parent(parent),
             )
         self._running[index] = _Running(process, slot)
+        if self.signal:  # it came while the trial was proposed or started
+            process.send_signal(signal.SIGTERM)
         self._on_start(self._study.trial(index))
 
     def _environment(self, slot: int) -> dict[str, str]:

@@ -54,8 +54,8 @@ def trials_page(
     best = best_complete(trials, settings)
     marks: dict[int, Mark] = {}
     for trial in trials:
-        if trial.score is not None:
-            marks[trial.index] = "pruned" if trial.state == "pruned" else "complete"
+        if trial.score is not None and trial.state in ("complete", "pruned"):
+            marks[trial.index] = trial.state
     if best:
         marks[best[0].index] = "best"
     shown = [trial for trial in trials if trial.index in marks]

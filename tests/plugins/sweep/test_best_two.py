@@ -1,9 +1,12 @@
 """The test of the best two trials on dev."""
 
+import signal
+import subprocess
+
 import pytest
 from helpers.command_line import write
 
-from t2t_keras import registry
+from t2t_keras import UserError, registry
 from t2t_keras.plugins.sweep import best_two
 from t2t_keras.plugins.sweep.best_two import DevTest, read_test
 from t2t_keras.plugins.sweep.best_two import test_on_dev as on_dev
@@ -80,6 +83,27 @@ def test_verdicts(scores, p, text):
     metrics = {"bleu": {"higher_is_better": True, "systems": [second, best]}}
     verdict = DevTest([4, 1], 1014, metrics).verdict("loss")
     assert f"On the 1,014 sentences of dev, {text}: bleu 7 and " in verdict
+
+
+def test_no_process_is_left_when_one_fails(tmp_path, monkeypatch):
+    program = """
+import sys, time
+if sys.argv[2].endswith("0"):
+    sys.exit("no checkpoint")
+time.sleep(600)
+"""
+    monkeypatch.setattr(best_two, "_MAIN", program)
+    processes = []
+    popen = subprocess.Popen
+
+    def start(*args, **kwargs):
+        processes.append(popen(*args, **kwargs))
+        return processes[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    with pytest.raises(UserError, match="0 cannot be evaluated on dev: no checkpoint"):
+        best_two._decode_dev([run_dir(tmp_path, index) for index in (0, 1)])
+    assert [process.poll() for process in processes] == [1, -signal.SIGKILL]
 
 
 def test_nothing_to_compare(decoded):

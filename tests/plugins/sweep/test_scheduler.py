@@ -70,6 +70,22 @@ def test_a_signal_is_passed_on_and_the_trial_is_resumed(tmp_path, monkeypatch):
     assert resumed[0].hparams == trials[0].hparams
 
 
+def test_a_signal_during_a_proposal_reaches_the_trial(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        scheduling, "_PROGRAM", "import signal; print('waits'); signal.pause()"
+    )
+    start_next = SweepStudy.start_next
+
+    def interrupted(study):
+        os.kill(os.getpid(), signal.SIGINT)
+        return start_next(study)
+
+    monkeypatch.setattr(SweepStudy, "start_next", interrupted)
+    trials, ended, received = sweep(tmp_path, 3)
+    assert (received, ended) == (signal.SIGINT, [])
+    assert [trial.state for trial in trials] == ["running"]
+
+
 def test_each_process_has_its_gpu_and_its_share_of_the_cores(tmp_path, monkeypatch):
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
     monkeypatch.setattr(scheduling, "num_cores", lambda: 9)

@@ -1,6 +1,8 @@
 """The page of a sweep: what it tells, and how it looks in a browser."""
 
+import dataclasses
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,9 +10,12 @@ from helpers.browser import CHROMIUM, browser
 from helpers.page_checks import check_tab_order, check_views
 from helpers.sweeps import sweep_settings
 
+from t2t_keras.data.json_files import write_json
 from t2t_keras.plugins.sweep.best_two import DevTest, best_complete
 from t2t_keras.plugins.sweep.trial import SweepTrial
 from t2t_keras.plugins.sweep.trials_page import trials_page
+
+report = pytest.importorskip("t2t_keras.plugins.sweep.report", reason="needs optuna")
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 
@@ -99,6 +104,23 @@ def test_the_best_is_the_best_that_was_trained_to_the_end():
 def test_a_sweep_at_its_beginning():
     page = trials_page("mine", sweep_settings(), [], 10, None, "")
     assert "No trial has been evaluated yet" in page and "<svg" not in page
+
+
+def test_only_trials_that_have_ended_are_in_the_charts():
+    trials = [trial(0, "running"), trial(1, "failed")]
+    page = trials_page("mine", sweep_settings(), trials, 10, None, "")
+    assert "No trial has been evaluated yet" in page and "<svg" not in page
+
+
+@pytest.mark.parametrize(("tested", "is_shown"), [([4, 1], True), ([1, 0], False)])
+def test_a_test_of_other_trials_is_not_shown(tmp_path, tested, is_shown):
+    write_json(
+        tmp_path / "test.json", dataclasses.replace(TEST, trials=tested).to_json()
+    )
+    study = SimpleNamespace(settings=sweep_settings(), trials=lambda: TRIALS)
+    report.Report(tmp_path, study, 10, print).on_end(TRIALS[4])
+    page = (tmp_path / "page.html").read_text()
+    assert ("sentences of dev" in page) is is_shown
 
 
 @needs_chromium

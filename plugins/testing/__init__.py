@@ -86,57 +86,15 @@ def _check_independence(model: "Transformer") -> None:
 
 
 def _check_packing(model: "Transformer") -> None:
-    """Compares three pairs in two rows with three rows."""
-    lengths = {"source": (3, 2, 5), "target": (4, 1, 3)}
-    rows = ((2, 0), (1,))
-    sides = {}  # [3, T], a pair in each row
-    batch: dict[str, NDArray[np.int32]] = {}
-    locations = {}  # of the target's tokens, in packed rows
-    for side, counts in lengths.items():
-        sides[side] = _ids(model, 3, max(counts)) * _is_token(counts)
-        packed = np.zeros((3, 2, sum(counts)), np.int32)  # ids, segments, positions
-        for row, pairs in enumerate(rows):
-            start = 0
-            for pair in pairs:
-                stop = start + counts[pair]
-                packed[0, row, start:stop] = sides[side][pair, : counts[pair]]
-                packed[1, row, start:stop] = pair + 1
-                packed[2, row, start:stop] = np.arange(counts[pair])
-                locations[pair] = row, slice(start, stop)
-                start = stop
-        names = (side, f"{side}_segments", f"{side}_positions")
-        batch |= dict(zip(names, packed, strict=True))
-    _compare_packed(model, sides, batch, locations)
+    from t2t_keras.training.packing_check import packed_and_single_logits
 
-
-def _compare_packed(
-    model: "Transformer",
-    sides: dict[str, NDArray[np.int32]],
-    batch: dict[str, NDArray[np.int32]],
-    locations: dict[int, tuple[int, slice]],
-) -> None:
-    """Compares the logits of the pairs in `sides` with those of the packed batch."""
-    from t2t_keras.model import Packing
-
-    packing = Packing.from_batch(batch)
-    pair = (sides["source"], sides["target"])
     for seed in (None, np.array([1, 2], np.int32)):
-        expected = np.array(model(*pair, seed=seed))  # [3, T, V]
         try:
-            states, _ = model.decoder_outputs(
-                batch["source"], batch["target"], seed, packing
-            )
+            comparisons = list(packed_and_single_logits(model, seed))
         except (TypeError, ValueError) as error:
             raise AssertionError(f"{_PACKING_RULE}; it fails: {error}") from error
-        logits = np.array(model.logits(states))  # [2, T', V]
-        for index, (row, columns) in locations.items():
-            actual = logits[row, columns]
-            _equal(_PACKING_RULE, actual, expected[index, : len(actual)])
-
-
-def _is_token(lengths: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Returns a mask [N, T], true for the tokens of sentences of these lengths."""
-    return np.arange(max(lengths)) < np.array(lengths)[:, None]
+        for packed, single in comparisons:
+            _equal(_PACKING_RULE, packed, single)
 
 
 def _check_steps(model: "Transformer") -> None:

@@ -2,7 +2,8 @@
 
 - The update (5.2 to 5.4): `step` sums the loss and its gradients over micro-batches and
   replicas, with XLA by `segment_sums`; `optimizer` has the learning rate and updates
-  the weights, on top of `optimizer_api`; `loss_scale` is for float16.
+  the weights, on top of `optimizer_api`; `loss_scale` is for float16. `packing_check`
+  refuses models that mix packed pairs.
 - Devices: `strategy` places the replicas, `process_group` connects the processes of a
   distributed training, and `largest_batch` runs the largest batch once. `auto_hparams`
   chooses for a new run what is fastest on the devices, and `gpu_advice` tells the user.

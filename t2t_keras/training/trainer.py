@@ -45,6 +45,7 @@ from t2t_keras.training.hooks import STOP_REASONS, Hook
 from t2t_keras.training.largest_batch import try_largest_batch
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.packing_check import require_packing
 from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.training.reporting import Reporter
 from t2t_keras.training.result import TrainResult
@@ -288,6 +289,8 @@ class Trainer:
             tf.config.experimental.enable_op_determinism()
         with strategy.scope():
             self.model = run.build_model()
+            if self._hparams.bucketing == "packed":
+                require_packing(self.model)
             self._weights = model_variables(self.model)
             trainable = model_variables(self.model, trainable=True)
             optimizer = make_optimizer(trainable, self._hparams)

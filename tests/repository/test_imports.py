@@ -235,7 +235,7 @@ def test_units_import_one_way():
 def test_inference_does_not_import_training():
     """Only what trains, or adds to a training, does."""
     training = ("training/", "cli/training.py", "__init__.py", "plugins/launch/")
-    training += ("plugins/sweep/",)
+    training += ("plugins/sweep/", "plugins/testing/")
     training += ("plugins/ray/launching.py",)
     optimizers = ("plugins/interop/adafactor.py",)
     hooks = ("plugins/reports/live_page.py", "plugins/reports/page_hook.py")

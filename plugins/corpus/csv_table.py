@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t2t_keras.data.pair_files import PairFile, head_lines
+from t2t_keras.data.pair_files import MIN_TABLE_LINES, PairFile, head_lines
 from t2t_keras.data.text_files import decoded_lines, open_binary, readable
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
@@ -66,9 +66,14 @@ def _column_names(line: str, delimiter: str) -> list[str]:
 
 
 def matches_csv(head: bytes, suffix: str) -> bool:
-    """Returns whether a file with the suffix csv has a table: in texts commas vary."""
+    """Returns whether a file has a table.
+
+    In a file with the suffix csv, equal numbers of columns are enough: in texts, commas
+    vary. In other files, all lines after the header must also begin with a quote.
+    """
     lines = head_lines(head)
-    if suffix != "csv" or not lines:
+    has_quotes = all(line.startswith('"') for line in lines[1:])
+    if suffix != "csv" and not (has_quotes and len(lines) >= MIN_TABLE_LINES):
         return False
     return any(_is_table(lines, delimiter) for delimiter in _DELIMITERS)
 
@@ -79,8 +84,7 @@ def _is_table(lines: Sequence[str], delimiter: str) -> bool:
     except csv.Error:
         return False
     widths = {len(row) for row in rows[:-1] or rows}  # the last row may be cut off
-    is_quoted = all(line.startswith('"') for line in lines)
-    return len(widths) == 1 and (widths > {1} or widths != {1} or is_quoted)
+    return len(widths) == 1 and widths != {1}
 
 
 def csv_languages(path: str | Path) -> tuple[str, str] | None:

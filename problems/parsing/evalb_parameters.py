@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.lines import read_lines
+from t2t_keras.data.text_files import read_text
 from t2t_keras.errors import UserError
 
 _log = logging.getLogger(__name__)
@@ -85,7 +85,8 @@ def read_parameters(path: str | Path) -> EvalbParameters:
         UserError: the file cannot be read, or a parameter has no value.
     """
     values: dict[str, Any] = {}
-    for line_number, line in enumerate(read_lines(path), 1):
+    # `read_lines` would refuse a file with a tab in each line, which is a table.
+    for line_number, line in enumerate(read_text(path).split("\n"), 1):
         line = line.rstrip()
         if line.startswith("#") or len(line) < 3:  # EVALB's own rule
             continue

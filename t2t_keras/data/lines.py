@@ -72,6 +72,14 @@ _NOT_TEXT = (
         rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff", "in UTF-32", _CONVERT.format("UTF-32")
     ),
     _NotText(rb"\xff\xfe|\xfe\xff", "in UTF-16", _CONVERT.format("UTF-16")),
+    # Without a byte order mark, every second byte of an alphabet's first letters is 0.
+    _NotText(rb"(?:[^\x00]\x00){8}", "in UTF-16 (LE)", _CONVERT.format("UTF-16LE")),
+    _NotText(rb"(?:\x00[^\x00]){8}", "in UTF-16 (BE)", _CONVERT.format("UTF-16BE")),
+    _NotText(
+        rb"[^\n\r]+\r(?!\n)[^\n]*\Z",
+        "a text with the line ends of old Macs",
+        "convert them (`tr '\\r' '\\n' < {name} > lines.txt`)",
+    ),
     _NotText(
         rb"(?i)\s*<(?:!doctype\s+html|html)\b",
         "an HTML page",

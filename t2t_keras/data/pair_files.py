@@ -19,6 +19,8 @@ from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
 _LINES = 100  # by which a format is recognised
+# So many lines with the same number of columns are a table, whatever the name is.
+MIN_TABLE_LINES = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +191,11 @@ def _read_tsv(file: PairFile) -> Iterator[Pair]:
 
 
 def _matches_tsv(head: bytes, suffix: str) -> bool:
-    return suffix in ("tsv", "tab") and has_columns(head)
+    if suffix in ("tsv", "tab"):
+        return has_columns(head)
+    lines = head_lines(head)
+    widths = {line.count("\t") + 1 for line in lines}
+    return len(lines) >= MIN_TABLE_LINES and len(widths) == 1 and widths != {1}
 
 
 _TSV = Format(

@@ -77,7 +77,8 @@ FILES = {  # name -> content, without a hint in the name where the content has o
     "nested": lines_of(lambda a, b: json.dumps({"translation": {"en": a, "de": b}})),
     "tsv": lines_of(lambda source, target: f"{source}\t{target}"),
     "columns": lines_of(lambda source, target: f"{source}\t{target}"),
-    "csv": "en,de\n" + lines_of(lambda source, target: f'"{source}","{target}"'),
+    "csv": "en,de\n" + lines_of(lambda source, target: f"{source},{target}"),
+    "quoted": "en,de\n" + lines_of(lambda source, target: f'"{source}","{target}"'),
     "parquet": table_in_parquet(PAIRS, nested=False),
     "hub": table_in_parquet(PAIRS, nested=True),
 }
@@ -101,9 +102,8 @@ def test_one_file_has_both_sides(tmp_path, capfd, name):
         assert list(PairFile(path, ("de", "en"))()) == [pair[::-1] for pair in PAIRS]
 
 
-@pytest.mark.parametrize("name", sorted(FILES.keys() - {"columns"}))
+@pytest.mark.parametrize("name", FILES)
 def test_one_side_is_refused(tmp_path, name):
-    """Tabs alone do not make a table: a sentence may have one."""
     path = save(tmp_path / f"a.{name}", FILES[name])
     text = save(tmp_path / "b", "x\n")
     for call in (
@@ -113,7 +113,9 @@ def test_one_side_is_refused(tmp_path, name):
     ):
         message = refused("which has both sides of its pairs", call)
         assert message.startswith(f"{path} is a") and f'pairs = "{path}"' in message
-        assert ("--languages" in message) == (name not in ("tsv", "xlf", "xliff"))
+        assert ("--languages" in message) == (
+            name not in ("tsv", "columns", "xlf", "xliff")
+        )
 
 
 def test_the_flags_that_are_refused(tmp_path, capfd):
@@ -165,7 +167,10 @@ OTHERS = {
     "is JSON, ": JSON.encode(),
     "is a file of subtitles": b"1\r\n00:00:01,000 --> 00:00:02,000\r\nHello.\r\n",
     "is a catalogue of messages": b'# de\nmsgid ""\nmsgstr ""\n"Language: de\\n"\n',
-    "is in UTF-16.*iconv -f UTF-16": "gut\n".encode("utf-16"),
+    "is in UTF-16, .*iconv -f UTF-16 ": "gut\n".encode("utf-16"),
+    "is in UTF-16 .LE.*iconv -f UTF-16LE": "A house .\n".encode("utf-16-le"),
+    "is in UTF-16 .BE.*iconv -f UTF-16BE": "A house .\n".encode("utf-16-be"),
+    "is a text with the line ends of old Macs.*tr ": b"A house .\rA tree .\r",
     "is compressed twice": gzip.compress(gzip.compress(b"a\n")),
     "is a pointer of Git LFS.*git lfs pull": POINTER.encode(),
     "is a pointer of git-annex": b"/annex/objects/SHA256E-s10--00.txt\n",
@@ -190,7 +195,11 @@ TEXTS = [
     b"<p>A paragraph.</p>\n<p>Another one.</p>\n",
     b"<tmx> is the root of a translation memory.\nYes.\n",
     b"<doc docid='1'>\n<url>http://a.b/</url>\nText.\n",
-    b"one\ttab\nand\ta\ttab\n",
+    # Tabs alone do not make a table: a sentence may have one.
+    b"one\ttab\nand\ta\ttab\n" * 10,
+    b"a\tb\n" * 9,
+    b'"Yes", she said.\n"No", he said, "it is not."\n' * 10,
+    b"a\rb\nc\n",
     b"PK is a name\n%PDF is not\nRar!\nBZh9\n",
     b"version https://git-lfs.github.com/spec/v1\nis how a pointer begins .\n",
     b"HTML begins with <html>\n",

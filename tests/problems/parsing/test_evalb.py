@@ -45,6 +45,13 @@ def test_the_command_prints_what_the_program_printed(gold, test, parameters, cap
     assert round(summary["f1"], 2) == total
 
 
+def test_parameters_may_be_a_table(tmp_path):
+    """Ten lines with a tab each are refused where texts are expected."""
+    (tmp_path / "x.prm").write_text("DELETE_LABEL\tX\n" * 9 + "LABELED\t0\n")
+    parameters = read_parameters(tmp_path / "x.prm")
+    assert parameters == EvalbParameters(delete_labels=("X",) * 9, labeled=False)
+
+
 def test_counts_of_one_sentence_by_hand():
     # S, NP, VP, NP against S, NP, VP and a constituent that crosses the last NP.
     test = "(TOP (S (NP (NNP John)) (VP (X (VBZ sees) (DT a)) (NN dog)) (. .)))"

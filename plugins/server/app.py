@@ -169,6 +169,11 @@ class Service:
             )
         }
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether every model is loaded and has translated a sentence."""
+        return len(self._served) == len(self._sources)
+
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         """Loads the models in the background; at the end, runs what still waits."""
@@ -297,7 +302,7 @@ class Service:
 
     async def health(self, request: Request) -> Response:
         """Whether every model is loaded and has translated a sentence."""
-        status = "ok" if len(self._served) == len(self._sources) else "loading"
+        status = "ok" if self.is_ready else "loading"
         if self._is_stopping or self.failure:
             status = "stopping"
         return _json({"status": status}, 200 if status == "ok" else 503)

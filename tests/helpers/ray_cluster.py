@@ -14,11 +14,15 @@ MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 
 
 @contextlib.contextmanager
-def ray_cluster(*cores: int, **settings: Any) -> Iterator[Any]:
+def ray_cluster(
+    *cores: int, dashboard_port: int | None = None, **settings: Any
+) -> Iterator[Any]:
     """Yields a `Cluster` whose head has no cores, and whose workers have some."""
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 0, "include_dashboard": False}
+    head = {"num_cpus": 0, "include_dashboard": dashboard_port is not None}
+    if dashboard_port is not None:
+        head["dashboard_port"] = dashboard_port
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         for count in cores:

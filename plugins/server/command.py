@@ -177,7 +177,7 @@ def load_model(args: argparse.Namespace, path: Path) -> "ServedModel":
     options = given_decoding(args)
     checkpoint = args.checkpoint
     run = path
-    if args.engine == "auto" and is_run(path):
+    if args.engine == "auto" and not find_loader(path):
         path, checkpoint = converted(path, checkpoint, options)
     translator = load(path, checkpoint)
     if path == run:

@@ -1,5 +1,6 @@
 """`t2t serve`: its flags, signals and warnings."""
 
+import argparse
 import json
 import logging
 import signal
@@ -23,7 +24,7 @@ from helpers.stub_server import (
 
 from t2t_keras.errors import install_command
 from t2t_keras.plugins.server import command
-from t2t_keras.plugins.server.command import bound
+from t2t_keras.plugins.server.command import COMMAND, bound, load_model
 from t2t_keras.plugins.server.logs import OnceAMinute, few_warnings
 
 TEXTS = [line for line in LINES if line.strip()]
@@ -55,6 +56,17 @@ def test_flags(tmp_path, capfd, monkeypatch, flags, message):
     Path("a/1/saved_model.pb").touch()
     assert run("serve", *flags) == 2
     assert message in capfd.readouterr().err
+
+
+def test_an_export_for_ctranslate2_is_not_taken_for_a_run(translator, tmp_path, capfd):
+    pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
+    from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
+
+    export_ctranslate2(translator, tmp_path / "1")  # it has a `config.json`, as runs do
+    parser = argparse.ArgumentParser()
+    COMMAND.add_flags(parser)
+    load_model(parser.parse_args(["--engine", "auto"]), tmp_path / "1")
+    assert "engine:" not in capfd.readouterr().err
 
 
 def test_the_extra_is_needed(tmp_path, capfd, monkeypatch):

@@ -86,7 +86,10 @@ def host_memory(operation: tf.Operation, kernel: KernelDef) -> Iterator[bool]:
 
 
 def is_pinned(operation: tf.Operation) -> bool:
-    """Returns whether the graph puts it on the CPU, as operations on strings."""
-    return (
-        operation.device.endswith("device:CPU:0") and "replica" not in operation.device
-    )
+    """Returns whether the graph puts it on the CPU, as operations on strings.
+
+    The all-reduce adds on the CPU here, because the audited replicas are CPUs.
+    """
+    is_on_cpu = operation.device.endswith("device:CPU:0")
+    is_of_replica = "replica" in operation.device or operation.type == "AddN"
+    return is_on_cpu and not is_of_replica

@@ -36,6 +36,29 @@ class LostProcess(UserError):
     """Another process has ended or cannot be reached."""
 
 
+@contextlib.contextmanager
+def _ending_by_signals() -> Iterator[None]:
+    """Lets signals end this process while TensorFlow connects.
+
+    If another process ends then, TensorFlow waits in C++ and holds Python's lock: no
+    exception can end the wait, and no handler in Python is called.
+    """
+    signal.alarm(60 * _MINUTES_TO_CONNECT)
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_main_thread and is_interruptible:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        if is_main_thread and is_interruptible:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if is_main_thread:
+            # TensorFlow has taken SIGTERM, and would ignore it until `Stopping` does.
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+
+
 class ProcessGroup:
     """All processes that train one model, and which of them this one is.
 
@@ -124,22 +147,13 @@ class ProcessGroup:
         self._await_all()
         communication = tf.distribute.experimental.CommunicationImplementation
         on_gpus = tf.config.list_physical_devices("GPU")
-        # If a process dies now, TensorFlow waits in C++ and holds Python's lock, and no
-        # exception can end the wait.
-        signal.alarm(60 * _MINUTES_TO_CONNECT)
-        try:
-            with self.watched():
-                options = tf.distribute.experimental.CommunicationOptions(
-                    implementation=communication.NCCL if on_gpus else communication.RING
-                )
-                strategy = tf.distribute.MultiWorkerMirroredStrategy(
-                    communication_options=options
-                )
-        finally:
-            signal.alarm(0)
-        if threading.current_thread() is threading.main_thread():
-            # TensorFlow has taken SIGTERM, and would ignore it until `Stopping` does.
-            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        with self.watched(), _ending_by_signals():
+            options = tf.distribute.experimental.CommunicationOptions(
+                implementation=communication.NCCL if on_gpus else communication.RING
+            )
+            strategy = tf.distribute.MultiWorkerMirroredStrategy(
+                communication_options=options
+            )
         # Every replica has a batch for every step, so they need not ask one another.
         strategy.extended.experimental_enable_get_next_as_optional = False
         return strategy

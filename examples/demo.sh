@@ -7,7 +7,6 @@
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export TF_CPP_MIN_LOG_LEVEL=2
 
 work=runs/demo
 data=$work/data     # vocabulary and examples

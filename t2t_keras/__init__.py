@@ -20,6 +20,7 @@ from t2t_keras.errors import UserError, require_local
 from t2t_keras.hparam import HParams
 from t2t_keras.options import option
 from t2t_keras.problem import Problem
+from t2t_keras.quiet_tensorflow import quiet_import
 from t2t_keras.registry import (
     register_hparams,
     register_model,
@@ -27,6 +28,8 @@ from t2t_keras.registry import (
     register_ranged_hparams,
 )
 from t2t_keras.training.options import TrainOptions
+
+quiet_import()
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator

@@ -83,9 +83,6 @@ def _require_standard_streams() -> None:
 
 def _run(args: argparse.Namespace, command: Command) -> None:
     """Runs the command; standard output gets its result only."""
-    # Set before TensorFlow is imported: it would warn about this machine's CPU, and log
-    # as errors what is none. Real ones are also raised.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # A process that evaluates may use the GPU of one that trains.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")

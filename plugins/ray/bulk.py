@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import duration, say
+from t2t_keras.data.console import duration, say, speed
 from t2t_keras.errors import UserError
 
 from .cluster import connected, require_capacity
@@ -375,9 +375,10 @@ class _Progress:
             size += file.size
             position += file.position
         share = position / max(size, 1)
+        rate = speed(self.lines / seconds, "lines")
         say(
-            f"{self._task}: {self.lines:,} lines ({self.lines / seconds:,.1f} lines/s"
-            f"{self._eta(seconds, share)}), {workers} workers"
+            f"{self._task}: {self.lines:,} lines ({rate}{self._eta(seconds, share)}), "
+            f"{workers} workers"
         )
 
     def _eta(self, seconds: float, share: float) -> str:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -145,17 +145,22 @@ def hide_bar(bar: Display) -> None:
 
 
 def folded(
-    parts: Iterable[str], separator: str, line_end: str = "", indent: int = 4
+    parts: Iterable[str],
+    separator: str,
+    line_end: str = "",
+    indent: int = 4,
+    file: TextIO | None = None,
 ) -> str:
-    """Joins parts; on a terminal, with line breaks where a line would be too long.
+    """Joins parts; for a terminal, with line breaks where a line would be too long.
 
     Args:
         parts: the parts, between which lines may be broken.
         separator: what stands between two parts of a line.
         line_end: what stands at the end of every line but the last.
         indent: the number of spaces before every line but the first.
+        file: where the text is printed; None: standard error.
     """
-    if not sys.stderr.isatty():
+    if not (file or sys.stderr).isatty():
         return separator.join(parts)
     width = shutil.get_terminal_size().columns - len(line_end)
     lines: list[str] = []
@@ -189,3 +194,15 @@ def duration(seconds: float) -> str:
     if hours < 48:
         return f"{hours} h {minutes} min"
     return f"{hours // 24} d {hours % 24} h"
+
+
+def speed(units: float, unit: str, decimals: int = 1) -> str:
+    """Formats how many units are done in a second.
+
+    Args:
+        units: the number.
+        unit: the name of the units, in the plural.
+        decimals: of numbers from 1; smaller ones have two significant digits.
+    """
+    number = f"{units:,.{decimals}f}" if units >= 1 else f"{units:.2g}"
+    return f"{number} {unit}/s"

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from t2t_keras.data.console import duration, say, screen
+from t2t_keras.data.console import duration, say, screen, speed
 
 _SECONDS_BETWEEN_LINES = 10.0
 # The type of `progress`: (task, unit, total) -> a function to call with the units done.
@@ -39,7 +39,7 @@ def progress(
         nonlocal count, reported
         count += units
         seconds = time.monotonic() - start
-        rate = f"{count / max(seconds, 1e-3):,.1f} {unit}/s"
+        rate = speed(count / max(seconds, 1e-3), unit)
         bar.update(row, completed=done + count, text=rate)
         is_due = time.monotonic() - reported > _SECONDS_BETWEEN_LINES
         if bar.disable and is_due and done + count != total:
@@ -52,13 +52,15 @@ def progress(
                 eta = f", ETA {duration(remaining)}"
             say(f"{task}: {done + count:,}{out_of} {unit} ({rate}{eta})")
 
-    bar = ProgressBar(screen(), rich.progress.TimeRemainingColumn())
+    bar = ProgressBar(
+        screen(), rich.progress.TimeRemainingColumn(elapsed_when_finished=True)
+    )
     row = bar.add_task(task, total=total, completed=done, text=unit)
     with bar:
         yield advance
     seconds = time.monotonic() - start
     units = unit.removesuffix("s") if done + count == 1 else unit
-    rate = f"{count / max(seconds, 1e-3):,.1f} {unit}/s"
+    rate = speed(count / max(seconds, 1e-3), unit)
     say(f"{task}: {done + count:,} {units} in {seconds:,.1f} s ({rate})")
 
 

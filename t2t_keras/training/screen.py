@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import rich.progress
 
-from t2t_keras.data.console import duration, folded, printing, screen
+from t2t_keras.data.console import duration, folded, printing, screen, speed
 from t2t_keras.data.progress_bar import ProgressBar
 from t2t_keras.evaluation.metrics_line import evaluation_line, short_number
 from t2t_keras.training.hooks import Hook
@@ -121,13 +121,19 @@ class Screen(Hook):
         self, bar: ProgressBar, step: int, metrics: dict[str, float]
     ) -> None:
         nll = short_number(metrics["nll"])
-        speed = f"{metrics['target_tokens_per_s']:.0f} tokens/s"
-        text = f"nll {nll} | {self._time_left.estimate(step)} | {speed}"
+        tokens = speed(metrics["target_tokens_per_s"], "tokens", 0)
+        text = " | ".join([f"nll {nll}", *self._remaining(step), tokens])
         bar.update(self._row, completed=step, text=text)
 
     def _print_progress(self, step: int, metrics: dict[str, float]) -> None:
-        speed = f"{metrics['target_tokens_per_s']:.0f} target tokens/s"
-        self._print_step(step, metrics, speed, str(self._time_left.estimate(step)))
+        tokens = speed(metrics["target_tokens_per_s"], "target tokens", 0)
+        self._print_step(step, metrics, tokens, *self._remaining(step))
+
+    def _remaining(self, step: int) -> list[str]:
+        """Returns the remaining time; nothing after the last step."""
+        if step == self._steps.stop:
+            return []
+        return [str(self._time_left.estimate(step))]
 
     def _print_step(self, step: int, metrics: dict[str, float], *parts: str) -> None:
         """Prints the losses and other parts of a line.

@@ -163,3 +163,11 @@ def test_long_lines_are_broken_between_their_parts(monkeypatch):
     assert folded.splitlines() == [" ".join(parts[:2]) + " \\", f"    {parts[2]}"]
     terminal.isatty = lambda: False
     assert console.folded(parts, " ", line_end=" \\") == " ".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("units", "text"),
+    [(0.0421, "0.042 steps/s"), (0.4, "0.4 steps/s"), (1234.5, "1,234.5 steps/s")],
+)
+def test_a_speed_below_one_is_not_zero(units, text):
+    assert console.speed(units, "steps") == text

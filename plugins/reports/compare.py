@@ -3,20 +3,23 @@
 import argparse
 import os
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, add_checkpoint, columns, positive
+from t2t_keras.cli.command import Command, add_checkpoint, columns, positive, wrapped
 from t2t_keras.cli.decoding import (
     FLAGS,
     add_decoding_flags,
+    add_engine,
     check_decoding,
 )
 from t2t_keras.cli.evaluation import check_language, suffix_language, with_scoring
 from t2t_keras.cli.parser import add_further
 from t2t_keras.data.atomic_files import open_lines
+from t2t_keras.data.console import folded
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.tokenization import BleuTokens
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 _PAGE_SENTENCES = 50
 _RUN_FLAGS = (
-    *("data_dir", "split", "eval_sentences", "checkpoint"),
+    *("data_dir", "split", "eval_sentences", "checkpoint", "engine"),
     *(name for name in FLAGS if name != "n_best"),
     "decode_hparams",
 )
@@ -136,6 +139,8 @@ def _add_run_flags(group: argparse._ArgumentGroup) -> None:
         help="decode only the first N sentences",
     )
     add_checkpoint(group)
+    add_engine(group)
+    group.set_defaults(engine=None)  # so that `_check_compare` sees whether it is given
 
 
 def _check_compare(args: argparse.Namespace) -> None:
@@ -206,17 +211,16 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
         args.bootstrap_samples,
         args.randomization_trials,
     )
-    if args.page:
-        with open_lines(args.page) as file:
-            file.write(_page(metrics[0].name, texts, comparison))
-    return {
-        **result,
+    result |= {
         "bootstrap_samples": args.bootstrap_samples,
         "randomization_trials": args.randomization_trials,
         "seed": seed(),
         "page": args.page,
-        "metrics": comparison.metrics,
     }
+    if args.page:
+        with open_lines(args.page) as file:
+            file.write(_page(metrics[0].name, texts, comparison, _tests(result)))
+    return {**result, "metrics": comparison.metrics}
 
 
 def _metrics(problem: Problem, names: Sequence[str] | None) -> Sequence[CorpusMetric]:
@@ -279,8 +283,15 @@ def _resolve_language(
     return [resolved.get(metric.name, metric) for metric in metrics]
 
 
-def _page(metric: str, texts: Texts, comparison: "Comparison") -> str:
-    """Returns the page of the largest differences."""
+def _page(metric: str, texts: Texts, comparison: "Comparison", tests: str) -> str:
+    """Returns the page of the largest differences.
+
+    Args:
+        metric: the metric whose scores differ.
+        texts: the outputs.
+        comparison: the scores.
+        tests: what `_tests` returns.
+    """
     from .difference_page import ComparedSentence, difference_page
 
     sentences = []
@@ -299,8 +310,9 @@ def _page(metric: str, texts: Texts, comparison: "Comparison") -> str:
     differing = len(comparison.differences)
     shown = "all" if len(sentences) == differing else f"the first {len(sentences)}"
     summary = (
-        f"The {metric} scores of {differing:,} of {len(texts.references):,} sentences "
-        f"differ; this page shows {shown} of them, the largest difference first."
+        f"{tests}. The {metric} scores of {differing:,} of {len(texts.references):,} "
+        f"sentences differ; this page shows {shown} of them, the largest difference "
+        "first."
     )
     tables = {}
     for name, result in comparison.metrics.items():
@@ -322,13 +334,13 @@ def _rows(results: "Sequence[SystemResult]") -> list[dict[str, str]]:
             "score": f"{result['score']:.{digits}f}",
             "95% interval": f"{low:.{digits}f} to {high:.{digits}f}",
             "difference": "",
-            "p, bootstrap": "",
-            "p, randomization": "",
+            "p (bs)": "",
+            "p (ar)": "",
         }
         if "difference" in result:
             row["difference"] = f"{result['difference']:+.{digits}f}"
-            row["p, bootstrap"] = f"{result['p_bootstrap']:.4f}"
-            row["p, randomization"] = f"{result['p_randomization']:.4f}"
+            row["p (bs)"] = f"{result['p_bootstrap']:.4f}"
+            row["p (ar)"] = f"{result['p_randomization']:.4f}"
         rows.append(row)
     return rows
 
@@ -342,16 +354,23 @@ def _short_names(systems: Sequence[str]) -> list[str]:
 def _show_compare(result: dict[str, Any]) -> str:
     if "scores" in result:
         return f"{columns(result['scores'])}\n\n{result['note']}"
-    parts = [
-        f"{result['sentences']:,} sentences; {result['bootstrap_samples']:,} samples "
-        f"of the bootstrap, {result['randomization_trials']:,} trials of "
-        f"randomization, seed {result['seed']}"
-    ]
+    parts = [wrapped(_tests(result), indent=2)]
     for name, metric in result["metrics"].items():
         direction = "" if metric["higher_is_better"] else "  (lower is better)"
-        rows = columns(_rows(metric["systems"]))
-        parts.append(f"{name}  {metric['signature']}{direction}\n{rows}")
+        fields = f"{name}  {metric['signature']}{direction}".split("|")
+        heading = folded(fields, "|", line_end="|", indent=2, file=sys.stdout)
+        parts.append(f"{heading}\n{columns(_rows(metric['systems']))}")
     return "\n\n".join(parts)
+
+
+def _tests(result: Mapping[str, Any]) -> str:
+    """Returns the sentence that says what the columns of p-values are."""
+    return (
+        f"{result['sentences']:,} sentences; p (bs): paired bootstrap with "
+        f"{result['bootstrap_samples']:,} samples, p (ar): approximate randomization "
+        f"with {result['randomization_trials']:,} trials, both with seed "
+        f"{result['seed']}"
+    )
 
 
 def _next_command(args: argparse.Namespace) -> str:

@@ -101,7 +101,9 @@ def _table(metric: str, rows: Sequence[Mapping[str, str]]) -> str:
             cells.append(f'<td data-name="{column}">{value}</td>')
         lines.append("".join(cells))
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table>\n<caption>{html.escape(metric)}</caption>\n{body}\n</table>"
+    # A signature is broken between its fields.
+    caption = html.escape(metric).replace("|", "|<wbr>")
+    return f"<table>\n<caption>{caption}</caption>\n{body}\n</table>"
 
 
 def _article(systems: Sequence[str], sentence: ComparedSentence) -> str:

@@ -13,10 +13,12 @@ from t2t_keras.cli.checks import (
     require_readable,
 )
 from t2t_keras.cli.decoding import given_decoding
-from t2t_keras.cli.evaluation import select_split
+from t2t_keras.cli.evaluation import load_engine, select_split
 from t2t_keras.cli.lines import read_lines
+from t2t_keras.data.console import say
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import find_loader
+from t2t_keras.problem import Split
 from t2t_keras.run.config import is_run, require_run
 
 if TYPE_CHECKING:
@@ -124,8 +126,7 @@ def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Tex
         sources, references = _read_references(args, outputs)
     for system in args.systems:
         if _is_export(system):
-            model = load(system)
-            outputs[system] = model.translate(sources or [], **given_decoding(args))
+            outputs[system] = _decode_export(args, system, sources or [])
     systems = [System(system, outputs[system]) for system in args.systems]
     return Texts(sources, references, systems)
 
@@ -154,8 +155,12 @@ def _decode_runs(
     files = dict(outputs)
     sources: list[str] = []
     references: list[str] = []
+    splits: dict[str, Split] = {}  # by the data directory
     for system, run in runs.items():
-        decoded = _decode_split(args, system, run)
+        data_dir = args.data_dir or run.config.data_dir
+        if data_dir not in splits:
+            splits[data_dir] = select_split(run, args.split, data_dir)
+        decoded = _decode_run(args, system, run, splits[data_dir])
         outputs[system] = decoded.outputs
         if baseline is None:
             baseline = system
@@ -171,15 +176,30 @@ def _decode_runs(
     return sources, references
 
 
-def _decode_split(
-    args: argparse.Namespace, system: str, run: "RunDirectory"
+def _decode_run(
+    args: argparse.Namespace, system: str, run: "RunDirectory", split: Split
 ) -> "Decoded":
     """Decodes the sources of a split with a run's model."""
     from t2t_keras.data.progress import progress
     from t2t_keras.run.evaluation import open_split
 
     checkpoint = system if _is_checkpoint(system) else args.checkpoint
-    split = select_split(run, args.split, args.data_dir)
+    say(f"decoding with {system}")
+    engine = load_engine(args, run, checkpoint)
     evaluator = open_split(run, run.translator(checkpoint), split, args.data_dir)
     options = given_decoding(args)
-    return evaluator.decode(args.eval_sentences, progress, **options)
+    return evaluator.decode(args.eval_sentences, progress, engine, **options)
+
+
+def _decode_export(
+    args: argparse.Namespace, system: str, sources: list[str]
+) -> list[str]:
+    """Decodes the sources with an export."""
+    from t2t_keras.data.progress import progress
+
+    say(f"decoding with {system}")
+    model = load(system)
+    options = given_decoding(args)
+    with progress("decoding", "sentences", len(sources)) as advance:
+        n_best = model.n_best(sources, 1, advance=advance, **options)
+    return [hypotheses[0].text for hypotheses in n_best]

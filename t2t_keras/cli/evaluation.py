@@ -18,6 +18,7 @@ from t2t_keras.cli.command import (
     table,
 )
 from t2t_keras.cli.decoding import (
+    DEFAULT_ENGINE,
     add_decoding_flags,
     add_engine,
     check_decoding,
@@ -35,6 +36,7 @@ from t2t_keras.problem import Problem, Split
 from t2t_keras.run.config import require_run
 
 if TYPE_CHECKING:
+    from t2t_keras.evaluation.evaluator import LoadedExport
     from t2t_keras.run.directory import RunDirectory
 
 _NO_LANGUAGE = (
@@ -153,14 +155,12 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     problem = with_scoring(run.problem, args.tokenize, args.language)
     split = select_split(run, args.split, args.data_dir)
     options = {"data_dir": args.data_dir, "sentences": args.eval_sentences}
-    decoding = given_decoding(args)
-    options |= decoding
+    options |= given_decoding(args)
     if mode == "split":
         export = args.export_dir and _load_export(args.export_dir, run)
-        engine: Any = None
-        if args.engine == "auto" and not export and args.eval_sentences != 0:
-            path, _ = converted(run.path, args.checkpoint, decoding)
-            engine = load(path) if path != run.path else None
+        engine = None
+        if not export and args.eval_sentences != 0:
+            engine = load_engine(args, run, args.checkpoint)
         return evaluate(
             run,
             split,
@@ -174,6 +174,27 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     points = continuous_eval(run, split, problem, wait_minutes=wait_minutes, **options)
     best = max(points, key=metrics_of(problem).selection_score)
     return {"split": split, "checkpoints": points, "best": best}
+
+
+def load_engine(
+    args: argparse.Namespace, run: "RunDirectory", checkpoint: str | None
+) -> "LoadedExport | None":
+    """Returns the conversion of a checkpoint with which `--engine` decodes.
+
+    One line on standard error says which engine it is.
+
+    Args:
+        args: the flags; an engine of None is the default.
+        run: the run directory.
+        checkpoint: see `t2t_keras.load`.
+
+    Returns:
+        None: TensorFlow decodes.
+    """
+    if (args.engine or DEFAULT_ENGINE) != "auto":
+        return None
+    path, _ = converted(run.path, checkpoint, given_decoding(args))
+    return load(path) if path != run.path else None
 
 
 def _load_export(path: str, run: "RunDirectory") -> tuple[str, Any]:

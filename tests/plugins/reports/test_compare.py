@@ -192,6 +192,18 @@ def test_randomization_is_that_of_all_swaps(name, differing):
     assert p_value == pytest.approx(exact_p(metric, *rows), abs=0.02)
 
 
+def test_a_terminal_of_80_columns_shows_whole_rows(files, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    a, b, references = files
+    argv = ("--bootstrap_samples", 9, "--randomization_trials", 9)
+    argv = ("--references", references, *argv)
+    assert run("compare", a, b, *argv) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "|\n  " in printed
+
+
 def test_a_difference_of_zero_has_p_1(capfd, tmp_path):
     """Also if the counts of n-grams differ, as with a BLEU of 0."""
     lines = {
@@ -280,6 +292,10 @@ def test_refusals(files, capfd, tmp_path):
             "--split needs a run, and all systems are files",
         ),
         (
+            (*files_given, "--engine", "auto"),
+            "--engine needs a run, and all systems are files",
+        ),
+        (
             (a, tmp_path),
             f"{tmp_path} is not a run directory: it has no config.json (the "
             "--output_dir of `t2t train` is one)",
@@ -299,7 +315,7 @@ def test_an_impossible_seed_is_refused(text, monkeypatch):
 # Runs.
 
 FAST = ("--decode_hparams", "beam_size=1,extra_length=1", "--eval_sentences", 6)
-FAST = (*FAST, "--split", "dev")
+FAST = (*FAST, "--split", "dev", "--engine", "auto")
 
 
 @pytest.mark.slow
@@ -317,6 +333,13 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path)
     assert run("export", "--output_dir", trained_run, *served) == 0
     systems = [trained_run / "model.ckpt-1", trained_run, source, tmp_path / "served"]
     argv = ("--metric", "chrf", "--page", tmp_path / "page.html")
+    capfd.readouterr()
+    assert run("compare", *systems, *FAST, *argv) == 0
+    printed = capfd.readouterr().err
+    # Each model is named, with the engine that `evaluate` takes.
+    for system in (*systems[:2], systems[3]):
+        assert printed.count(f"decoding with {system}\n") == 1
+    assert printed.count("\nengine: ctranslate2 ") == 2
     result = run_json(capfd, "compare", *systems, *FAST, *argv)
     assert result["problem"] == "translate_text" and result["sentences"] == 6
     for rows in zip(

@@ -16,7 +16,8 @@ def test_the_page_marks_words_and_escapes_them():
         7, evil, f"{evil} r", [f"{evil} one two", f"{evil} two six"], [10.0, 30.0], 20.0
     )
     rows = [{"system": "<i>a", "score": "1 & 2"}]
-    page = difference_page(["<i>a", "b&"], {"bl<eu": rows}, "1 < 2", [sentence])
+    page = difference_page(["<i>a", "b&"], {"bl<eu a|b": rows}, "1 < 2", [sentence])
+    assert "bl&lt;eu a|<wbr>b</caption>" in page
     assert "<del>one</del>" in page and "<ins>six</ins>" in page
     assert page.count(html.escape(evil)) == 4 and evil not in page
     assert page.count("<script") == 1 and "<i>" not in page

@@ -194,10 +194,10 @@ def _settings(args: argparse.Namespace) -> SweepSettings:
 def _sweep(args: argparse.Namespace) -> dict[str, Any]:
     from .report import Report
     from .scheduler import Scheduler
-    from .study import SweepStudy
+    from .study import SweepStudy, storage_errors
 
     directory = Path(args.output_dir)
-    with _exclusive(directory):
+    with _exclusive(directory), storage_errors(directory):
         study = SweepStudy.create(directory, _settings(args))
         workers = min(args.workers, study.settings.workers)
         if args.workers > workers:
@@ -214,7 +214,7 @@ def _sweep(args: argparse.Namespace) -> dict[str, Any]:
             )
             scheduler.run(args.trials)
         if scheduler.signal:
-            say(f"t2t sweep: {scheduler.signal.name}: the same command continues")
+            say(f"t2t sweep: {scheduler.signal.name}; run the same command to continue")
             raise SystemExit(128 + scheduler.signal)
         return report.result()
 

@@ -9,8 +9,10 @@ from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.data.console import busy, say
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.metrics_line import short_number
+from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 
 from .best_two import (
+    DevTest,
     best_complete,
     best_first,
     indices_of_pair,
@@ -49,9 +51,10 @@ class Report:
 
     def on_start(self, trial: SweepTrial) -> None:
         """Says what a trial is about to do."""
-        verb = "resumes after" if trial.scores else "has"
-        step = f" step {max(trial.scores)}:" if trial.scores else ""
-        say(f"trial {trial.index} {verb}{step} {shown_hparams(trial.hparams)}")
+        checkpoints = CheckpointDirectory(run_dir(self._directory, trial.index))
+        step = max(checkpoints.steps(), default=0)
+        begins = f"resumes from step {step}:" if step else "has"
+        say(f"trial {trial.index} {begins} {shown_hparams(trial.hparams)}")
 
     def on_end(self, trial: SweepTrial) -> None:
         """Says how a trial has ended."""
@@ -88,10 +91,21 @@ class Report:
             "run": str(run_dir(self._directory, best[0].index)),
             "trials": [trial.to_json() for trial in best_first(trials, best)],
             "test": test and test.to_json(),
-            "verdict": test.verdict(settings.metric) if test else "",
+            "verdict": self._verdict(test),
             "command": training_command(self._directory, best[0], settings),
             "page": str(self._write_page()),
         }
+
+    def _verdict(self, test: DevTest | None) -> str:
+        """Returns what the test says, and how the scores of the trials differ."""
+        if test is None:
+            return ""
+        settings = self._study.settings
+        verdict = test.verdict(settings.metric)
+        compared = settings.train_options.eval_sentences
+        if 0 < compared < test.sentences:
+            verdict += f" The scores of the trials are of the first {compared:,}."
+        return verdict
 
     def _write_page(self) -> Path:
         settings = self._study.settings

@@ -12,6 +12,8 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from t2t_keras.cores import num_cores
+from t2t_keras.data.console import show_note
+from t2t_keras.errors import UserError
 from t2t_keras.signals import end_with_parent, handled_signals, leave_closed_terminal
 from t2t_keras.visible_gpus import visible_gpus
 
@@ -25,6 +27,9 @@ _PROGRAM = (
     "main(*sys.argv[1:])"
 )
 _POLL_SECONDS = 0.05
+_USER_ERROR = 2  # the exit status; see `trial_process.main`
+# So many failures in a row, before a first step, have a cause outside of the trials.
+_MAX_FAILURES = 3
 _ENDED_BY_SIGNAL = tuple(128 + signum for signum in signal.valid_signals())
 
 
@@ -34,10 +39,12 @@ class _Running(NamedTuple):
     Attributes:
         process: the process.
         slot: which of the processes that run at a time, from 0; it has its GPU.
+        begins: how often the training of the trial had begun before.
     """
 
     process: subprocess.Popen[bytes]
     slot: int
+    begins: int
 
 
 class Scheduler:
@@ -65,12 +72,17 @@ class Scheduler:
         self._on_start = on_start
         self._on_end = on_end
         self._running: dict[int, _Running] = {}
+        self._failures = 0  # in a row
         self.signal: signal.Signals | None = None
 
     def run(self, count: int) -> None:
         """Runs trials until `count` have ended, those of earlier calls included.
 
         After a signal, the running trials save and end, and stay unfinished.
+
+        Raises:
+            UserError: the first trial, a resumed one, or several in a row were refused
+                before a step. It stays unfinished, so that the same command continues.
         """
         unfinished = self._study.unfinished()
         with self._signals():
@@ -114,7 +126,7 @@ class Scheduler:
                 start_new_session=True,
                 preexec_fn=lambda: end_with_parent(parent),
             )
-        self._running[index] = _Running(process, slot)
+        self._running[index] = _Running(process, slot, self._study.begins(index))
         if self.signal:  # it came while the trial was proposed or started
             process.send_signal(signal.SIGTERM)
         self._on_start(self._study.trial(index))
@@ -136,17 +148,62 @@ class Scheduler:
         """Waits until a process has ended, and enters a failure in the study."""
         ended = []
         for index, running in self._running.items():
-            if running.process.poll() is not None:
+            if running.process.poll() is not None and not self._awaits_others(index):
                 ended.append(index)
         if not ended:
             time.sleep(_POLL_SECONDS)
         for index in ended:
-            status = self._running.pop(index).process.returncode
-            if self._study.trial(index).state == "running":
-                if self.signal and (status < 0 or status in _ENDED_BY_SIGNAL):
-                    continue
-                self._study.fail(index, self._reason(index, status))
+            status = self._running[index].process.returncode
+            if self._study.trial(index).state != "running":
+                self._failures = 0
+            elif self.signal and (status < 0 or status in _ENDED_BY_SIGNAL):
+                del self._running[index]
+                continue
+            else:
+                self._fail(index)
+            del self._running[index]
             self._on_end(self._study.trial(index))
+
+    def _awaits_others(self, index: int) -> bool:
+        """Returns whether other trials will show why a process was refused."""
+        if self._has_cause_outside(index) or not self._is_refused(index):
+            return False
+        return any(
+            self._has_cause_outside(other)
+            and running.process.poll() is None
+            and not self._has_begun(other)
+            for other, running in self._running.items()
+        )
+
+    def _has_cause_outside(self, index: int) -> bool:
+        """Returns whether what refuses a trial would refuse all.
+
+        The first trial has the values of the set. A resumed one was not refused before.
+        """
+        return index == 0 or self._running[index].begins > 0
+
+    def _has_begun(self, index: int) -> bool:
+        return self._study.begins(index) > self._running[index].begins
+
+    def _is_refused(self, index: int) -> bool:
+        """Returns whether an error of the user has ended a trial before it began."""
+        is_error = self._running[index].process.returncode == _USER_ERROR
+        return is_error and not self._has_begun(index)
+
+    def _fail(self, index: int) -> None:
+        """Enters a failure in the study, unless its cause is outside of the trial.
+
+        Raises:
+            UserError: see `run`.
+        """
+        reason = self._reason(index, self._running[index].process.returncode)
+        is_refused = self._is_refused(index)
+        self._failures = self._failures + 1 if is_refused else 0
+        if is_refused and (
+            self._has_cause_outside(index) or self._failures == _MAX_FAILURES
+        ):
+            raise UserError(f"trial {index}: {reason}")
+        self._study.fail(index, reason)
 
     def _reason(self, index: int, status: int) -> str:
         """Returns why a process has failed."""
@@ -172,6 +229,7 @@ class Scheduler:
         leave_closed_terminal()
         if self.signal is None:
             self.signal = signal.Signals(signum)
+            show_note(f"{self.signal.name}: saving; once more ends at once")
             for running in self._running.values():
                 running.process.send_signal(signal.SIGTERM)
         elif signum != signal.SIGHUP:

@@ -67,6 +67,22 @@ class SweepSettings:
         """Returns an object that JSON can write."""
         return dataclasses.asdict(self)
 
+    def shown(self) -> dict[str, str]:
+        """Returns the settings for messages, by the names that a user knows."""
+        shown: dict[str, str] = {}
+        for name, value in vars(self).items():
+            if name == "ranges":
+                for hparam, ranged in value.items():
+                    shown[f"the range of {hparam}"] = str(ranged)
+            elif name == "options":
+                shown |= {option: str(setting) for option, setting in value.items()}
+            elif name == "prunes":
+                shown["pruning"] = "on" if value else "off"
+            else:
+                label = "--ranges" if name == "ranges_name" else name
+                shown[label] = "unset" if value in (None, "") else str(value)
+        return shown
+
     @property
     def train_options(self) -> TrainOptions:
         """The options of each training."""

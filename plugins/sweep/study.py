@@ -15,7 +15,9 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from optuna.exceptions import OptunaError
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+from sqlalchemy.exc import SQLAlchemyError
 
 from t2t_keras.errors import UserError, first_line, short_repr
 from t2t_keras.hparam import HParams
@@ -28,7 +30,9 @@ FILE = "study.db"
 
 _SETTINGS = "settings"  # the attribute of the study
 _HPARAMS = "hparams"  # those of a trial
+_BEGINS = "begins"
 _ERROR = "error"
+_DIGITS = 4  # significant ones of a proposed value
 
 _STATES: dict[TrialState, State] = {
     TrialState.WAITING: "running",
@@ -65,7 +69,8 @@ class SweepStudy:
             UserError: the file has another study, or one of other settings.
         """
         path = directory / FILE
-        with _storage_errors(path):
+        # Optuna raises a RuntimeError for a file of another version.
+        with storage_errors(directory, RuntimeError):
             storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
             names = optuna.get_all_study_names(storage)
             name = settings.ranges_name
@@ -117,10 +122,12 @@ class SweepStudy:
 
     def unfinished(self) -> list[int]:
         """Returns the numbers of the trials that were begun and have not ended."""
-        # One may only have been entered when the process was killed.
+        # A kill may have left one that was only entered, or has a part of its values.
         while self._study.get_trials(False, states=(TrialState.WAITING,)):
-            self._study.ask(self._distributions())
+            self._ask()
         running = self._study.get_trials(False, states=(TrialState.RUNNING,))
+        for trial in running:
+            self._suggest(Trial(self._study, trial._trial_id))
         return [trial.number for trial in running]
 
     def is_next_possible(self) -> bool:
@@ -131,12 +138,24 @@ class SweepStudy:
 
     def start_next(self) -> int:
         """Proposes the next trial, and enters it as running; returns its number."""
-        values = self._propose(len(self))
+        values = {}
         hparams = {}
-        for name, value in values.items():
-            hparams[name] = _hparam(self.settings.ranges[name], value)
+        for name, value in self._propose(len(self)).items():
+            ranged = self.settings.ranges[name]
+            hparams[name] = _hparam(ranged, value)
+            # With "reverse_log", Optuna has the position in the range.
+            values[name] = value if _is_reversed(ranged) else hparams[name]
         self._study.enqueue_trial(values, user_attrs={_HPARAMS: hparams})
-        return self._study.ask(self._distributions()).number
+        return self._ask()
+
+    def begin(self, index: int) -> None:
+        """Records that the training of a trial begins, or is resumed."""
+        self._set(index, _BEGINS, self.begins(index) + 1)
+
+    def begins(self, index: int) -> int:
+        """Returns how often the training of a trial began or was resumed."""
+        begins: int = self._trials()[index].user_attrs.get(_BEGINS, 0)
+        return begins
 
     def report(self, index: int, scores: Mapping[int, float]) -> None:
         """Records the scores of a running trial by step; those recorded stay."""
@@ -169,9 +188,30 @@ class SweepStudy:
 
     def fail(self, index: int, reason: str) -> None:
         """Ends a trial that has failed."""
-        trial = Trial(self._study, self._trials()[index]._trial_id)
-        trial.set_user_attr(_ERROR, reason)
+        self._set(index, _ERROR, reason)
         self._study.tell(index, state=TrialState.FAIL)
+
+    def _set(self, index: int, name: str, value: object) -> None:
+        """Sets an attribute of a trial."""
+        trial = Trial(self._study, self._trials()[index]._trial_id)
+        trial.set_user_attr(name, value)
+
+    def _ask(self) -> int:
+        """Takes the entered trial as running; returns its number."""
+        trial = self._study.ask()
+        self._suggest(trial)
+        return trial.number
+
+    def _suggest(self, trial: Trial) -> None:
+        """Gives a trial the values that were entered, unless it has them."""
+        for name, distribution in self._distributions().items():
+            if isinstance(distribution, CategoricalDistribution):
+                trial.suggest_categorical(name, distribution.choices)
+                continue
+            assert isinstance(distribution, IntDistribution | FloatDistribution)
+            is_integer = isinstance(distribution, IntDistribution)
+            suggest = trial.suggest_int if is_integer else trial.suggest_float
+            suggest(name, distribution.low, distribution.high, log=distribution.log)
 
     def _trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
@@ -220,7 +260,7 @@ class SweepStudy:
             if isinstance(ranged, Choices):
                 if defaults[name] in ranged.values:
                     values[name] = defaults[name]
-            elif ranged.scale == "reverse_log":
+            elif _is_reversed(ranged):
                 continue  # Optuna has the position in the range
             elif ranged.low <= defaults[name] <= ranged.high:
                 values[name] = defaults[name]
@@ -248,7 +288,7 @@ def _distribution(ranged: Range) -> BaseDistribution:
     """Returns Optuna's form of a range."""
     if isinstance(ranged, Choices):
         return CategoricalDistribution(ranged.values)
-    if ranged.scale == "reverse_log":
+    if _is_reversed(ranged):
         return FloatDistribution(0.0, 1.0)  # the position in the range
     is_log = ranged.scale == "log"
     if ranged.is_integer:
@@ -256,26 +296,38 @@ def _distribution(ranged: Range) -> BaseDistribution:
     return FloatDistribution(ranged.low, ranged.high, log=is_log)
 
 
+def _is_reversed(ranged: Range) -> bool:
+    return isinstance(ranged, Interval) and ranged.scale == "reverse_log"
+
+
 def _hparam(ranged: Range, value: Any) -> Value:
-    """Returns the hyper-parameter for Optuna's value."""
-    if isinstance(ranged, Interval) and ranged.scale == "reverse_log":
-        return ranged.value_at(value)
-    hparam: Value = value
-    return hparam
+    """Returns the hyper-parameter, rounded, for Optuna's value."""
+    hparam: Value = ranged.value_at(value) if _is_reversed(ranged) else value
+    if isinstance(ranged, Choices) or not isinstance(hparam, float):
+        return hparam
+    return min(max(_rounded(hparam), ranged.low), ranged.high)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
 
 
 @contextlib.contextmanager
-def _storage_errors(path: Path) -> Iterator[None]:
-    """Explains errors of Optuna and of its database."""
+def storage_errors(directory: Path, *others: type[Exception]) -> Iterator[None]:
+    """Explains errors of Optuna and of its database.
+
+    Args:
+        directory: the directory of the sweep.
+        *others: further errors that the database can cause.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except UserError:
-        raise
-    except Exception as error:
+    except (OptunaError, SQLAlchemyError, *others) as error:
         raise UserError(
-            f"{path} cannot be used as a study of Optuna: {first_line(error)}; give "
+            f"{directory / FILE} cannot be used as a study of Optuna: "
+            f"{first_line(error)}; see whether the disk is full or read-only, or give "
             "another --output_dir"
         ) from error
 
@@ -285,16 +337,15 @@ def _refuse_other_settings(
 ) -> None:
     """Raises UserError if the settings differ."""
     changes = []
-    for name, value in vars(settings).items():
-        recorded = getattr(existing, name)
-        if value != recorded:
-            changes.append(f"{_shown(name)} was {recorded}, is now {value}")
+    old = existing.shown()
+    new = settings.shown()
+    for name in old | new:
+        if old.get(name) != new.get(name):
+            changes.append(
+                f"{name} was {old.get(name, 'unset')}, is now {new.get(name, 'unset')}"
+            )
     if changes:
         raise UserError(
             f"{directory} has a sweep with other settings: {'; '.join(changes)}; give "
             "the same settings or another --output_dir"
         )
-
-
-def _shown(field: str) -> str:
-    return {"ranges_name": "--ranges", "prunes": "pruning"}.get(field, field)

@@ -31,6 +31,7 @@ class TrialHook(Hook):
         """Reports the earlier evaluations of a training that resumes at a step."""
         for evaluated, metrics in read_evaluations(self._run_dir, step).items():
             self.scores[evaluated] = metrics[self._study.settings.metric]
+        self._study.begin(self._index)
         self._report()
 
     def on_eval(self, step: int, label: str, metrics: dict[str, float]) -> None:

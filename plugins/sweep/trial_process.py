@@ -20,8 +20,12 @@ def main(directory: str, index: str) -> None:
         directory: the directory of the sweep.
         index: the number of the trial.
     """
+    from .study import storage_errors
+
+    path = Path(directory)
     try:
-        _train(Path(directory), int(index))
+        with storage_errors(path):
+            _train(path, int(index))
     except UserError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None

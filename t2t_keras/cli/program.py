@@ -55,10 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _fail(f"t2t{command}: error: {error.filename}: {error.strerror}", 2)
     except KeyboardInterrupt as interrupt:
-        resumes = selected is not None and selected.resumes
-        advice = f"the same command {'continues' if resumes else 'starts again'}"
-        advice = "; ".join(interrupt.args) or advice
-        return _fail(f"t2t{command}: interrupted; {advice}", 130)
+        advice = list(interrupt.args)
+        if not advice and selected is not None and selected.resumes:
+            advice = ["run the same command to continue"]
+        return _fail("; ".join([f"t2t{command}: interrupted", *advice]), 130)
 
 
 def _require_standard_streams() -> None:

@@ -144,7 +144,7 @@ def test_another_backend_is_refused(capfd, monkeypatch):
     ("error", "code", "message"),
     [
         (FileNotFoundError(2, "No such file", "a/b"), 2, "error: a/b: No such file"),
-        (KeyboardInterrupt(), 130, "interrupted; the same command starts again"),
+        (KeyboardInterrupt(), 130, "t2t list: interrupted\n"),
         (ZeroDivisionError, None, ""),  # a defect of ours keeps its traceback
     ],
 )

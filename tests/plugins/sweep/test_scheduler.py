@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from helpers.errors import refused
 from helpers.sweeps import sweep_settings
 
 pytest.importorskip("optuna", reason="optuna is not installed")
@@ -49,6 +50,46 @@ def test_failures_do_not_end_a_sweep(tmp_path, monkeypatch):
     assert trials[1].error == "the process was killed by SIGKILL"
     assert (trials[2].score, trials[2].best_step) == (1.5, 10)
     assert (tmp_path / "trial-0000" / "process.log").read_text().startswith("progress")
+
+
+REFUSED = """
+import sys
+print("--data_dir: there is no d")
+sys.exit(2)
+"""
+# Trial 0 begins and fails then; the others are refused before they begin.
+REFUSED_LATER = """
+import sys, time
+from pathlib import Path
+from t2t_keras.plugins.sweep.study import SweepStudy
+if sys.argv[2] == "0":
+    SweepStudy.open(Path(sys.argv[1])).begin(0)
+    print("step 7: the training has diverged")
+else:
+    print("num_heads: must be at least 1")
+sys.exit(2)
+"""
+
+
+def test_what_refuses_every_trial_ends_the_sweep(tmp_path, monkeypatch):
+    monkeypatch.setattr(scheduling, "_PROGRAM", REFUSED)
+    refused("^trial 0: --data_dir: there is no d$", sweep, tmp_path, 3)
+    study = SweepStudy.create(tmp_path, sweep_settings())
+    assert {trial.state for trial in study.trials()} == {"running"}
+    # A trial that had begun shows the same, as after a change of the environment.
+    study.begin(0)
+    refused("^trial 0: --data_dir: there is no d$", sweep, tmp_path, 3)
+    assert {trial.state for trial in study.trials()} == {"running"}
+    monkeypatch.setattr(scheduling, "_PROGRAM", PROGRAM)
+    trials, _, _ = sweep(tmp_path, 3)
+    assert [trial.state for trial in trials] == ["failed", "failed", "complete"]
+
+
+def test_several_refusals_in_a_row_end_the_sweep(tmp_path, monkeypatch):
+    monkeypatch.setattr(scheduling, "_PROGRAM", REFUSED_LATER)
+    refused("^trial 3: num_heads: must be at least 1$", sweep, tmp_path, 9)
+    states = [t.state for t in SweepStudy.create(tmp_path, sweep_settings()).trials()]
+    assert states[:4] == ["failed", "failed", "failed", "running"]
 
 
 def test_a_signal_is_passed_on_and_the_trial_is_resumed(tmp_path, monkeypatch):

@@ -9,7 +9,12 @@ from helpers.sweeps import sweep_settings
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed")
 
-from t2t_keras.plugins.sweep.study import FILE, SweepStudy  # noqa: E402
+from t2t_keras.plugins.sweep.study import (  # noqa: E402
+    FILE,
+    SweepStudy,
+    storage_errors,
+)
+from t2t_keras.ranged_hparams import Interval  # noqa: E402
 
 STEPS = (20, 40)
 
@@ -111,8 +116,12 @@ def test_losses_are_minimized():
 def test_what_cannot_be_resumed(tmp_path):
     SweepStudy.create(tmp_path, sweep_settings(workers=2))
     assert SweepStudy.create(tmp_path, sweep_settings(workers=1)).settings.workers == 2
-    other = sweep_settings(seed=4, prunes=False)
-    message = "other settings: seed was 3, is now 4; pruning was True, is now False"
+    ranges = sweep_settings().ranges | {"dropout": Interval(0.1, 0.3)}
+    other = sweep_settings(seed=4, prunes=False, ranges=ranges, options={"keep": 2})
+    message = (
+        "other settings: the range of dropout was 0.05 to 0.5, is now 0.1 to 0.3; "
+        "seed was 3, is now 4; pruning was on, is now off; keep was unset, is now 2; "
+    )
     refused(message, SweepStudy.create, tmp_path, other)
     refused(
         "has the study 'r', not 'x'",
@@ -129,6 +138,47 @@ def test_what_cannot_be_resumed(tmp_path):
     damaged.mkdir()
     (damaged / FILE).write_text("text" * 1000)
     refused("cannot be used as a study", SweepStudy.create, damaged, sweep_settings())
+
+
+def test_values_have_four_digits(undisturbed):
+    _, trials = undisturbed
+    for trial in trials:
+        for value in trial.hparams.values():
+            if isinstance(value, float):
+                assert value == float(f"{value:.4g}")
+
+
+def test_a_kill_during_a_proposal_leaves_the_trial_complete(tmp_path, monkeypatch):
+    """The values that the trial lacks are entered, as if nothing had happened."""
+    whole = SweepStudy.create(tmp_path, sweep_settings())
+    whole.start_next()
+    expected = whole._trials()[0]
+    other = tmp_path / "killed"
+    other.mkdir()
+    killed = SweepStudy.create(other, sweep_settings())
+
+    def kill(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(optuna.trial.Trial, "suggest_int", kill)
+        killed.start_next()
+    assert 0 < len(killed._trials()[0].params) < len(expected.params)
+    resumed = SweepStudy.create(other, sweep_settings())
+    assert resumed.unfinished() == [0]
+    (trial,) = resumed._trials()
+    assert (trial.params, trial.user_attrs) == (expected.params, expected.user_attrs)
+
+
+def test_errors_of_the_database_are_sentences(tmp_path):
+    study = SweepStudy.create(tmp_path, sweep_settings())
+    (tmp_path / FILE).write_text("text" * 1000)
+
+    def proposal():
+        with storage_errors(tmp_path):
+            study.start_next()
+
+    refused("cannot be used as a study of Optuna: .*see whether the disk", proposal)
 
 
 def test_the_file_is_a_study_of_optuna(undisturbed):

@@ -1,37 +1,15 @@
 """The example of Ray Serve on a cluster of this machine, and clients that ask it."""
 
-import contextlib
-import http.client
-import itertools
-import json
-import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import yaml
+from helpers.translation_clients import free_port, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ray_serve"
-WAIT_SECONDS = 240
-
-
-class Answer(NamedTuple):
-    """The answer to a request.
-
-    Attributes:
-        sentence: what was to be translated.
-        status: the HTTP status; 0: the connection was lost.
-        output: the translation, or the error.
-    """
-
-    sentence: str
-    status: int
-    output: str
 
 
 class Application:
@@ -85,62 +63,3 @@ class Application:
             )
 
         wait_until(is_complete)
-
-
-@contextlib.contextmanager
-def asking(port: int, sentences: Sequence[str], clients: int) -> Iterator[list[Answer]]:
-    """Sends sentences during the `with` block; yields the list of answers.
-
-    Each client has a connection, on which it sends a sentence when the previous one is
-    answered. At the end, all requests are answered.
-    """
-    answers: list[Answer] = []
-    indices = itertools.count()
-    is_over = threading.Event()
-
-    def ask() -> None:
-        with contextlib.closing(
-            http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        ) as connection:
-            while not is_over.is_set():
-                sentence = sentences[next(indices) % len(sentences)]
-                answers.append(request(connection, sentence))
-
-    threads = [threading.Thread(target=ask) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield answers
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
-
-
-def request(connection: http.client.HTTPConnection, sentence: str) -> Answer:
-    """Returns the answer to a request for a translation."""
-    body = json.dumps({"instances": [sentence]})
-    try:
-        connection.request("POST", "/v1/models/ende:predict", body)
-        response = connection.getresponse()
-        content = response.read().decode()
-    except (OSError, http.client.HTTPException) as error:
-        connection.close()
-        return Answer(sentence, 0, repr(error))
-    if response.status == 200:
-        content = json.loads(content)["predictions"][0]["texts"][0]
-    return Answer(sentence, response.status, content)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition, for at most four minutes."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-def free_port() -> int:
-    """Returns a port at which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]

@@ -1,7 +1,12 @@
 """`check_model`: the guarantees of the Transformer, tested on a model of your own."""
 
+import contextlib
 import dataclasses
+import io
+import logging
 import tempfile
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +47,8 @@ def check_model(model: "Transformer", train: bool = True) -> None:
 
     The last three train a registered model with its own hyper-parameters, except for
     the size of a batch and the number of steps, in a temporary directory. A small model
-    takes about half a minute. TensorFlow only.
+    takes about half a minute. TensorFlow only. A line is printed for every guarantee
+    that holds, and one at the end.
 
     Args:
         model: a `Transformer` that `t2t_keras.model.build_model` returned.
@@ -51,15 +57,42 @@ def check_model(model: "Transformer", train: bool = True) -> None:
     Raises:
         AssertionError: a guarantee does not hold; the message names it.
     """
-    _check_independence(model)
-    _check_packing(model)
-    _check_steps(model)
-    _check_compiled_steps(model)
-    _check_arithmetic(model)
-    if not train:
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        _check_training(model.hparams, Path(directory))
+    checks = {
+        "logits: no later token, no padding, no other sentence": _check_independence,
+        "packed rows": _check_packing,
+        "decoding step by step": _check_steps,
+        "decoding compiled by XLA": _check_compiled_steps,
+        "gradients, XLA and bfloat16": _check_arithmetic,
+    }
+    with _without_warnings():
+        for guarantee, check in checks.items():
+            check(model)
+            _print_ok(guarantee)
+        if train:
+            with tempfile.TemporaryDirectory() as directory:
+                _check_training(model.hparams, Path(directory))
+    rest = "" if train else "; the last three, of training, are not checked"
+    print(f"{model.hparams.model} keeps the guarantees{rest}")
+
+
+def _print_ok(guarantee: str) -> None:
+    print(f"ok  {guarantee}", flush=True)
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Hides warnings of Keras and TensorFlow about the few tokens and many graphs."""
+    loggers = [logging.getLogger(name) for name in ("tensorflow", "absl")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
 
 
 def _ids(model: "Transformer", *shape: int) -> np.ndarray:
@@ -181,17 +214,18 @@ def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
 
     def train(name: str, steps: int = 4, **options: Any) -> list[np.ndarray]:
         changes = dataclasses.asdict(hparams) | _TRAINING | options.pop("hparams", {})
-        t2t_keras.train(
-            "translate_text",
-            "base",
-            data_dir=data_dir,
-            output_dir=directory / name,
-            hparams=changes | {"train_steps": steps},
-            options=t2t_keras.TrainOptions(
-                eval_sentences=0, average_last=0, save_every=2
-            ),
-            **options,
-        )
+        with contextlib.redirect_stderr(io.StringIO()):
+            t2t_keras.train(
+                "translate_text",
+                "base",
+                data_dir=data_dir,
+                output_dir=directory / name,
+                hparams=changes | {"train_steps": steps},
+                options=t2t_keras.TrainOptions(
+                    eval_sentences=0, average_last=0, save_every=2
+                ),
+                **options,
+            )
         translator: Any = t2t_keras.load(directory / name)
         return translator.model.get_weights()
 
@@ -199,6 +233,7 @@ def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
     train("resumed", 2)
     for weight, expected in zip(train("resumed"), uninterrupted, strict=True):
         assert np.array_equal(weight, expected), "a resumed training has other weights"
+    _print_ok("an interrupted training")
 
     no_dropout = {"dropout": 0.0, "attention_dropout": 0.0, "ffn_dropout": 0.0}
     has_two_devices = len(tf.config.list_logical_devices("CPU")) > 1
@@ -207,9 +242,11 @@ def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
     divided = train("divided", 2, hparams=no_dropout, **division)
     for weight, expected in zip(divided, undivided, strict=True):
         _equal("a divided batch must give the weights of the whole", weight, expected)
+    _print_ok("a divided batch")
 
     run = directory / "uninterrupted"
     _run("export", "--output_dir", run, "--export_dir", directory / "export")
+    _print_ok("an export")
 
 
 def _make_data(text: Path, data_dir: Path) -> None:
@@ -231,7 +268,13 @@ def _make_data(text: Path, data_dir: Path) -> None:
 
 
 def _run(*argv: object) -> None:
-    assert main([str(word) for word in argv]) == 0, f"t2t {argv[0]} failed"
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()) as messages,
+    ):
+        code = main([str(word) for word in argv])
+    lines = messages.getvalue().splitlines() or [f"t2t {argv[0]} failed"]
+    assert code == 0, lines[-1]
 
 
 def _equal(

@@ -32,8 +32,11 @@ def check(name: str, train: bool) -> None:
 @pytest.mark.parametrize(
     "name", [MODELS[0], *(pytest.param(x, marks=pytest.mark.slow) for x in MODELS[1:])]
 )
-def test_model_keeps_the_guarantees(name):
+def test_model_keeps_the_guarantees(name, capsys):
     check(name, train=False)
+    *guarantees, verdict = "".join(capsys.readouterr()).splitlines()
+    assert len(guarantees) == 5 and all(x.startswith("ok  ") for x in guarantees)
+    assert verdict.startswith(f"{name} keeps the guarantees; the last three")
 
 
 @pytest.mark.parametrize(
@@ -62,8 +65,11 @@ def test_variants_keep_the_guarantees_of_decoding(options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_model_keeps_the_guarantees_in_training(name):
+def test_model_keeps_the_guarantees_in_training(name, capsys):
     check(name, train=True)
+    *guarantees, verdict = "".join(capsys.readouterr()).splitlines()
+    assert len(guarantees) == 8 and all(x.startswith("ok  ") for x in guarantees)
+    assert verdict == f"{name} keeps the guarantees"
 
 
 class Leaking(Transformer):

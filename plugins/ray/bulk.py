@@ -18,7 +18,7 @@ from .cluster import connected, require_capacity
 from .faulty_lines import CheckedFile
 from .flags import WorkerSize
 from .nodes import require_same_nodes
-from .output_files import OutputFolder, file_sizes, locked
+from .output_files import OutputFolder, locked
 from .text_worker import Request
 from .windows import (
     Batch,
@@ -33,8 +33,10 @@ from .worker_pool import Failure, WorkerPool
 
 _SECONDS_BETWEEN_REPORTS = 10.0
 _MAX_SHOWN_FAULTS = 20
-# With so many faulty lines and no others, something else is wrong.
-_MAX_FAULTS_AT_START = 20
+# If so many lines in a row cannot be computed, something else is wrong.
+_MAX_FAILURES = 20
+# So many faulty lines of a file are listed in the log; all are counted.
+_MAX_LISTED_FAULTS = 10_000
 # Windows that are computed at the same time, so that no worker waits for the last
 # batch of a window.
 _OPEN_WINDOWS = 3
@@ -113,13 +115,10 @@ def run_job(
 def _find_finished(folder: OutputFolder, files: "list[_File]") -> int:
     """Notes which outputs are finished; returns their number.
 
-    An output is written again if it is gone, or if an input has another size.
+    An output is written again if it or an input has changed.
     """
-    finished = folder.finished()
     for file in files:
-        facts = finished.get(file.output.name, {})
-        if facts.get("sizes") == file_sizes(file.inputs) and file.output.exists():
-            file.facts = facts
+        file.facts = folder.facts_of(file.inputs, file.output)
     return sum(file.facts is not None for file in files)
 
 
@@ -137,7 +136,7 @@ class _File:
     def __init__(self, inputs: tuple[Path, ...], output: Path) -> None:
         self.inputs = inputs
         self.output = output
-        self.size = sum(file_sizes(inputs))
+        self.size = sum(path.stat().st_size for path in inputs)
         self.readers: list[CheckedFile] = []
         self.facts: dict[str, Any] | None = None
         self.mistake = ""
@@ -183,6 +182,7 @@ class _Run:
         self._count = workers
         self._windows: deque[Window] = deque()
         self._counts = Counter[str]()
+        self._failures = 0  # in a row
         self._writer = _Writer(job, folder, files)
         self._progress = _Progress(job.task, files)
         self._pool = WorkerPool(job.request, size, workers, tick=self._progress.report)
@@ -197,6 +197,7 @@ class _Run:
                 else:
                     for i, row in zip(batch.indices, outcome.rows, strict=True):
                         batch.window.rows[i] = row
+                    self._failures = 0
                     self._counts.update(outcome.counts)
                     self._progress.lines += len(batch.indices)
                 self._write()
@@ -240,10 +241,11 @@ class _Run:
             self._pool.repeat(batch.halves())
             return
         self._note_fault(batch.window, batch.indices[0], failure.reason)
-        if not self._progress.lines and self._writer.faults > _MAX_FAULTS_AT_START:
+        self._failures += 1
+        if self._failures > _MAX_FAILURES:
             raise UserError(
-                f"--cluster: every line fails, the last one with: {failure.reason}; "
-                "try a few lines without --cluster"
+                f"--cluster: {self._failures} lines in a row fail, the last one with: "
+                f"{failure.reason}; try a few lines without --cluster"
             )
 
     def _note_fault(self, window: Window, index: int, fault: str) -> None:
@@ -274,6 +276,7 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
         self._stack = contextlib.ExitStack()
         self._output: TextIO | None = None
         self._faults: dict[int, list[tuple[int, str]]] = {}
+        self._fault_counts = Counter[int]()  # by file, like the faults
         self._counts: dict[str, float] = {}
         self.faults = 0
 
@@ -301,7 +304,10 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
     def note_fault(self, line: Line, fault: str) -> None:
         """Notes and shows the fault of a line."""
         self.faults += 1
-        self._faults.setdefault(line.file, []).append((line.number, fault))
+        self._fault_counts[line.file] += 1
+        faults = self._faults.setdefault(line.file, [])
+        if len(faults) < _MAX_LISTED_FAULTS:
+            faults.append((line.number, fault))
         if self.faults <= _MAX_SHOWN_FAULTS:
             path = self._files[line.file].inputs[0]
             say(f"{path}, line {line.number}: {fault}; its output is empty")
@@ -326,7 +332,7 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
         self._stack.close()
         faults = self._faults.pop(self._index, [])
         # The sum of two counters would leave out what is negative.
-        counts = {**self._counts, "faulty": len(faults)}
+        counts = {**self._counts, "faulty": self._fault_counts.pop(self._index, 0)}
         facts = {"counts": counts, "faulty": sorted(faults)}
         file.facts = self._folder.finish(file.inputs, file.output, facts)
 

@@ -59,10 +59,25 @@ def matching_pairs(
     return sources, partners
 
 
-def _wildcard_text(path: Path, pattern: str) -> tuple[str, ...]:
+# The wildcards of `glob`, and what a regular expression has in their place.
+_WILDCARDS = {
+    r"\*\*/": "(?:(.*)/)?",  # any number of folders, or none
+    r"\*+": "(.*)",
+    r"\?": "(.)",
+    r"\[[^]]*\]": "(.)",
+}
+
+
+def _wildcard_text(path: Path, pattern: str) -> tuple[str | None, ...]:
     """Returns what each wildcard of a pattern stands for in a path."""
-    literals = re.split(r"\*+|\?|\[[^]]*\]", os.path.normpath(pattern))
-    match = re.fullmatch("(.*)".join(map(re.escape, literals)), str(path), re.DOTALL)
+    parts = re.split(f"({'|'.join(_WILDCARDS)})", os.path.normpath(pattern))
+    expression = ""
+    for part in parts:
+        groups = [
+            x for wildcard, x in _WILDCARDS.items() if re.fullmatch(wildcard, part)
+        ]
+        expression += groups[0] if groups else re.escape(part)
+    match = re.fullmatch(expression, os.path.normpath(path), re.DOTALL)
     return match.groups() if match else (str(path),)
 
 

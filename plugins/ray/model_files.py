@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from t2t_keras.cli.loaded_model import checkpoint_id
 from t2t_keras.export.formats import find_loader
 
 
@@ -13,13 +14,17 @@ def model_files(
 
     Args:
         model: the directory of a run or export.
-        checkpoint: the path of the run's checkpoint, if it is one.
+        checkpoint: of a run, see `t2t_keras.load`.
         ensemble: the directories of further runs.
     """
-    files = [Path(f"{checkpoint}.index")]
-    for directory in map(Path, (model, *ensemble)):
-        if find_loader(directory):
-            files += directory.rglob("*")
-        else:
-            files += [directory / "config.json", *directory.glob("vocab.*")]
+    files: list[Path] = []
+    for directory in (model, *ensemble):
+        if find_loader(Path(directory)):
+            files += Path(directory).rglob("*")
+            continue
+        name = checkpoint if directory == model else None
+        path, _ = checkpoint_id(directory, "latest" if name == "ema" else name)
+        # The index has the checksums of all weights.
+        files += [Path(f"{path}.index"), Path(directory, "config.json")]
+        files += Path(directory).glob("vocab.*")
     return sorted(path for path in files if path.is_file())

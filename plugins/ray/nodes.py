@@ -7,13 +7,16 @@ import platform
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from t2t_keras.errors import UserError, first_line
 
 from .cluster import alive_nodes
 
 _SECONDS_TO_ANSWER = 25.0
+# Of larger files the beginning and the size are compared: the checksums of weights are
+# in small files, and whoever loads the weights verifies them.
+_COMPARED_BYTES = 1 << 20
 
 
 def require_same_nodes(
@@ -31,10 +34,11 @@ def require_same_nodes(
         UserError: a node has another version of t2t_keras or Python, does not have a
             path, or does not answer.
     """
+    paths = [str(Path(path)) for path in read]
     with _tokens(written) as tokens:
-        sizes = {str(path): Path(path).stat().st_size for path in read}
-        expected = Report(own_versions(), tokens, sizes)
-        for name, report in _ask(list(tokens), list(sizes)):
+        _, _, fingerprints = _probe()([], paths, _COMPARED_BYTES)
+        expected = Report(own_versions(), tokens, fingerprints)
+        for name, report in _ask(list(tokens), paths):
             if mistake := difference(name, expected, report):
                 raise UserError(f"--cluster: {mistake}")
 
@@ -45,12 +49,12 @@ class Report(NamedTuple):
     Attributes:
         versions: the version of each program; None: it is not installed.
         tokens: the contents of the files of `_tokens`, by path.
-        sizes: the sizes of other files in bytes, by path.
+        fingerprints: the checksums and sizes of other files, by path.
     """
 
     versions: dict[str, str | None]
     tokens: dict[str, str]
-    sizes: dict[str, int]
+    fingerprints: dict[str, str]
 
 
 def own_versions() -> dict[str, str | None]:
@@ -88,8 +92,8 @@ def difference(node: str, expected: Report, report: Report) -> str | None:
                 f"node {node} does not share the folder {os.path.dirname(path)}; name "
                 "one on a disk that all nodes share"
             )
-    for path, size in expected.sizes.items():
-        if report.sizes.get(path) != size:
+    for path, fingerprint in expected.fingerprints.items():
+        if report.fingerprints.get(path) != fingerprint:
             return (
                 f"node {node} does not have {path} as this machine has it; put it on a "
                 "disk that all nodes share, or copy it to all"
@@ -112,14 +116,18 @@ def _tokens(folders: Sequence[str | Path]) -> Iterator[dict[str, str]]:
             Path(name).unlink(missing_ok=True)
 
 
-def _probe() -> Callable[[list[str], list[str]], tuple[object, object, object]]:
+_Facts: TypeAlias = tuple[dict[str, str | None], dict[str, str], dict[str, str]]
+
+
+def _probe() -> Callable[[list[str], list[str], int], _Facts]:
     """Returns the function that a node runs, which returns the fields of `Report`.
 
     Ray sends a function that is made in another one as code, so that it runs where
     t2t_keras is absent or different.
     """
 
-    def report(tokens: list[str], paths: list[str]) -> tuple[object, object, object]:
+    def report(tokens: list[str], paths: list[str], compared_bytes: int) -> _Facts:
+        import hashlib
         import importlib.metadata
         import os
         import platform
@@ -133,8 +141,12 @@ def _probe() -> Callable[[list[str], list[str]], tuple[object, object, object]]:
         for path in filter(os.path.isfile, tokens):
             with open(path, encoding="utf-8") as file:
                 contents[path] = file.read()
-        sizes = {path: os.path.getsize(path) for path in filter(os.path.isfile, paths)}
-        return {"Python": python, "t2t_keras": version}, contents, sizes
+        fingerprints = {}
+        for path in filter(os.path.isfile, paths):
+            with open(path, "rb") as binary:
+                digest = hashlib.sha256(binary.read(compared_bytes)).hexdigest()
+            fingerprints[path] = f"{digest} {os.path.getsize(path)}"
+        return {"Python": python, "t2t_keras": version}, contents, fingerprints
 
     return report
 
@@ -153,7 +165,7 @@ def _ask(tokens: list[str], paths: list[str]) -> list[tuple[str, Report]]:
             probe_here = probe.options(
                 num_cpus=0, scheduling_strategy=strategy, max_retries=0
             )
-            waiting[probe_here.remote(tokens, paths)] = name
+            waiting[probe_here.remote(tokens, paths, _COMPARED_BYTES)] = name
     done, late = ray.wait(
         list(waiting), num_returns=len(waiting), timeout=_SECONDS_TO_ANSWER
     )

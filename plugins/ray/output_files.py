@@ -64,6 +64,17 @@ class OutputFolder:
             )
         return {entry["output"]: entry for entry in entries if "output" in entry}
 
+    def facts_of(self, inputs: Sequence[Path], output: Path) -> dict[str, Any] | None:
+        """Returns the log's object of an output that is finished, or None.
+
+        It is not finished if its size has changed, or the size or time of an input.
+        """
+        facts = self.finished().get(output.name)
+        if facts is None or not output.exists():
+            return None
+        is_same = facts.get("size") == output.stat().st_size
+        return facts if is_same and facts.get("inputs") == _stamps(inputs) else None
+
     def finish(
         self, inputs: Sequence[Path], output: Path, facts: Mapping[str, object]
     ) -> dict[str, Any]:
@@ -74,7 +85,14 @@ class OutputFolder:
             output: the file.
             facts: the counts of its lines, and which are faulty.
         """
-        entry = {"output": output.name, "sizes": file_sizes(inputs), **facts}
+        with output.open("rb") as file:
+            os.fsync(file.fileno())
+        entry = {
+            "output": output.name,
+            "size": output.stat().st_size,
+            "inputs": _stamps(inputs),
+            **facts,
+        }
         settings = [] if self._is_begun else [{"settings": self._settings}]
         self._is_begun = True
         with open_log(self.log) as log:
@@ -85,9 +103,9 @@ class OutputFolder:
         return entry
 
 
-def file_sizes(paths: Sequence[Path]) -> list[int]:
-    """Returns the sizes of files in bytes."""
-    return [path.stat().st_size for path in paths]
+def _stamps(paths: Sequence[Path]) -> list[list[int]]:
+    """Returns the size in bytes and the time of the last change of each file."""
+    return [[path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
 
 
 @contextlib.contextmanager

@@ -32,11 +32,12 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     from .text_worker import Request
 
     size = worker_size(args)
-    path, identity = checkpoint_id(args.output_dir, args.checkpoint)
-    path = absolute(path)
+    checkpoint, identity = checkpoint_id(args.output_dir, args.checkpoint)
+    if checkpoint != "ema":
+        checkpoint = absolute(checkpoint)
     request = Request(
         model=absolute(args.output_dir),
-        checkpoint=args.checkpoint if args.ensemble else path,
+        checkpoint=args.checkpoint if args.ensemble else checkpoint,
         ensemble=tuple(map(absolute, args.ensemble)),
         usr_dir=absolute(args.usr_dir) if args.usr_dir else "",
         options={},
@@ -57,7 +58,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         outputs=output_paths(sources, Path(args.output)),
         folder=Path(args.output),
         settings=settings,
-        read=model_files(request.model, path, request.ensemble),
+        read=model_files(request.model, request.checkpoint, request.ensemble),
         faulty_row=lambda line_number: "-inf\t0\n",
     )
     result: dict[str, Any] = {**run_job(job, args.cluster, size, args.workers)}

@@ -52,10 +52,14 @@ def require_folder(path: str) -> None:
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     from .bulk import BulkJob, run_job
+    from .cluster import connected, require_capacity
     from .text_worker import Request
 
     size = worker_size(args)
-    if not size.gpus:  # other engines compute on CPUs
+    if args.output_dir and not size.gpus:  # other engines compute on CPUs
+        # What the cluster lacks is refused before the run is converted.
+        with connected(args.cluster):
+            require_capacity(size, args.workers)
         choose_engine(args)
     checkpoint, identity = model_id(args)
     options = given_decoding(args)

@@ -65,12 +65,16 @@ class Batch:
         indices: their indices in it.
         seed_offset: what is added to the seed of samples.
         deaths: how many workers died while they had these lines.
+        failed_by: the worker that raised an error; None: none did.
+        reason: the first line of that error.
     """
 
     window: Window
     indices: list[int]
     seed_offset: int = 0
     deaths: int = 0
+    failed_by: object = None
+    reason: str = ""
 
     @property
     def lines(self) -> list[Line]:

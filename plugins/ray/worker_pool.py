@@ -2,6 +2,10 @@
 
 Ray restarts an actor, on another node if its node is lost. The pool sends the batches
 of a lost actor to others. A batch that loses several actors is not repeated for ever.
+
+An error of the code may be due to the lines or to the actor: it may lack memory, or its
+device may be broken. So another actor computes the batch; if it succeeds, the first one
+is started again.
 """
 
 import collections
@@ -21,6 +25,7 @@ from .text_worker import Outcome, Request, TextWorker
 from .windows import Batch
 
 _MAX_DEATHS = 2  # of the workers that compute one batch
+_MAX_CURES = 3  # of a worker: after so many starts it is given up
 _BATCHES_AHEAD = 2  # of each worker, so that it does not wait for the next one
 _SECONDS_TO_WAIT = 1.0
 
@@ -42,11 +47,13 @@ class _Worker:
         actor: the handle of Ray.
         is_ready: whether the model is loaded.
         batches: the batches that were sent and not yet answered, by reference.
+        cures: how often it was started again because of its errors.
     """
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
         self.is_ready = False
+        self.cures = 0
         self.batches: dict[Any, Batch] = {}
 
     def can_take(self, batch: Batch) -> bool:
@@ -153,6 +160,8 @@ class WorkerPool:
     def _send(self, batch: Batch) -> bool:
         """Sends a batch to the worker that has least to do; false: none can take it."""
         free = [worker for worker in self._workers if worker.can_take(batch)]
+        if self._has_other(batch.failed_by):
+            free = [worker for worker in free if worker is not batch.failed_by]
         if not free:
             return False
         worker = min(free, key=lambda worker: len(worker.batches))
@@ -201,9 +210,9 @@ class WorkerPool:
         worker = next(worker for worker in self._workers if ref in worker.batches)
         batch = worker.batches.pop(ref)
         try:
-            yield batch, ray.get(ref)
+            outcome = ray.get(ref)
         except RayTaskError as error:
-            yield batch, Failure(_reason(error))
+            yield from self._handle_error(worker, batch, error)
         except RayError:  # not the lines' fault: the actor, its node or memory is lost
             if worker.is_ready:
                 say("a worker is lost; others compute its lines")
@@ -213,6 +222,49 @@ class WorkerPool:
                 yield batch, Failure("it ends the worker that computes it")
             else:
                 self._repeated.appendleft(batch)
+        else:
+            if batch.failed_by not in (None, worker):
+                self._cure(batch.failed_by, batch.reason)
+            yield batch, outcome
+
+    def _handle_error(
+        self, worker: _Worker, batch: Batch, error: RayTaskError
+    ) -> Iterator[tuple[Batch, Failure]]:
+        """Yields the failure of a batch, or gives it to another worker first."""
+        reason = _reason(error)
+        is_alone = not self._has_other(worker)
+        if (
+            isinstance(error.cause, UserError)  # on purpose
+            or batch.failed_by is not None
+            or (is_alone and worker.cures == _MAX_CURES)
+        ):
+            yield batch, Failure(reason)
+            return
+        batch.failed_by = worker
+        batch.reason = reason
+        self._repeated.appendleft(batch)
+        if is_alone:
+            self._cure(worker, reason)
+
+    def _has_other(self, worker: object) -> bool:
+        """Returns whether a worker other than one is ready."""
+        return any(x.is_ready for x in self._workers if x is not worker)
+
+    def _cure(self, worker: Any, reason: str) -> None:
+        """Starts a worker again, or gives it up; others get its batches."""
+        if worker not in self._workers:
+            return  # it was given up
+        self._repeated.extend(worker.batches.values())
+        worker.batches.clear()
+        is_given_up = worker.cures == _MAX_CURES
+        ray.kill(worker.actor, no_restart=is_given_up)
+        if is_given_up:
+            say(f"a worker is given up, because it fails again and again: {reason}")
+            self._workers.remove(worker)
+            return
+        worker.cures += 1
+        say(f"a worker fails, and is started again: {reason}")
+        self._load(worker)
 
 
 def _reason(error: RayError) -> str:

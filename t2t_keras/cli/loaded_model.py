@@ -27,20 +27,24 @@ def model_id(args: argparse.Namespace) -> tuple[str | None, str]:
         paths = [Path(args.export_dir, name) for name in names]
         digests = [sha256(path)[:12] for path in paths if path.exists()]
         return args.checkpoint, "-".join(digests)
-    is_average = args.checkpoint == "ema"
-    path, checksum = checkpoint_id(
-        args.output_dir, "latest" if is_average else args.checkpoint
-    )
-    return ("ema", f"ema-{checksum}") if is_average else (path, checksum)
+    return checkpoint_id(args.output_dir, args.checkpoint)
 
 
 def checkpoint_id(output_dir: str, checkpoint: str | None = None) -> tuple[str, str]:
-    """Returns the path of a run's checkpoint, and a checksum of its weights."""
+    """Returns the checkpoint of a run to load, and a checksum of its weights.
+
+    Args:
+        output_dir: the run.
+        checkpoint: see `t2t_keras.load`; a name becomes a path, except "ema".
+    """
     from t2t_keras.run.directory import RunDirectory
 
-    path = RunDirectory(output_dir).checkpoints.find(checkpoint)
+    is_average = checkpoint == "ema"
+    checkpoints = RunDirectory(output_dir).checkpoints
+    path = checkpoints.find("latest" if is_average else checkpoint)
     # The index has the checksums of all weights.
-    return str(path), sha256(Path(f"{path}.index"))[:12]
+    checksum = sha256(Path(f"{path}.index"))[:12]
+    return ("ema", f"ema-{checksum}") if is_average else (str(path), checksum)
 
 
 def output_settings(

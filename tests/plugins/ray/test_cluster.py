@@ -1,5 +1,6 @@
 """Clusters and nodes that are refused; what needs no cluster."""
 
+import hashlib
 import re
 import socket
 
@@ -23,8 +24,11 @@ def test_room_is_counted_node_by_node():
 
 def test_a_node_must_have_the_same_versions_and_folders(tmp_path):
     token, model = (write(tmp_path / name, name) for name in ("token", "model"))
-    expected = Report(own_versions(), {str(token): "token\n"}, {str(model): 6})
-    report = Report(*_probe()([str(token)], [str(model)]))
+    digest = hashlib.sha256(b"mode").hexdigest()  # of the beginning
+    expected = Report(
+        own_versions(), {str(token): "token\n"}, {str(model): f"{digest} 6"}
+    )
+    report = Report(*_probe()([str(token)], [str(model)], 4))
     assert report == expected and difference("n", expected, report) is None
     for changes, sentence in (
         (
@@ -40,7 +44,10 @@ def test_a_node_must_have_the_same_versions_and_folders(tmp_path):
             "node n has no t2t_keras; install version",
         ),
         ({"tokens": {}}, f"node n does not share the folder {tmp_path}; name one"),
-        ({"sizes": {str(model): 5}}, f"node n does not have {model} as this machine"),
+        (
+            {"fingerprints": {str(model): f"{digest} 5"}},
+            f"node n does not have {model} as this machine",
+        ),
     ):
         assert difference("n", expected, report._replace(**changes)).startswith(
             sentence

@@ -32,6 +32,16 @@ def test_files_and_pairs_are_found_by_their_wildcards(folder):
     assert names(output_paths(sources, Path("out"))) == ["out/a.1.en", "out/a.2.en"]
 
 
+def test_pairs_in_folders(folder):
+    for name in ("en/1.en", "en/x/2.en", "de/1.de", "de/x/2.de"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+    _, targets = matching_pairs("en/**/*.en", "de/../de/**/*.de")
+    assert names(targets) == ["de/../de/1.de", "de/../de/x/2.de"]
+    Path("de/x/2.de").rename("de/x/3.de")
+    refused("belongs to en/x/2.en", matching_pairs, "en/**/*.en", "de/**/*.de")
+
+
 def test_refusals(folder):
     refused("--input: no file matches b-", matching_files, "input", "b-*")
     Path("a.3.en.gz").touch()

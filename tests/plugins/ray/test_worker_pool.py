@@ -4,6 +4,8 @@ from collections import deque
 
 import pytest
 
+from t2t_keras.errors import UserError
+from t2t_keras.plugins.ray.text_worker import Outcome
 from t2t_keras.plugins.ray.windows import Batch, Line, Window
 
 ray = pytest.importorskip("ray", reason="needs the extra [ray]")
@@ -11,23 +13,41 @@ worker_pool = pytest.importorskip("t2t_keras.plugins.ray.worker_pool")
 
 
 @pytest.fixture
-def pool():
-    """A pool of one worker that has sent no answer for a batch, without a cluster."""
+def pool(monkeypatch):
+    """A pool of two workers without a cluster; the first one has two batches."""
     pool = object.__new__(worker_pool.WorkerPool)
-    worker = worker_pool._Worker(actor=None)
-    batch = Batch(Window([Line(0, 1, ("a",))]), [0])
-    worker.batches["reference"] = batch
-    pool._workers = [worker]
+    pool._workers = [worker_pool._Worker(actor) for actor in ("a", "b")]
+    for worker in pool._workers:
+        worker.is_ready = True
+    for name in ("reference", "next"):
+        batch = Batch(Window([Line(0, 1, ("a",))]), [0])
+        pool._workers[0].batches[name] = batch
     pool._repeated = deque()
+    pool.killed = []
+    monkeypatch.setattr(pool, "_load", lambda worker: None)
+    monkeypatch.setattr(
+        ray,
+        "kill",
+        lambda actor, no_restart: pool.killed.append((actor, no_restart)),
+    )
     return pool
 
 
-def finish(pool, monkeypatch, error):
+def finish(pool, monkeypatch, result, reference="reference"):
     def get(reference):
-        raise error
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     monkeypatch.setattr(ray, "get", get)
-    return [outcome for _, outcome in pool._finish("reference")]
+    return [outcome for _, outcome in pool._finish(reference)]
+
+
+def raised(error):
+    return ray.exceptions.RayTaskError("compute", "traceback", error)
+
+
+SICK = raised(RuntimeError("out of memory\nat 0x00"))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +60,47 @@ def test_lines_of_a_lost_worker_are_computed_again(pool, monkeypatch, lost):
     assert batch.deaths == 1
 
 
-def test_an_error_of_the_computation_is_that_of_the_lines(pool, monkeypatch):
-    error = ray.exceptions.RayTaskError("compute", "traceback", ValueError("too long"))
+def test_an_error_of_two_workers_is_that_of_the_lines(pool, monkeypatch):
+    assert finish(pool, monkeypatch, SICK) == []
+    (batch,) = pool._repeated
+    pool._workers[1].batches["again"] = batch
+    failure = worker_pool.Failure("out of memory")
+    assert finish(pool, monkeypatch, SICK, "again") == [failure]
+    assert not pool.killed
+
+
+def test_a_refusal_is_that_of_the_lines(pool, monkeypatch):
+    error = raised(UserError("too long"))
     assert finish(pool, monkeypatch, error) == [worker_pool.Failure("too long")]
     assert not pool._repeated
+
+
+def test_a_worker_whose_errors_no_other_has_is_started_again(pool, monkeypatch):
+    """It is given up at last; its batches are computed by the others."""
+    sick, sound = pool._workers
+    outcome = Outcome(["x"], {})
+    for cures in range(1, worker_pool._MAX_CURES + 2):
+        waiting = sick.batches["next"]
+        assert finish(pool, monkeypatch, SICK) == []
+        batch = pool._repeated.popleft()
+        sound.batches["again"] = batch
+        assert finish(pool, monkeypatch, outcome, "again") == [outcome]
+        assert [*pool._repeated] == [waiting] and not sick.batches
+        is_given_up = cures > worker_pool._MAX_CURES
+        assert pool.killed == [("a", is_given_up)]
+        pool.killed.clear()
+        pool._repeated.clear()
+        sick.batches = {"reference": batch, "next": waiting}
+        batch.failed_by = None
+    assert pool._workers == [sound]
+
+
+def test_a_worker_alone_is_started_again_before_lines_are_blamed(pool, monkeypatch):
+    worker = pool._workers[0]
+    pool._workers = [worker]
+    assert finish(pool, monkeypatch, SICK) == []
+    assert pool.killed == [("a", False)]
+    assert len(pool._repeated) == 2
+    worker.batches["again"] = pool._repeated.popleft()
+    failure = worker_pool.Failure("out of memory")
+    assert finish(pool, monkeypatch, SICK, "again") == [failure]

@@ -54,8 +54,7 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="SYSTEM",
         help="two or more run directories, checkpoints (RUN/model.ckpt-1000), files "
-        "with one output per line, or exports (if another system is a run); each is "
-        "compared with the first",
+        "of outputs, or exports beside a run; each is compared with the first",
     )
     _add_metric_flags(parser)
     parser.add_argument(
@@ -130,7 +129,7 @@ def _add_run_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--split",
         choices=get_args(Split),
-        help="split (default: test if the data have one, otherwise dev)",
+        help="split (default: test if there is one, otherwise dev)",
     )
     group.add_argument(
         "--eval_sentences",

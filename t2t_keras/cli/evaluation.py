@@ -54,7 +54,7 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--split",
         choices=get_args(Split),
-        help="split (default: test if the data have one, otherwise dev)",
+        help="split (default: test if there is one, otherwise dev)",
     )
     run.add_argument(
         "--eval_sentences",

@@ -75,7 +75,7 @@ def _add_metric_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME",
         help="a metric of the problem (bleu, chrf) or a registered scorer; may be "
-        "repeated (default: all metrics of the problem)",
+        "repeated (default: the problem's)",
     )
 
 

@@ -56,15 +56,13 @@ def test_after_fit_outputs_are_the_translators(letters):
     after = model.generate(sources)
     translator = ModelTranslator(preprocessor.problem, model, *preprocessor.tokenizers)
     assert after == translator.translate(sources) == ["E", "GH", "EDCCC"] != before
-    greedy = translator.translate(sources, beam_size=1)
-    assert model.generate(sources, beam_size=1) == greedy
     assert model.generate("HG") == "GH"
     # Ids in, ids out: with a preprocessor and without.
     np.testing.assert_array_equal(model.generate(x[0]), y)
     assert model.with_compute_dtype("float32").preprocessor is preprocessor
     model.preprocessor = None
     rows = [row[row > 0].tolist() for row in x[0]]
-    np.testing.assert_array_equal(model.generate(rows, beam_size=2), y)
+    np.testing.assert_array_equal(model.generate(rows, beam_size=1), y)
 
 
 def test_the_model_of_a_run_has_its_preprocessor(trained_run):

@@ -4,16 +4,21 @@ import argparse
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_usr_dir, columns, require_only, wrapped
-from t2t_keras.cli.data import add_sources, with_sources
+from t2t_keras.cli.data import (
+    add_languages,
+    add_sources,
+    data_languages,
+    with_sources,
+)
 from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.data.console import say
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, Source
+from t2t_keras.problem import Problem, Source, Split
 
 from .findings import Finding
 
@@ -54,6 +59,11 @@ def _flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what --apply does with each fault: a file that the page saves",
     )
+    add_languages(
+        parser,
+        "the languages that the data should have, en-de for example (default: the "
+        "problem's)",
+    )
     add_sources(parser)
 
 
@@ -88,6 +98,7 @@ def _check(args: argparse.Namespace) -> None:
             )
     if args.data_dir:
         flags = {"--problem", "--data_dir", "--usr_dir", "--page", "--json"}
+        flags.add("--languages")
         require_only(args, flags, "--data_dir, whose examples are inspected")
 
 
@@ -103,7 +114,7 @@ def _inspect(args: argparse.Namespace) -> dict[str, Any]:
         sources, tokenizers = decoded_examples(Path(args.data_dir), problem)
     else:
         sources = _sources(args, problem)
-    inspection = inspect(sources, tokenizers)
+    inspection = inspect(sources, tokenizers, data_languages(args, problem))
     result: dict[str, Any] = {**inspection.report}
     if args.page:
         title = f"The data of {problem.name}"
@@ -136,10 +147,10 @@ def _page(
     from .faulty_pairs import faulty_pairs
     from .inspection_page import inspection_page
 
-    unreadable = []
+    of_splits = []
     for finding in inspection.report["findings"]:
-        if finding["kind"] == "unreadable":
-            unreadable.append(str(Finding(**finding)))  # type: ignore[arg-type]
+        if not finding["pairs"]:
+            of_splits.append(str(Finding(**finding)))  # type: ignore[arg-type]
     groups = []
     for name, faults in inspection.faults.items():
         groups += faulty_pairs(name, sources[name], faults)
@@ -147,7 +158,7 @@ def _page(
     return inspection_page(
         title,
         shlex.join(["t2t", *_without_page(argv)]),
-        unreadable,
+        of_splits,
         groups,
         inspection.report["splits"],
     )
@@ -240,9 +251,16 @@ def _next_command(args: argparse.Namespace) -> str:
             "--hparams_set SET --output_dir RUN"
         )
     words = [f"t2t datagen --problem {args.problem} --data_dir DIR"]
-    for name, path in vars(args).items():
-        if name.endswith(("_source", "_target")) and isinstance(path, str):
-            words.append(f"--{name} {shlex.quote(path)}")
+    if args.languages:
+        words.append(f"--languages {args.languages}")
+    for split in get_args(Split):
+        for side in ("source", "target"):
+            path = getattr(args, f"{split}_{side}")
+            if args.apply:
+                copy = Path(args.apply, f"{split}.{side}")
+                path = str(copy) if copy.exists() else None
+            if path:
+                words.append(f"--{split}_{side} {shlex.quote(path)}")
     return " ".join(words)
 
 

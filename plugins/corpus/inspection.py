@@ -15,6 +15,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 from .counted_pairs import counted
 from .findings import Finding, unreadable_source
+from .language_check import language_finding
 from .norm import Norm
 from .split_inspection import PairFault, SplitInspection
 from .split_statistics import split_statistics
@@ -49,6 +50,7 @@ class Inspection(NamedTuple):
 def inspect(
     sources: Mapping[str, Source],
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+    languages: tuple[str, str] | None = None,
 ) -> Inspection:
     """Inspects the splits of a corpus; each source is read twice.
 
@@ -57,6 +59,7 @@ def inspect(
             them, "train europarl".
         tokenizers: of source and target, to see how they split the texts; None: there
             are none.
+        languages: those that source and target should have; None: any.
     """
     findings: list[Finding] = []
     samples = {}
@@ -79,9 +82,13 @@ def inspect(
             findings.append(unreadable_source(name, "has not a single pair"))
         faults[name] = inspection.faults(held_out if is_train(name) else [])
         findings += [fault.finding for fault in faults[name]]
-        splits[name] = split_statistics(
+        statistics = split_statistics(
             inspection, samples[name], norms[name], tokenizers
         )
+        splits[name] = statistics
+        shares = (statistics["source"]["languages"], statistics["target"]["languages"])
+        if languages and (finding := language_finding(name, shares, languages)):
+            findings.append(finding)
     findings.sort(key=lambda finding: finding.weight, reverse=True)
     report: Report = {
         "splits": splits,

@@ -23,7 +23,7 @@ def split_statistics(
     sample: Sequence[Pair],
     norm: Norm,
     tokenizers: tuple[Tokenizer, Tokenizer] | None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Returns the statistics of a split, as the report of `t2t inspect` has them.
 
     Args:
@@ -32,7 +32,7 @@ def split_statistics(
         norm: what is normal.
         tokenizers: the tokenizers of source and target; None: there are none.
     """
-    statistics: dict[str, object] = {
+    statistics: dict[str, Any] = {
         "pairs": inspection.pairs,
         "target_characters_per_source_character": round(math.exp(norm.ratio), 3),
     }

@@ -50,10 +50,9 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "identical, control, entities, letters=0.5, word=100, ratio=1.5, duplicates, "
         "separated by commas (default: the problem's)",
     )
-    parser.add_argument(
-        "--languages",
-        metavar="SOURCE-TARGET",
-        help="the languages of the data, en-de for example, on which scores depend "
+    add_languages(
+        parser,
+        "the languages of the data, en-de for example, on which scores depend "
         "(default: the problem's, or those found in the texts)",
     )
     add_sources(parser)
@@ -91,6 +90,11 @@ def _add_further_flags(parser: argparse.ArgumentParser) -> None:
         help="use this vocabulary, these of source and target, or those of a run "
         "directory, instead of training one",
     )
+
+
+def add_languages(parser: argparse.ArgumentParser, help: str) -> None:
+    """Adds `--languages`, which `data_languages` reads."""
+    parser.add_argument("--languages", metavar="SOURCE-TARGET", help=help)
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
@@ -188,7 +192,7 @@ def _problem(args: argparse.Namespace) -> Problem:
     if args.clean:
         problem = problem.replace(cleaning=parse_cleaning(args.clean))
     if args.languages:
-        problem = problem.replace(languages=_data_languages(args, problem))
+        problem = problem.replace(languages=data_languages(args, problem))
     if args.vocab:
         from t2t_keras.data.vocabulary_files import use_vocabularies
 
@@ -197,7 +201,7 @@ def _problem(args: argparse.Namespace) -> Problem:
     return problem
 
 
-def _data_languages(
+def data_languages(
     args: argparse.Namespace, problem: Problem
 ) -> tuple[str, str] | None:
     """Returns the languages of the flags or the problem, in the data's direction."""
@@ -268,7 +272,7 @@ def _pairs(
     is_one_file = exist and os.path.samefile(source, target)
     format = format_of(source) if is_one_file else None
     if format is not None:
-        languages = _data_languages(args, problem)
+        languages = data_languages(args, problem)
         tells_direction = format.needs_languages and languages
         if problem.reverse and not tells_direction:
             raise UserError(

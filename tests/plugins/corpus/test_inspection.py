@@ -139,6 +139,19 @@ def test_statistics():
     assert set(source["languages"]) and sum(source["languages"].values()) <= 1.01
 
 
+def test_exchanged_files_are_named(tmp_path, capfd):
+    pytest.importorskip("py3langid", reason="needs the extra [data]")
+    english = ["The old man is reading a long book near the river."] * 20
+    german = ["Der alte Mann liest am Fluss ein langes Buch."] * 20
+    files = write(tmp_path / "a", *german), write(tmp_path / "b", *english)
+    argv = ["inspect", "--train_source", files[0], "--train_target", files[1]]
+    findings = run_json(capfd, *argv, "--languages", "en-de")["findings"]
+    assert findings[0]["kind"] == "languages"
+    assert "the source is in 'de' and the target in 'en'" in findings[0]["message"]
+    kinds = [f["kind"] for f in run_json(capfd, *argv)["findings"]]
+    assert "languages" not in kinds
+
+
 def test_the_command_and_its_page(tmp_path, capfd):
     source, target = zip(*numbered(60), strict=True)
     source = ["<b>same</b>", *source[1:]]

@@ -355,7 +355,10 @@ def wrapped(text: str, indent: int = 4) -> str:
 
 
 def columns(rows: Sequence[Mapping[str, object]]) -> str:
-    """Formats rows as a table with a header; numbers are aligned to the right."""
+    """Formats rows as a table with a header; numbers are aligned to the right.
+
+    On a terminal long texts in the last column are wrapped.
+    """
     table_rows = [list(rows[0])]
     for row in rows:
         table_rows.append([str(_rounded(value)) for value in row.values()])
@@ -366,8 +369,11 @@ def columns(rows: Sequence[Mapping[str, object]]) -> str:
         width = max(map(len, cells))
         pad = str.ljust if isinstance(value, str) else str.rjust
         padded_columns.append([pad(cell, width) for cell in cells])
-    lines = zip(*padded_columns, strict=True)
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+    lines = []
+    for cells in zip(*padded_columns, strict=True):
+        start = "".join(f"{cell}  " for cell in cells[:-1])
+        lines.append((start + wrapped(cells[-1].rstrip(), len(start))).rstrip())
+    return "\n".join(lines)
 
 
 def _rounded(value: object) -> object:

@@ -11,6 +11,9 @@ from t2t_keras.cli.command import Command, add_usr_dir, columns, table
 # A family with more sets than this is one line of the list.
 _SHOWN_SETS = 5
 
+# Characters of a value; a longer one, such as a product, goes before its meaning.
+_MAX_VALUE = 20
+
 
 def _list_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -119,6 +122,9 @@ def _fields_table(fields: dict[str, dict[str, Any]]) -> str:
     for name, field in fields.items():
         value, base, meaning = map(str, field.values())
         is_changed = value != base
+        if len(value) > _MAX_VALUE:
+            meaning = f"{value.replace('*', ' * ')}: {meaning}"
+            value = "..."
         rows.append(
             {
                 "": "*" if is_changed else "",

@@ -1,11 +1,13 @@
 """`t2t list` and a user's files of hparam sets."""
 
+import io
 import sys
 
 import pytest
 from helpers.command_line import run, run_json, write
 
 from t2t_keras import registry
+from t2t_keras.cli import command_line
 
 FILE = '''"""Sets for my corpus."""
 import t2t_keras
@@ -56,3 +58,16 @@ def test_a_large_family_is_one_line_unless_all_is_given(capfd):
     complete = capfd.readouterr().out
     for name in sets:
         assert f"\n{name} " not in abridged and f"\n{name} " in complete
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--all",), ("small_data",), ("small_data_range",)]
+)
+def test_every_list_fits_into_80_columns_of_a_terminal(words, monkeypatch):
+    stdout = io.StringIO()
+    stdout.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdout", stdout)
+    monkeypatch.setenv("COLUMNS", "80")
+    command, args = command_line.parse(["list", *words])
+    print(command.show(command.abridge(command.run(args), args)))
+    assert max(map(len, stdout.getvalue().splitlines())) <= 80

@@ -36,6 +36,8 @@ class EncodingState:
         pairs: the number of pairs that are encoded.
         sizes: the sizes of the spill files and of the file of hashes, in bytes; None:
             nothing is written yet.
+        checksums: the CRC-32 of each of these files; None: unknown, as an earlier
+            version leaves it.
         dropped: the number of examples that were dropped, by reason.
         single_sentences: see `Encoded`.
         starts: see `Encoded`.
@@ -46,6 +48,7 @@ class EncodingState:
     dropped: dict[str, int] = dataclasses.field(default_factory=dict)
     single_sentences: dict[str, int] = dataclasses.field(default_factory=dict)
     starts: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    checksums: list[Count] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +195,9 @@ def _encode_split(problem: Problem, split: SplitShard, encode: Encode) -> None:
     single_sentences = Counter(state.single_sentences)
     starts = {name: Counter(counts) for name, counts in state.starts.items()}
     with (
-        SpillFiles([*split.spills, split.hashes], state.sizes) as files,
+        SpillFiles(
+            [*split.spills, split.hashes], state.sizes, state.checksums
+        ) as files,
         progress(f"encoding {split.split}", "pairs", total, count) as advance,
     ):
 
@@ -204,6 +209,7 @@ def _encode_split(problem: Problem, split: SplitShard, encode: Encode) -> None:
                 dict(dropped),
                 dict(single_sentences),
                 {name: dict(counts) for name, counts in starts.items()},
+                files.checksums,
             )
             split.save_state(state)
 

@@ -7,21 +7,31 @@ saved state, wherever the task is repeated.
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from t2t_keras.data.count_pairs import Counts, read_positions
 from t2t_keras.data.data_plan import DataPlan
-from t2t_keras.data.encode_splits import SplitShard, encode_splits, split_parts
+from t2t_keras.data.encode_splits import (
+    EncodingState,
+    SplitShard,
+    encode_splits,
+    split_parts,
+)
 from t2t_keras.data.indexed_source import IndexedSource
 from t2t_keras.data.locks import lock
 from t2t_keras.data.progress import progress
 from t2t_keras.data.sides import Side
+from t2t_keras.data.spill_files import damaged_spill
+from t2t_keras.data.split_files import shard_name
 from t2t_keras.data.tasks import TaskRunner
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Split
 
 _PAIRS = 100_000  # of a part, unless there are too many of them
 _MAX_PARTS = 256  # of a split: each has a spill file for each shard
+_ROUNDS = 3  # in which parts are encoded that are not on the disk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +100,9 @@ def divide(
 
 
 def encode_in_tasks(plan: DataPlan, counts: Counts, runner: TaskRunner) -> None:
-    """Encodes the parts that are not encoded yet.
+    """Encodes the parts that are not encoded yet, or not as they were written.
+
+    A machine may be lost before all that it has written is on the shared disk.
 
     Args:
         plan: what is made.
@@ -98,19 +110,76 @@ def encode_in_tasks(plan: DataPlan, counts: Counts, runner: TaskRunner) -> None:
         runner: runs the tasks.
 
     Raises:
-        UserError: a source has changed since its pairs were counted.
+        UserError: a source has changed since its pairs were counted, or the disk
+            loses what is written.
     """
-    finished = plan.directory / "encoded"
-    if finished.exists():
-        return
     parts = list(itertools.chain(*task_parts(plan, counts).values()))
     problem = indexed_problem(plan, counts)
-    tasks = [_EncodingTask(problem, part, plan.vocabularies) for part in parts]
     total = sum(len(part.pairs) for part in parts)
-    with progress("encoding", "pairs", total) as advance:
-        for part, _ in zip(parts, runner(_encode, tasks), strict=True):
-            advance(len(part.pairs))
-    finished.touch()
+    lacking = _lacking(plan, parts, runner)
+    for _ in range(_ROUNDS):
+        if not lacking:
+            return
+        tasks = [_EncodingTask(problem, part, plan.vocabularies) for part in lacking]
+        done = total - sum(len(part.pairs) for part in lacking)
+        with progress("encoding", "pairs", total, done) as advance:
+            for part, _ in zip(lacking, runner(_encode, tasks), strict=True):
+                advance(len(part.pairs))
+        lacking = _lacking(plan, lacking, runner)
+    if lacking:
+        raise damaged_spill(lacking[0].state_path)
+
+
+@dataclasses.dataclass(frozen=True)
+class _LookingTask:
+    """A part, and the shards that are written, of which it needs no spill files."""
+
+    part: SplitShard
+    written: frozenset[int]
+
+
+def _lacking(
+    plan: DataPlan, parts: Sequence[SplitShard], runner: TaskRunner
+) -> list[SplitShard]:
+    """Returns the parts that are not wholly on the disk."""
+    names = frozenset(os.listdir(plan.done))
+    tasks = []
+    for part in parts:
+        written = set()
+        count = part.config.num_shards
+        for index in range(count):
+            if shard_name(plan.problem.data_name, part.split, index, count) in names:
+                written.add(index)
+        tasks.append(_LookingTask(part, frozenset(written)))
+    results = runner(_is_whole, tasks)
+    return [part for part, is_whole in zip(parts, results, strict=True) if not is_whole]
+
+
+def _is_whole(task: _LookingTask) -> bool:
+    """Returns whether a part is encoded, and its files have their sizes."""
+    state = _readable_state(task.part)
+    if state is None or state.pairs != len(task.part.pairs):
+        return False
+    paths = [*task.part.spills, task.part.hashes]
+    sizes = state.sizes or []
+    if len(sizes) != len(paths):
+        return False
+    for index, (path, size) in enumerate(zip(paths, sizes, strict=True)):
+        if index not in task.written and _is_short(path, size):
+            return False
+    return True
+
+
+def _readable_state(part: SplitShard) -> EncodingState | None:
+    """Returns the state of a part; None: its file is damaged."""
+    try:
+        return part.load_state()
+    except UserError:
+        return None
+
+
+def _is_short(path: Path, size: int) -> bool:
+    return not path.exists() or path.stat().st_size < size
 
 
 def _encode(task: _EncodingTask) -> None:
@@ -125,8 +194,9 @@ def _encode(task: _EncodingTask) -> None:
 
 def _is_cut_off(part: SplitShard) -> bool:
     """Returns whether a machine died before all that it had saved was on the disk."""
-    sizes = part.load_state().sizes or []
-    for path, size in zip([*part.spills, part.hashes], sizes, strict=False):
-        if not path.exists() or path.stat().st_size < size:
-            return True
-    return False
+    state = _readable_state(part)
+    if state is None:
+        return True
+    paths = [*part.spills, part.hashes]
+    sizes = state.sizes or []
+    return any(map(_is_short, paths, sizes))

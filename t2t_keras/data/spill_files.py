@@ -1,9 +1,11 @@
 """Spill files: the records of a shard before they are sorted."""
 
 import contextlib
+import dataclasses
 import os
 import resource
 import struct
+import zlib
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,15 +29,26 @@ class SpillFiles(contextlib.ExitStack):
         paths: the files.
         sizes: number of bytes of each file to keep, when an interrupted encoding
             continues; the rest is cut off. None starts with empty files.
+        checksums: the CRC-32 of the bytes that are kept, of each file; None: unknown,
+            as an earlier version leaves it.
+
+    Attributes:
+        checksums: the CRC-32 of each file; None: unknown.
 
     Raises:
         UserError: a file is shorter than its size.
     """
 
     def __init__(
-        self, paths: Sequence[Path], sizes: Sequence[int] | None = None
+        self,
+        paths: Sequence[Path],
+        sizes: Sequence[int] | None = None,
+        checksums: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
+        self.checksums = [0] * len(paths) if sizes is None else None
+        if checksums is not None:
+            self.checksums = list(checksums)
         _allow_open_files(len(paths))
         mode = "wb" if sizes is None else "r+b"
         self._files = []
@@ -60,6 +73,9 @@ class SpillFiles(contextlib.ExitStack):
         """Appends to some of the files, which are numbered from 0."""
         for index, content in contents.items():
             self._files[index].write(content)
+            if self.checksums is not None:
+                checksum = zlib.crc32(content, self.checksums[index])
+                self.checksums[index] = checksum
 
     def flush(self) -> list[int]:
         """Writes the buffers; returns the sizes of the files."""
@@ -77,20 +93,54 @@ def _allow_open_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
+@dataclasses.dataclass(frozen=True)
+class Spill:
+    """A spill file to read, and what it must have.
+
+    Attributes:
+        path: the file.
+        size: its bytes.
+        checksum: its CRC-32; None: unknown.
+    """
+
+    path: Path
+    size: int
+    checksum: int | None = None
+
+    def read(self) -> bytes:
+        """Returns the content; raises `UserError` if it is not what was written."""
+        content = self.path.read_bytes() if self.path.exists() else b""
+        is_whole = len(content) == self.size
+        if is_whole and self.checksum in (None, zlib.crc32(content)):
+            return content
+        raise damaged_spill(self.path)
+
+
+def damaged_spill(path: Path) -> UserError:
+    """Returns the error for a spill file that is not what was written."""
+    return UserError(
+        f"{path} is damaged, perhaps by a lost machine or a full disk; remove "
+        f"{path.parent} and run the same command again"
+    )
+
+
 def read_sorted(
-    paths: Sequence[Path], without: np.ndarray
+    spills: Sequence[Spill], without: np.ndarray
 ) -> tuple[list[bytes], np.ndarray]:
     """Returns the records of a shard in the order of their keys.
 
     Args:
-        paths: the spill files of the shard.
+        spills: the spill files of the shard.
         without: uint64, ascending: keys of records that are left out.
 
     Returns:
         The framed records, and an int32 array [N, 4] with their payload bytes, source
         tokens, target tokens, and index of the corpus.
+
+    Raises:
+        UserError: a file is missing or damaged.
     """
-    content = b"".join(path.read_bytes() for path in paths)
+    content = b"".join(spill.read() for spill in spills)
     keys = array("Q")
     starts = array("Q")
     lengths = array("i")

@@ -9,13 +9,15 @@ import numpy as np
 
 from t2t_keras.data.atomic_files import atomic
 from t2t_keras.data.duplicates import repeated
-from t2t_keras.data.encode_splits import SplitShard
+from t2t_keras.data.encode_splits import EncodingState, SplitShard
 from t2t_keras.data.index_files import save_index
 from t2t_keras.data.mixture import Mixture
 from t2t_keras.data.progress import progress
-from t2t_keras.data.spill_files import read_sorted
+from t2t_keras.data.spill_files import Spill, damaged_spill, read_sorted
 from t2t_keras.data.split_files import index_path, shard_name
 from t2t_keras.data.tasks import TaskRunner, run_here
+from t2t_keras.data.tfrecord import FRAME
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Source, Split
 
 
@@ -39,22 +41,38 @@ def write_shards(
 
     Returns:
         The number of dropped examples by reason.
+
+    Raises:
+        UserError: a file of the encoded examples or of the records is damaged.
     """
     split = parts[0].split
+    states = [part.load_state() for part in parts]
+    for part, state in zip(parts, states, strict=True):
+        sizes = state.sizes or []
+        is_known = len(sizes) == len(part.spills) + 1
+        if not is_known or _size(part.hashes) != sizes[-1]:
+            raise damaged_spill(part.hashes)
     repeats = repeated([part.hashes for part in parts], runner)
     dropped = Counter(duplicate=len(repeats))
-    for part in parts:
-        dropped += Counter(part.load_state().dropped)
+    for state in states:
+        dropped += Counter(state.dropped)
     index = index_path(done, data_name, split)
     if index.exists():
         return dropped
-    tasks = _shard_tasks(parts, repeats, data_name, directory, done)
+    tasks = _shard_tasks(parts, states, repeats, data_name, directory, done)
     with progress(f"writing {split}", "shards", len(tasks)) as advance:
         for _ in runner(_write_shard, tasks):
             advance(1)
+    for task in tasks:
+        _require_whole(task, directory)
     paths = [task.path for task in tasks]
     save_index(index, paths, read_lengths(directory, split, source))
     return dropped
+
+
+def _size(path: Path) -> int:
+    """Returns the size of a file; 0 if there is none."""
+    return path.stat().st_size if path.exists() else 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +88,13 @@ class _ShardTask:
 
     path: Path
     lengths_path: Path
-    spills: Sequence[Path]
+    spills: Sequence[Spill]
     repeats: np.ndarray
 
 
 def _shard_tasks(
     parts: Sequence[SplitShard],
+    states: Sequence[EncodingState],
     repeats: np.ndarray,
     data_name: str,
     directory: Path,
@@ -88,24 +107,53 @@ def _shard_tasks(
     repeats = repeats[np.argsort(shards, kind="stable")]
     stops = np.cumsum(np.bincount(shards.astype(np.int64), minlength=count))
     by_shard = np.split(repeats, stops[:-1])
+    spills_by_part = list(map(_spills, parts, states))
     tasks = []
-    for i, spills in enumerate(zip(*(part.spills for part in parts), strict=True)):
+    for i, spills in enumerate(zip(*spills_by_part, strict=True)):
         path = done / shard_name(data_name, split, i, count)
         lengths_path = directory / _lengths_name(split, i)
         tasks.append(_ShardTask(path, lengths_path, spills, by_shard[i]))
     return tasks
 
 
+def _spills(part: SplitShard, state: EncodingState) -> list[Spill]:
+    """Returns the spill files of a part as its state describes them."""
+    sizes = (state.sizes or [])[:-1]
+    checksums: Sequence[int | None] = state.checksums or [None] * len(sizes)
+    return list(map(Spill, part.spills, sizes, checksums))
+
+
 def _write_shard(task: _ShardTask) -> None:
-    """Writes a file, unless it exists, and removes its spill files."""
+    """Writes a file, unless it exists, and removes its spill files.
+
+    Another task may write the same file: one that was given up with its machine.
+    """
     if not task.path.exists():
-        records, lengths = read_sorted(task.spills, without=task.repeats)
+        try:
+            records, lengths = read_sorted(task.spills, without=task.repeats)
+        except UserError:
+            if task.path.exists():
+                return  # the other task has removed the spill files meanwhile
+            raise
         with atomic(task.lengths_path) as incomplete:
             incomplete.write_bytes(lengths.tobytes())
         with atomic(task.path) as incomplete, incomplete.open("wb", 1 << 20) as file:
             file.writelines(records)
     for spill in task.spills:
-        spill.unlink(missing_ok=True)
+        spill.path.unlink(missing_ok=True)
+
+
+def _require_whole(task: _ShardTask, directory: Path) -> None:
+    """Raises `UserError` if the disk does not have all that a task has written."""
+    table = np.zeros(0, np.int32)
+    if task.lengths_path.exists():
+        table = np.fromfile(task.lengths_path, np.int32)
+    sizes = table[: len(table) // 4 * 4].reshape(-1, 4)[:, 0]
+    if _size(task.path) != int(sizes.sum(dtype=np.int64)) + FRAME * len(sizes):
+        raise UserError(
+            f"{task.path} is damaged, perhaps by a lost machine or a full disk; remove "
+            f"{directory} and run the same command again"
+        )
 
 
 def _lengths_name(split: Split, index: int) -> str:

@@ -1,7 +1,10 @@
 """Data generation in tasks, as a cluster runs them, makes the bytes of one process."""
 
+import functools
 import gzip
+import os
 import pickle
+import shutil
 
 import pytest
 from helpers.errors import refused
@@ -16,7 +19,13 @@ from helpers.small_corpus import (
     set_small_scale,
 )
 
-from t2t_keras.data import encode_splits, encoding_tasks, line_positions
+from t2t_keras.data import (
+    datagen,
+    encode_splits,
+    encoding_tasks,
+    line_positions,
+    write_shards,
+)
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding_tasks import divide
 from t2t_keras.data.mixture import Corpus, Mixture
@@ -138,6 +147,124 @@ def test_a_part_of_which_the_disk_lost_the_end(plain, tmp_path, monkeypatch):
         generate(problem, tmp_path, runner=run_here)
     generate(problem, tmp_path, runner=run_here)
     assert files(tmp_path) == expected
+
+
+DAMAGES = {
+    "a state": lambda folder: (folder / "train.state.json").write_text("{"),
+    "an end": lambda folder: (folder / "train.spill-00001").write_bytes(b"half"),
+    "hashes": lambda folder: (folder / "train.hashes").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_a_lost_machine_had_encoded_is_encoded_again(plain, tmp_path, damage):
+    """Its last writes are not on the shared disk, though its tasks are done."""
+    problem, expected = plain
+    lost = []
+
+    def lose_a_part(task, arguments):
+        yield from map(task, arguments)
+        if task is encoding_tasks._encode and not lost:
+            lost.extend(tmp_path.glob("*.incomplete/pairs-60-*"))
+            DAMAGES[damage](lost[0])
+
+    generate(problem, tmp_path, runner=lose_a_part)
+    assert lost and files(tmp_path) == expected
+
+
+def test_encoded_parts_that_are_lost_before_a_resume(plain, tmp_path):
+    problem, expected = plain
+
+    def stop_at_the_second_shard(task, arguments):
+        for index, argument in enumerate(arguments):
+            if task is write_shards._write_shard and index:
+                raise KeyboardInterrupt
+            yield task(argument)
+
+    with pytest.raises(KeyboardInterrupt):
+        generate(problem, tmp_path, runner=stop_at_the_second_shard)
+    shutil.rmtree(next(tmp_path.glob("*.incomplete/pairs-60-*")))
+    generate(problem, tmp_path, runner=run_here)
+    assert files(tmp_path) == expected
+
+
+def test_a_disk_that_loses_what_is_written(plain, tmp_path):
+    def lose(task, arguments):
+        yield from map(task, arguments)
+        for path in tmp_path.glob("*.incomplete/pairs-60-*/train.spill-00001"):
+            path.unlink()
+
+    refused(
+        "damaged, perhaps by a lost machine", generate, plain[0], tmp_path, runner=lose
+    )
+
+
+@pytest.mark.parametrize("runner", [None, run_here])
+@pytest.mark.parametrize("name", ["spill-00001", "hashes"])
+def test_what_is_damaged_is_not_published(plain, tmp_path, monkeypatch, name, runner):
+    problem, expected = plain
+    finish = datagen.finish
+
+    def damage_and_finish(plan, *args):
+        path = next(plan.directory.glob(f"pa*/train.{name}"))
+        path.write_bytes(bytes(path.stat().st_size) or b"more")
+        return finish(plan, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(datagen, "finish", damage_and_finish)
+        run = functools.partial(generate, problem, tmp_path, workers=1, runner=runner)
+        refused(f"train.{name} is damaged, .* run the same command again", run)
+    shutil.rmtree(next(tmp_path.glob("*.incomplete/pa*/")))
+    run()
+    assert files(tmp_path) == expected
+
+
+def test_a_shard_of_which_the_disk_lost_the_end(plain, tmp_path):
+    def lose(task, arguments):
+        yield from map(task, arguments)
+        if task is write_shards._write_shard:
+            os.truncate(arguments[0].path, 100)
+
+    refused("-00000-of-00003 is damaged", generate, plain[0], tmp_path, runner=lose)
+
+
+def test_two_tasks_of_one_shard(plain, tmp_path, monkeypatch):
+    """The first one belongs to a machine that was given up and still writes."""
+    problem, expected = plain
+    read_sorted = write_shards.read_sorted
+
+    def write_with_another(task, arguments):
+        for argument in arguments:
+
+            def other_comes_first(*args, argument=argument, **settings):
+                patch.setattr(write_shards, "read_sorted", read_sorted)
+                task(argument)
+                return read_sorted(*args, **settings)
+
+            if task is write_shards._write_shard:
+                patch.setattr(write_shards, "read_sorted", other_comes_first)
+            yield task(argument)
+
+    with monkeypatch.context() as patch:
+        generate(problem, tmp_path, runner=write_with_another)
+    assert files(tmp_path) == expected
+
+
+@pytest.mark.parametrize("runner", [None, run_here])
+def test_an_input_of_equal_size_that_changes_before_a_resume(tmp_path, runner):
+    problem = PROBLEM.replace(sources={"train": text_files(tmp_path, TRAIN)})
+    run = functools.partial(generate, problem, workers=1, runner=runner)
+    with faults(45, interrupt), pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "data")
+    path = problem.sources["train"].target_path
+    times = path.stat()
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"tac a", b"tac A"))
+    assert path.read_bytes() != content
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    run(tmp_path / "data")
+    run(tmp_path / "fresh")
+    assert files(tmp_path / "data") == files(tmp_path / "fresh")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
     import t2t_keras
 
+    t2t_keras.datagen("my_problem", "data")
     t2t_keras.train("my_problem", "base", data_dir="data", output_dir="runs/my_run")
     translator = t2t_keras.load("runs/my_run")
     translator.translate(["A dog runs."])
@@ -11,7 +12,7 @@ The command line is `t2t`. A problem, model or hparam set of your own needs no o
 names than these.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from t2t_keras.arguments import checked
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.hparam import HParams
 from t2t_keras.options import option
-from t2t_keras.problem import Problem
+from t2t_keras.problem import Problem, Split
 from t2t_keras.quiet_tensorflow import quiet_import
 from t2t_keras.registry import (
     register_hparams,
@@ -28,10 +29,12 @@ from t2t_keras.registry import (
     register_ranged_hparams,
 )
 from t2t_keras.training.options import TrainOptions
+from t2t_keras.type_hints import Positive, Seed
 
 quiet_import()
 
 if TYPE_CHECKING:
+    from t2t_keras.data.manifest import Manifest
     from t2t_keras.decoding.translator import Translator
     from t2t_keras.export.text_saved_model import TextSavedModel
     from t2t_keras.training.trainer import train
@@ -52,6 +55,7 @@ __all__ = [
     "Problem",
     "TrainOptions",
     "UserError",
+    "datagen",
     "load",
     "option",
     "register_hparams",
@@ -60,6 +64,43 @@ __all__ = [
     "register_ranged_hparams",
     "train",
 ]
+
+
+@checked
+def datagen(
+    problem: str,
+    data_dir: str | Path,
+    sources: Mapping[Split, tuple[str | Path, str | Path]] | None = None,
+    workers: Positive | None = None,
+    seed: Seed = 0,
+) -> "Manifest":
+    """Makes the data of a problem, as `t2t datagen` does.
+
+    Args:
+        problem: the name of a registered problem.
+        data_dir: the directory to write, which is made if it does not exist.
+        sources: the files of source and target texts of each split, "train", "dev" and
+            "test", which replace the problem's; None: the problem's.
+        workers: number of processes, see `data.datagen.generate`.
+        seed: the order of the training examples depends on it.
+
+    Returns:
+        The manifest of the directory.
+
+    Raises:
+        UserError: a source has a mistake, or the directory holds other data.
+    """
+    from t2t_keras import registry
+    from t2t_keras.data.datagen import generate
+    from t2t_keras.data.parallel_files import ParallelFiles
+
+    definition = registry.problem(problem)
+    if sources:
+        files = {split: ParallelFiles(*paths) for split, paths in sources.items()}
+        definition = definition.replace(sources={**definition.sources, **files})
+    manifest = generate(definition, data_dir, workers, seed)
+    assert manifest is not None  # it would be None for one of several shards
+    return manifest
 
 
 @checked

@@ -4,7 +4,7 @@ import argparse
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -138,16 +138,17 @@ def _check_datagen(args: argparse.Namespace) -> None:
 
 
 def run_datagen(
-    args: argparse.Namespace, runner: "TaskRunner | None" = None
+    args: argparse.Namespace,
+    make_runner: "Callable[[Problem], TaskRunner] | None" = None,
 ) -> dict[str, Any]:
     """Generates the data that the flags ask for; returns what `--json` prints.
 
     Args:
         args: the flags.
-        runner: see `data.datagen.generate`.
+        make_runner: returns the `runner` of `data.datagen.generate` for a problem.
     """
     start = time.monotonic()
-    manifest = _generate(args, runner)
+    manifest = _generate(args, make_runner)
     result: dict[str, Any] = {"shard": args.shard, "finished": manifest is not None}
     if manifest is not None:
         dropped = Counter[str]()
@@ -163,16 +164,16 @@ def run_datagen(
 
 
 def _generate(
-    args: argparse.Namespace, runner: "TaskRunner | None"
+    args: argparse.Namespace, make_runner: "Callable[[Problem], TaskRunner] | None"
 ) -> "Manifest | None":
     """Generates the data; returns None if other shards are not done yet."""
     from t2t_keras.data.datagen import generate
     from t2t_keras.data.shard import Shard
 
     shard = Shard.parse(args.shard)
-    return generate(
-        _problem(args), args.data_dir, args.workers, args.seed, shard, runner
-    )
+    problem = _problem(args)
+    runner = make_runner(problem) if make_runner else None
+    return generate(problem, args.data_dir, args.workers, args.seed, shard, runner)
 
 
 def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:

@@ -24,11 +24,11 @@ def test_room_is_counted_node_by_node():
 
 def test_a_node_must_have_the_same_versions_and_folders(tmp_path):
     token, model = (write(tmp_path / name, name) for name in ("token", "model"))
-    digest = hashlib.sha256(b"mode").hexdigest()  # of the beginning
+    digest = hashlib.sha256(b"model\n").hexdigest()
     expected = Report(
         own_versions(), {str(token): "token\n"}, {str(model): f"{digest} 6"}
     )
-    report = Report(*_probe()([str(token)], [str(model)], 4))
+    report = Report(*_probe()([str(token)], [str(model)], 16))
     assert report == expected and difference("n", expected, report) is None
     for changes, sentence in (
         (

@@ -1,5 +1,6 @@
 """Clusters that cannot do the work: one sentence each, within 30 seconds."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -102,8 +103,50 @@ def test_a_node_with_another_version(command, tmp_path, monkeypatch):
 
 
 def test_a_node_that_does_not_have_the_model(command, export):
-    """It is started where another file system hides the export."""
-    hide = f"mount -t tmpfs none {export}"
+    with cluster_that_lacks(export) as cluster:
+        sentence = refused(start(cluster, *command))
+    assert (
+        f" does not have {export}" in sentence and "as this machine has it" in sentence
+    )
+
+
+SOURCE = """
+from pathlib import Path
+from t2t_keras.problem import Problem
+from t2t_keras.registry import register_problem
+
+def pairs():
+    for line in Path({path!r}).read_text().splitlines():
+        yield line, line
+
+@register_problem
+def copies():
+    return Problem(summary="copies", sources={{"train": pairs}})
+"""
+
+
+@pytest.mark.parametrize("way", ["mixture", "usr_dir"])
+def test_a_node_without_a_file_of_the_sources(tmp_path, way):
+    hidden, mine = tmp_path / "hidden", tmp_path / "mine"
+    hidden.mkdir()
+    mine.mkdir()
+    path = write(hidden / "texts", "a", "b", "c")
+    write(mine / "copies.py", SOURCE.format(path=str(path)))
+    write(mine / "mix.toml", f'[[train]]\nsource = "{path}"\ntarget = "{path}"')
+    flags = {
+        "mixture": ["--problem", "translate_text", "--mixture", mine / "mix.toml"],
+        "usr_dir": ["--problem", "copies", "--usr_dir", mine],
+    }[way]
+    with cluster_that_lacks(hidden) as cluster:
+        command = ["datagen", *flags, "--data_dir", tmp_path / "data"]
+        sentence = refused(start(cluster, *command))
+    assert f" does not have {path} as this machine has it" in sentence
+
+
+@contextlib.contextmanager
+def cluster_that_lacks(folder):
+    """One of its nodes is started where another file system hides a folder."""
+    hide = f"mount -t tmpfs none {folder}"
     probe = ["unshare", "-m", "sh", "-c", hide]
     if not shutil.which("unshare") or subprocess.run(probe).returncode:
         pytest.skip("mounting needs more rights")
@@ -118,12 +161,9 @@ def test_a_node_that_does_not_have_the_model(command, export):
         while len(cluster_nodes(cluster)) < 3:
             assert node.poll() is None
             time.sleep(0.1)
-        sentence = refused(start(cluster, *command))
+        yield cluster
         node.terminate()
         node.wait()
-    assert (
-        f" does not have {export}" in sentence and "as this machine has it" in sentence
-    )
 
 
 def cluster_nodes(cluster):

@@ -21,6 +21,9 @@
   actors, gives them batches and repeats those of a lost one. `output_files` knows which
   outputs are finished, and `bulk` joins these.
 
+- Sweeps: `sweeping` extends the command `sweep`. `trial_search` gives Ray Tune the
+  trials of the core's `training.trials`, and `trial_worker` is the actor of one.
+
 - Training: `launching` extends `launch`. `training_worker` is the actor that runs a
   process, which the core's `training.launched_processes` starts and watches.
 

@@ -81,6 +81,8 @@ def _sweep_flags(parser: argparse.ArgumentParser) -> None:
     )
     _add_search_flags(parser)
     _add_evaluation_flags(parser)
+    # An extension of the command may give a `training.trials.TrialRunner`.
+    parser.set_defaults(trial_runner=None)
 
 
 def _add_evaluation_flags(parser: argparse.ArgumentParser) -> None:
@@ -192,6 +194,7 @@ def _settings(args: argparse.Namespace) -> SweepSettings:
 
 
 def _sweep(args: argparse.Namespace) -> dict[str, Any]:
+    from .external_trials import ExternalTrials
     from .report import Report
     from .scheduler import Scheduler
     from .study import SweepStudy, storage_errors
@@ -209,13 +212,19 @@ def _sweep(args: argparse.Namespace) -> dict[str, Any]:
         total = max(args.trials, ended)
         with progress("sweep", "trials", total, ended) as advance:
             report = Report(directory, study, total, advance)
-            scheduler = Scheduler(
-                directory, study, workers, report.on_start, report.on_end
-            )
-            scheduler.run(args.trials)
-        if scheduler.signal:
-            say(f"t2t sweep: {scheduler.signal.name}; run the same command to continue")
-            raise SystemExit(128 + scheduler.signal)
+            if args.trial_runner:
+                stopped_by = args.trial_runner(
+                    ExternalTrials(directory, study, workers, args.trials, report)
+                )
+            else:
+                scheduler = Scheduler(
+                    directory, study, workers, report.on_start, report.on_end
+                )
+                scheduler.run(args.trials)
+                stopped_by = scheduler.signal
+        if stopped_by:
+            say(f"t2t sweep: {stopped_by.name}; run the same command to continue")
+            raise SystemExit(128 + stopped_by)
         return report.result()
 
 

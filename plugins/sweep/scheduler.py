@@ -15,6 +15,7 @@ from t2t_keras.cores import num_cores
 from t2t_keras.data.console import show_note
 from t2t_keras.errors import UserError
 from t2t_keras.signals import end_with_parent, handled_signals, leave_closed_terminal
+from t2t_keras.training.trials import REFUSED
 from t2t_keras.visible_gpus import visible_gpus
 
 from .study import SweepStudy
@@ -27,9 +28,8 @@ _PROGRAM = (
     "main(*sys.argv[1:])"
 )
 _POLL_SECONDS = 0.05
-_USER_ERROR = 2  # the exit status; see `trial_process.main`
 # So many failures in a row, before a first step, have a cause outside of the trials.
-_MAX_FAILURES = 3
+MAX_FAILURES = 3
 _ENDED_BY_SIGNAL = tuple(128 + signum for signum in signal.valid_signals())
 
 
@@ -187,7 +187,7 @@ class Scheduler:
 
     def _is_refused(self, index: int) -> bool:
         """Returns whether an error of the user has ended a trial before it began."""
-        is_error = self._running[index].process.returncode == _USER_ERROR
+        is_error = self._running[index].process.returncode == REFUSED
         return is_error and not self._has_begun(index)
 
     def _fail(self, index: int) -> None:
@@ -200,7 +200,7 @@ class Scheduler:
         is_refused = self._is_refused(index)
         self._failures = self._failures + 1 if is_refused else 0
         if is_refused and (
-            self._has_cause_outside(index) or self._failures == _MAX_FAILURES
+            self._has_cause_outside(index) or self._failures == MAX_FAILURES
         ):
             raise UserError(f"trial {index}: {reason}")
         self._study.fail(index, reason)

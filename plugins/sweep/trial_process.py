@@ -3,18 +3,26 @@
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from t2t_keras.errors import UserError
+from t2t_keras.ranged_hparams import Value
+from t2t_keras.training.trials import REFUSED
 
+from .settings import SweepSettings
 from .trial import run_dir
+
+if TYPE_CHECKING:
+    from t2t_keras.training.hooks import Hook
 
 
 def main(directory: str, index: str) -> None:
     """Trains a trial, or resumes its training, and enters its end in the study.
 
-    The process exits with 2 after a `UserError`, whose message is its last line, and
-    with 128 and the number of a signal that has ended the training.
+    The process exits with REFUSED after a `UserError`, whose message is its last line,
+    and with 128 and the number of a signal that has ended the training.
 
     Args:
         directory: the directory of the sweep.
@@ -28,32 +36,55 @@ def main(directory: str, index: str) -> None:
             _train(path, int(index))
     except UserError as error:
         print(error, file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(REFUSED) from None
 
 
 def _train(directory: Path, index: int) -> None:
+    from .study import SweepStudy
+    from .trial_hook import TrialHook
+
+    study = SweepStudy.open(directory)
+    settings = study.settings
+    path = run_dir(directory, index)
+    hook = TrialHook(study, index, path)
+    stopped_by = train_trial(settings, study.trial(index).hparams, path, hook)
+    best_step = settings.best(hook.scores)
+    if best_step is None:
+        raise UserError(f"no evaluation on dev has a finite {settings.metric}")
+    if stopped_by == "pruned":
+        study.prune(index)
+    else:
+        study.complete(index, hook.scores[best_step])
+
+
+def train_trial(
+    settings: SweepSettings, hparams: Mapping[str, Value], path: Path, hook: "Hook"
+) -> str | None:
+    """Trains with the hyper-parameters of a trial; returns what has ended it early.
+
+    The process exits with 128 and the number of a signal that has ended the training.
+
+    Args:
+        settings: the settings of the sweep.
+        hparams: the hyper-parameters that have a range.
+        path: the run directory.
+        hook: a hook of the training.
+    """
     import tensorflow as tf
 
     from t2t_keras.training.hook_plugins import HookPlugin
     from t2t_keras.training.trainer import train
     from t2t_keras.xla_cache import keep_compiled_programs
 
-    from .study import SweepStudy
-    from .trial_hook import TrialHook
-
     keep_compiled_programs()
     if not tf.config.list_physical_devices("GPU"):
         os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
-    study = SweepStudy.open(directory)
-    settings = study.settings
-    path = run_dir(directory, index)
-    hook = TrialHook(study, index, path)
     result = train(
         settings.problem,
         settings.hparams_set,
         data_dir=settings.data_dir,
         output_dir=path,
-        hparams=settings.hparams_of(study.trial(index).hparams),
+        hparams=settings.hparams_of(hparams),
         train_steps=settings.train_steps,
         seed=settings.seed,
         usr_dir=settings.usr_dir,
@@ -62,10 +93,4 @@ def _train(directory: Path, index: int) -> None:
     )
     if result.stopped_by in signal.Signals.__members__:
         raise SystemExit(128 + signal.Signals[result.stopped_by])
-    best_step = settings.best(hook.scores)
-    if best_step is None:
-        raise UserError(f"no evaluation on dev has a finite {settings.metric}")
-    if result.stopped_by == "pruned":
-        study.prune(index)
-    else:
-        study.complete(index, hook.scores[best_step])
+    return result.stopped_by

@@ -238,7 +238,8 @@ def test_inference_does_not_import_training():
     """Only what trains, or adds to a training, does."""
     training = ("training/", "cli/training.py", "__init__.py", "plugins/launch/")
     training += ("plugins/sweep/", "plugins/testing/")
-    training += ("plugins/ray/launching.py",)
+    training += ("plugins/ray/launching.py", "plugins/ray/sweeping.py")
+    training += ("plugins/ray/trial_search.py", "plugins/ray/trial_worker.py")
     optimizers = ("plugins/interop/adafactor.py",)
     hooks = ("plugins/reports/live_page.py", "plugins/reports/page_hook.py")
     for file, path in FILES.items():

@@ -1,0 +1,136 @@
+"""`t2t sweep --cluster`: runs the trials on a Ray cluster, by Ray Tune."""
+
+import argparse
+import contextlib
+import dataclasses
+import logging
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from t2t_keras.cli.command import Command, not_negative, positive
+from t2t_keras.data.console import show_note
+from t2t_keras.errors import require_extra
+from t2t_keras.signals import handled_signals, leave_closed_terminal
+from t2t_keras.training.trials import Trials
+
+from .flags import WorkerSize, add_cluster, cluster_extension
+
+if TYPE_CHECKING:
+    from .trial_search import TrialEvents
+
+_TUNE = "tune"  # Tune's folder in the directory of the sweep
+# The report of the sweep replaces Tune's logs, and its tables on the terminal.
+_TUNE_ENVIRONMENT = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+}
+_MAX_RESTARTS = 3  # of a trial whose process or node is lost
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    group = add_cluster(parser)
+    group.add_argument(
+        "--cores_per_trial",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="cores of each trial (default: 1)",
+    )
+    group.add_argument(
+        "--gpus_per_trial",
+        type=not_negative,
+        default=0,
+        metavar="N",
+        help="GPUs of each trial (default: 0)",
+    )
+
+
+def _run(command: Command, args: argparse.Namespace) -> Any:
+    from .cluster import connected, require_capacity
+    from .nodes import require_same_nodes
+
+    size = WorkerSize(args.cores_per_trial, args.gpus_per_trial)
+    read = sorted(Path(args.data_dir).absolute().glob("*.manifest.json"))
+    if args.usr_dir:
+        read += sorted(Path(args.usr_dir).absolute().glob("*.py"))
+    directory = Path(args.output_dir).absolute()
+    with connected(args.cluster):
+        require_capacity(size, args.workers)
+        directory.mkdir(parents=True, exist_ok=True)
+        require_same_nodes(read, [directory])
+        args.trial_runner = lambda trials: _run_trials(trials, size)
+        return command.run(args)
+
+
+def _run_trials(trials: Trials, size: WorkerSize) -> signal.Signals | None:
+    """Runs the trials; see `trials.TrialRunner`."""
+    os.environ |= _TUNE_ENVIRONMENT
+    from ray import tune
+
+    from .trial_search import StoppedError, TrialEvents, TrialSearcher, pruning
+    from .trial_worker import TrialWorker
+
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
+    events = TrialEvents(trials)
+    # The study has what continues a sweep; Tune's own state is not read again.
+    shutil.rmtree(trials.directory / _TUNE, ignore_errors=True)
+    try:
+        with _signals(events), contextlib.suppress(StoppedError):
+            tune.run(
+                TrialWorker,
+                name=_TUNE,
+                storage_path=str(trials.directory),
+                resources_per_trial={"cpu": size.cores, "gpu": size.gpus},
+                num_samples=-1,  # until the searcher has no more
+                search_alg=TrialSearcher(trials, size.cores),
+                scheduler=pruning(trials),
+                callbacks=[events],
+                trial_dirname_creator=lambda trial: trial.trial_id,
+                max_failures=_MAX_RESTARTS,
+                raise_on_failed_trial=False,
+                verbose=0,
+            )
+    finally:
+        shutil.rmtree(trials.directory / _TUNE, ignore_errors=True)
+    return events.signal
+
+
+@contextlib.contextmanager
+def _signals(events: "TrialEvents") -> Iterator[None]:
+    """Lets the trials save and end at the first signal; a second one ends at once."""
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        leave_closed_terminal()
+        if events.signal is None:
+            events.signal = signal.Signals(signum)
+            show_note(f"{events.signal.name}: saving; once more ends at once")
+        elif signum != signal.SIGHUP:
+            raise SystemExit(128 + signum)
+
+    previous: dict[signal.Signals, Any] = {}
+    for signum in handled_signals():
+        previous[signum] = signal.signal(signum, on_signal)
+    try:
+        yield
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)
+
+
+def _on_cluster(command: Command) -> Command:
+    def check(args: argparse.Namespace) -> None:
+        require_extra("ray", "t2t sweep --cluster", "ray", "pandas", "pyarrow")
+        command.check(args)
+
+    return dataclasses.replace(
+        command, run=lambda args: _run(command, args), check=check
+    )
+
+
+EXTENSION = cluster_extension(_flags, _on_cluster)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
-from t2t_keras.cli.command import Command, add_usr_dir, columns, require_only, wrapped
+from t2t_keras.cli.command import (
+    Command,
+    add_usr_dir,
+    columns,
+    quoted,
+    require_only,
+    wrapped,
+)
 from t2t_keras.cli.data import (
     add_languages,
     add_sources,
@@ -247,7 +254,7 @@ def _sentences(result: dict[str, Any]) -> list[str]:
 def _next_command(args: argparse.Namespace) -> str:
     if args.data_dir:
         return (
-            f"t2t train --problem {args.problem} --data_dir {args.data_dir} "
+            f"t2t train --problem {args.problem} --data_dir {quoted(args.data_dir)} "
             "--hparams_set SET --output_dir RUN"
         )
     words = [f"t2t datagen --problem {args.problem} --data_dir DIR"]
@@ -260,7 +267,7 @@ def _next_command(args: argparse.Namespace) -> str:
                 copy = Path(args.apply, f"{split}.{side}")
                 path = str(copy) if copy.exists() else None
             if path:
-                words.append(f"--{split}_{side} {shlex.quote(path)}")
+                words.append(f"--{split}_{side} {quoted(path)}")
     return " ".join(words)
 
 

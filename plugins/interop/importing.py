@@ -10,7 +10,13 @@ from t2t_keras.cli.checks import (
     require_lines,
     require_readable,
 )
-from t2t_keras.cli.command import Command, add_usr_dir, not_negative, positive
+from t2t_keras.cli.command import (
+    Command,
+    add_usr_dir,
+    not_negative,
+    positive,
+    quoted,
+)
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.parser import add_further
 from t2t_keras.errors import UserError
@@ -204,6 +210,6 @@ COMMAND = Command(
     uses_tensorflow=True,
     check=_check_import,
     waiting="converting the model",
-    next_command=lambda args: f"t2t translate {args.output_dir}",
+    next_command=lambda args: f"t2t translate {quoted(args.output_dir)}",
     group="data and training",
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from t2t_keras.cli.checks import require_readable
-from t2t_keras.cli.command import Command, positive, table
+from t2t_keras.cli.command import Command, positive, quoted, table
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.translation import add_pairs, check_pairs, read_pairs
 from t2t_keras.data.atomic_files import write_lines
@@ -117,7 +117,8 @@ COMMAND = Command(
     check=_check_align,
     waiting="loading the model",
     next_command=lambda args: (
-        f"t2t attention {args.output_dir} --source TEXT --target TEXT --page FILE"
+        f"t2t attention {quoted(args.output_dir)} --source TEXT --target TEXT "
+        "--page FILE"
     ),
     group="using a model",
 )

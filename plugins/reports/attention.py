@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from t2t_keras.cli.checks import require_outputs
-from t2t_keras.cli.command import Command, add_run, table, utf8
+from t2t_keras.cli.command import Command, add_run, quoted, table, utf8
 from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.run.config import require_run
 
@@ -63,6 +63,6 @@ COMMAND = Command(
     uses_tensorflow=True,
     check=_check_attention,
     waiting="computing the attention",
-    next_command=lambda args: f"t2t page {args.output_dir}",
+    next_command=lambda args: f"t2t page {quoted(args.output_dir)}",
     group="judging a model",
 )

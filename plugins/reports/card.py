@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.cli.checks import require_outputs
-from t2t_keras.cli.command import Command, add_run
+from t2t_keras.cli.command import Command, add_run, quoted
 from t2t_keras.data.atomic_files import write_lines
 from t2t_keras.data.log_files import read_log
 from t2t_keras.errors import UserError
@@ -281,6 +281,6 @@ COMMAND = Command(
     uses_tensorflow=True,
     check=_check_card,
     waiting="writing the model card",
-    next_command=lambda args: f"t2t export {args.output_dir} DIR",
+    next_command=lambda args: f"t2t export {quoted(args.output_dir)} DIR",
     group="judging a model",
 )

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import math
+import shlex
 import shutil
 import sys
 import textwrap
@@ -326,6 +327,11 @@ def two_columns(rows: Mapping[str, str]) -> str:
         + textwrap.fill(text, width - indent).replace("\n", "\n" + " " * indent)
         for name, text in rows.items()
     )
+
+
+def quoted(path: str | Path) -> str:
+    """Returns a path as a word of a command that the user may copy."""
+    return shlex.quote(str(path))
 
 
 def table(rows: Mapping[str, object]) -> str:

@@ -14,6 +14,7 @@ from t2t_keras.cli.command import (
     add_usr_dir,
     given_options,
     positive,
+    quoted,
     seed,
     table,
 )
@@ -296,7 +297,7 @@ def _pairs(
 
 def _next_command(args: argparse.Namespace) -> str:
     return (
-        f"t2t train --problem {args.problem} --data_dir {args.data_dir} "
+        f"t2t train --problem {args.problem} --data_dir {quoted(args.data_dir)} "
         "--hparams_set SET --output_dir RUN"
     )
 

@@ -14,6 +14,7 @@ from t2t_keras.cli.command import (
     columns,
     not_negative,
     not_negative_number,
+    quoted,
     require_only,
     table,
 )
@@ -377,7 +378,7 @@ COMMANDS = {
         check=_check_evaluate,
         waiting="loading the model",
         next_command=lambda args: (
-            f"t2t export {args.output_dir} DIR" if args.output_dir else ""
+            f"t2t export {quoted(args.output_dir)} DIR" if args.output_dir else ""
         ),
         decodes_files=lambda args: True,
         group="judging a model",

@@ -11,6 +11,7 @@ from t2t_keras.cli.command import (
     add_ensemble,
     add_run_dir,
     not_negative,
+    quoted,
     table,
 )
 from t2t_keras.cli.decoding import (
@@ -119,7 +120,7 @@ COMMANDS = {
         uses_tensorflow=True,
         check=_check_export,
         waiting="exporting and verifying the model",
-        next_command=lambda args: f"t2t serve {args.export_dir}",
+        next_command=lambda args: f"t2t serve {quoted(args.export_dir)}",
         group="using a model",
     ),
 }

@@ -21,6 +21,7 @@ from t2t_keras.cli.command import (
     given_options,
     not_negative,
     positive,
+    quoted,
     seed,
     table,
 )
@@ -231,7 +232,7 @@ COMMANDS = {
         check=_check_train,
         waiting="preparing the training",
         resumes=True,
-        next_command=lambda args: f"t2t evaluate {args.output_dir}",
+        next_command=lambda args: f"t2t evaluate {quoted(args.output_dir)}",
         group="data and training",
     ),
     "average": Command(
@@ -242,7 +243,7 @@ COMMANDS = {
         uses_tensorflow=True,
         check=lambda args: require_directory("output_dir", args.output_dir),
         waiting="averaging the checkpoints",
-        next_command=lambda args: f"t2t evaluate {args.output_dir}",
+        next_command=lambda args: f"t2t evaluate {quoted(args.output_dir)}",
         group="data and training",
     ),
 }

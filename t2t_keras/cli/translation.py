@@ -20,6 +20,7 @@ from t2t_keras.cli.command import (
     add_ensemble,
     add_model,
     add_run,
+    quoted,
     table,
 )
 from t2t_keras.cli.decoding import (
@@ -142,7 +143,7 @@ def _needs_tensorflow(args: argparse.Namespace) -> bool:
 def _next_command(args: argparse.Namespace) -> str:
     if args.run:
         return f"t2t evaluate {args.run}"
-    return f"t2t serve {args.export_dir}"
+    return f"t2t serve {quoted(args.export_dir)}"
 
 
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
@@ -355,7 +356,7 @@ COMMANDS = {
         uses_tensorflow=True,
         check=_check_score,
         waiting="loading the model",
-        next_command=lambda args: f"t2t evaluate {args.output_dir}",
+        next_command=lambda args: f"t2t evaluate {quoted(args.output_dir)}",
         group="using a model",
     ),
 }

@@ -179,7 +179,12 @@ def say_next(command: str) -> None:
         command: the command; "": nothing is said.
     """
     if command and sys.stderr.isatty():
-        flags = re.split(r" (?=--?[a-z])", f"next: {command}")
+        flags: list[str] = []
+        for word in re.findall(r"(?:[^\s']|'[^']*')+", f"next: {command}"):
+            if flags and not word.startswith("-"):
+                flags[-1] += f" {word}"
+            else:
+                flags.append(word)
         say(folded(flags, " ", line_end=" \\"))
 
 

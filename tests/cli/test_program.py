@@ -4,6 +4,7 @@ import importlib.metadata
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -214,6 +215,32 @@ def test_commands_of_plugins_name_the_next_one():
         next_name, *next_flags = command.next_command(args).split()[1:]
         command_line.parse([next_name, *next_flags])
         assert next_name == {"align": "attention"}.get(name, "compare")
+
+
+NEXT = {
+    "datagen": "--problem translate_text --data_dir DIR --train_source a "
+    "--train_target b",
+    "train": "--problem p --hparams_set s --data_dir d --output_dir DIR",
+    "average": "DIR --last 2",
+    "evaluate": "DIR",
+    "export": "RUN DIR",
+    "score": "DIR --input a --target b",
+    "import": "DIR --output_dir DIR",
+    "align": "DIR --input a --target b",
+    "attention": "DIR --source x --page p",
+    "card": "DIR",
+    "page": "DIR",
+    "inspect": "--data_dir DIR",
+}
+
+
+@pytest.mark.parametrize("name", NEXT)
+def test_the_next_command_may_be_copied(name):
+    """Its paths are quoted for a shell."""
+    words = [name, *NEXT[name].split()]
+    words = [word.replace("DIR", "my 'first' run") for word in words]
+    command, args = command_line.parse(words)
+    assert "my 'first' run" in shlex.split(command.next_command(args))
 
 
 def test_reader_of_standard_output_has_gone():

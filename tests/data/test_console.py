@@ -147,8 +147,10 @@ def test_the_next_command_is_broken_before_its_flags(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     console.say_next("curl http://127.0.0.1:1/v1 -d '{}' --silent")
     console.say_next("")
+    console.say_next("t2t evaluate 'runs of -m' --data_dir data/of/the/training")
     assert terminal.getvalue() == (
         "next: curl http://127.0.0.1:1/v1 \\\n    -d '{}' --silent\n"
+        "next: t2t evaluate 'runs of -m' \\\n    --data_dir data/of/the/training\n"
     )
 
 

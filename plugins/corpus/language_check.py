@@ -29,13 +29,13 @@ def language_finding(
             f"languages are {source}-{target}",
             "exchange the two files or the languages",
         )
-    for side, found, language in zip(
+    for side, code, language in zip(
         ("source", "target"), detected, languages, strict=True
     ):
-        if found not in (None, language):
+        if code not in (None, language):
             return _finding(
                 split,
-                f"the {side} is in '{found}', but the languages are {source}-{target}",
+                f"the {side} is in '{code}', but the languages are {source}-{target}",
                 "give another file or other --languages",
             )
     return None

@@ -169,10 +169,10 @@ class Scheduler:
         if self._has_cause_outside(index) or not self._is_refused(index):
             return False
         return any(
-            self._has_cause_outside(other)
+            self._has_cause_outside(probe)
             and running.process.poll() is None
-            and not self._has_begun(other)
-            for other, running in self._running.items()
+            and not self._has_begun(probe)
+            for probe, running in self._running.items()
         )
 
     def _has_cause_outside(self, index: int) -> bool:

@@ -71,8 +71,8 @@ def check_model(model: "Transformer", train: bool = True) -> None:
         if train:
             with tempfile.TemporaryDirectory() as directory:
                 _check_training(model.hparams, Path(directory))
-    rest = "" if train else "; the last three, of training, are not checked"
-    print(f"{model.hparams.model} keeps the guarantees{rest}")
+    omission = "" if train else "; the last three, of training, are not checked"
+    print(f"{model.hparams.model} keeps the guarantees{omission}")
 
 
 def _print_ok(guarantee: str) -> None:

@@ -23,7 +23,7 @@ from t2t_keras.cli.data import (
     with_sources,
 )
 from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import say
+from t2t_keras.data.console import say, say_page
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
 
@@ -128,6 +128,7 @@ def _inspect(args: argparse.Namespace) -> dict[str, Any]:
         page = _page(title, args.argv, sources, inspection)
         with open_lines(args.page) as file:
             file.write(page)
+        say_page(args.page)
     for finding in result["findings"]:
         if finding["kind"] == "unreadable":
             say(_show(result))

@@ -6,6 +6,7 @@ from typing import Any
 from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run, quoted, table, utf8
 from t2t_keras.data.atomic_files import open_lines
+from t2t_keras.data.console import say_page
 from t2t_keras.run.config import require_run
 
 
@@ -40,6 +41,7 @@ def _attention(args: argparse.Namespace) -> dict[str, Any]:
     attention = sentence_attention(translator, args.source, args.target)
     with open_lines(args.page) as file:
         file.write(attention_page(attention))
+    say_page(args.page)
     num_layers, num_heads, *_ = attention.cross.shape
     return {
         "page": args.page,

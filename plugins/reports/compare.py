@@ -19,7 +19,7 @@ from t2t_keras.cli.decoding import (
 from t2t_keras.cli.evaluation import check_language, suffix_language, with_scoring
 from t2t_keras.cli.parser import add_further
 from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import folded
+from t2t_keras.data.console import folded, say_page
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.tokenization import BleuTokens
@@ -219,6 +219,7 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
     if args.page:
         with open_lines(args.page) as file:
             file.write(_page(metrics[0].name, texts, comparison, _tests(result)))
+        say_page(args.page)
     return {**result, "metrics": comparison.metrics}
 
 

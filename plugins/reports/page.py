@@ -10,7 +10,7 @@ from t2t_keras.blank_text import is_blank
 from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run, quoted
 from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import say
+from t2t_keras.data.console import say, say_page
 from t2t_keras.data.progress import progress
 from t2t_keras.errors import UserError
 from t2t_keras.run.config import require_run
@@ -64,6 +64,7 @@ def _page(args: argparse.Namespace) -> dict[str, Any]:
     path = Path(args.output or run.path / PAGE_NAME)
     attention = sample_attention(translator, facts.samples)
     write_page(path, facts, attention, is_live=False)
+    say_page(path)
     return {"page": str(path), "bytes": path.stat().st_size}
 
 

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from t2t_keras.data.console import say
+from t2t_keras.data.console import say, say_page
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.training.hooks import Hook
 
@@ -36,7 +36,7 @@ class PageHook(Hook):
     def on_train_begin(self) -> None:
         """Writes the first page, and says where it is."""
         self._write(is_live=True)
-        say(f"page: {self._path.resolve().as_uri()}")
+        say_page(self._path)
 
     def on_report(self, step: int, metrics: dict[str, float]) -> None:
         """Writes the page, unless it has just been written."""

@@ -254,7 +254,11 @@ def _show_sweep(result: dict[str, Any]) -> str:
                 "hparams": trial["error"] or shown_hparams(trial["hparams"]),
             }
         )
-    parts = [columns(rows), result["verdict"], f"page: {result['page']}"]
+    parts = [
+        columns(rows),
+        result["verdict"],
+        f"page: {Path(result['page']).resolve().as_uri()}",
+    ]
     parts.append(f"train with the best: {result['command']}")
     return "\n\n".join(filter(None, parts))
 

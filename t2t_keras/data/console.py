@@ -6,6 +6,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 if TYPE_CHECKING:
@@ -170,6 +171,11 @@ def folded(
         else:
             lines.append((" " * indent if lines else "") + part)
     return f"{line_end}\n".join(lines)
+
+
+def say_page(path: str | Path) -> None:
+    """Says where a page is, as an address that terminals and browsers open."""
+    say(f"page: {Path(path).resolve().as_uri()}")
 
 
 def say_next(command: str) -> None:

@@ -154,6 +154,12 @@ def test_the_next_command_is_broken_before_its_flags(monkeypatch):
     )
 
 
+def test_a_page_is_named_by_an_address(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    console.say_page("my page.html")
+    assert capfd.readouterr().err == f"page: {tmp_path.as_uri()}/my%20page.html\n"
+
+
 def test_long_lines_are_broken_between_their_parts(monkeypatch):
     terminal = make_terminal(monkeypatch)
     parts = ["next: t2t train", "--problem a_problem", "--data_dir data"]

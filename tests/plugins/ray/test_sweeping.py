@@ -16,7 +16,7 @@ RANGES = """
 from t2t_keras import register_ranged_hparams
 
 @register_ranged_hparams
-def mine(rhp):
+def ours(rhp):
     '''My own.'''
     rhp.set_float("dropout", 0.0, 0.5)
     rhp.set_float("learning_rate", 0.5, 2.0, scale=rhp.LOG_SCALE)
@@ -43,7 +43,7 @@ def cluster():
 
 def flags(data_dir, output_dir, usr_dir, **changes):
     values = {
-        **{"problem": "translate_text", "ranges": "mine", "trials": 4, "workers": 2},
+        **{"problem": "translate_text", "ranges": "ours", "trials": 4, "workers": 2},
         **{"hparams_set": "tiny", "hparams": SMALL, "train_steps": 60},
         **{"data_dir": data_dir, "output_dir": output_dir, "usr_dir": usr_dir},
         **{"eval_every": 20, "eval_sentences": 0, "train_options": "save_every=5"},
@@ -120,7 +120,7 @@ def test_a_lost_node_costs_no_trial_and_mistakes_are_one_sentence(
         return errors.splitlines()[-1]
 
     assert "room for 0 workers of 1 GPU and 1 core" in refusal("--gpus_per_trial", 1)
-    assert "there is no 'mien'; did you mean 'mine'" in refusal(ranges="mien")
+    assert "there is no 'ous'; did you mean 'ours'" in refusal(ranges="ous")
     # What refuses the first trial would refuse all.
     sentence = refusal(train_options="precision=no,save_every=5")
     assert "precision" in sentence

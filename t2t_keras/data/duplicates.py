@@ -1,13 +1,16 @@
 """Finds pairs that occur more than once."""
 
 import dataclasses
+import itertools
 import struct
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from t2t_keras.data.atomic_files import atomic
+from t2t_keras.data.spill_files import Spill, damaged_spill
 from t2t_keras.data.tasks import TaskRunner, run_here
 
 HASH_ENTRY = struct.Struct("<QQ")  # key of an example, hash of its texts
@@ -22,41 +25,67 @@ class _Stretches:
         path: the file.
         starts: int64 [N], the index of the first entry of each stretch.
         sizes: int64 [N], the number of entries of each stretch.
+        checksums: the CRC-32 of each stretch; None: unknown.
     """
 
     path: Path
     starts: np.ndarray
     sizes: np.ndarray
+    checksums: Sequence[int | None]
+
+    def read(self) -> Iterator[bytes]:
+        """Yields each stretch; raises `UserError` if it is not what was written."""
+        if not self.path.exists():
+            raise damaged_spill(self.path)
+        with self.path.open("rb") as file:
+            stretches = zip(self.starts, self.sizes, self.checksums, strict=True)
+            for start, size, checksum in stretches:
+                file.seek(int(start) * HASH_ENTRY.size)
+                content = file.read(int(size) * HASH_ENTRY.size)
+                is_whole = len(content) == size * HASH_ENTRY.size
+                if not is_whole or checksum not in (None, zlib.crc32(content)):
+                    raise damaged_spill(self.path)
+                yield content
 
 
-def repeated(paths: Sequence[Path], runner: TaskRunner = run_here) -> np.ndarray:
+def repeated(files: Sequence[Spill], runner: TaskRunner = run_here) -> np.ndarray:
     """Returns the keys of all examples but the first with the same hash, in order.
 
     No task reads more than a few parts of the hashes: if there are several parts, a
     first pass writes the entries of each file again, those of a part together.
 
     Args:
-        paths: files with the key and the hash of each example, in their order.
+        files: files with the key and the hash of each example, in their order.
         runner: runs the tasks, one for each file and one for each part of the hashes.
 
     Returns:
         uint64, ascending.
+
+    Raises:
+        UserError: a file is missing or damaged.
     """
-    sizes = [path.stat().st_size // HASH_ENTRY.size for path in paths]
+    sizes = [file.size // HASH_ENTRY.size for file in files]
     num_parts = -(-sum(sizes) // _AT_A_TIME)
     if num_parts <= 1:
         whole = []
-        for path, size in zip(paths, sizes, strict=True):
-            whole.append(_Stretches(path, np.array([0]), np.array([size])))
+        for file, size in zip(files, sizes, strict=True):
+            whole.append(
+                _Stretches(file.path, np.array([0]), np.array([size]), [file.checksum])
+            )
         return np.sort(_compare(whole))
-    tables = list(runner(_group, [(path, num_parts) for path in paths]))
+    groups = list(runner(_group, [(file, num_parts) for file in files]))
     tasks = []
     for part in range(num_parts):
         stretches = []
-        for path, table in zip(paths, tables, strict=True):
+        for file, (table, checksums) in zip(files, groups, strict=True):
             starts = (np.cumsum(table) - table.ravel()).reshape(table.shape)
             stretches.append(
-                _Stretches(_grouped(path), starts[:, part], table[:, part])
+                _Stretches(
+                    _grouped(file.path),
+                    starts[:, part],
+                    table[:, part],
+                    checksums[:, part].tolist(),
+                )
             )
         tasks.append(stretches)
     return np.sort(np.concatenate(list(runner(_compare, tasks))))
@@ -67,35 +96,51 @@ def _grouped(path: Path) -> Path:
     return path.with_name(f"{path.name}-grouped")
 
 
-def _group(task: tuple[Path, int]) -> np.ndarray:
+def _group(task: tuple[Spill, int]) -> tuple[np.ndarray, np.ndarray]:
     """Writes the entries of a file again, so many at a time, grouped by their part.
 
     Returns:
-        int64 [N, parts], the number of entries of each part, each time.
+        int64 [N, parts], the number of entries of each part, each time, and their
+        CRC-32, uint32 [N, parts].
+
+    Raises:
+        UserError: the file is missing or damaged.
     """
-    path, num_parts = task
+    spill, num_parts = task
+    if not spill.path.exists():
+        raise damaged_spill(spill.path)
     sizes = [np.zeros((0, num_parts), np.int64)]
+    checksums = [np.zeros((0, num_parts), np.uint32)]
+    read = 0
+    checksum = 0
     with (
-        path.open("rb") as file,
-        atomic(_grouped(path)) as incomplete,
+        spill.path.open("rb") as file,
+        atomic(_grouped(spill.path)) as incomplete,
         incomplete.open("wb") as grouped,
     ):
-        while content := file.read(_AT_A_TIME * HASH_ENTRY.size):
+        while read < spill.size:
+            content = file.read(min(_AT_A_TIME * HASH_ENTRY.size, spill.size - read))
+            if not content or len(content) % HASH_ENTRY.size:
+                raise damaged_spill(spill.path)
+            read += len(content)
+            checksum = zlib.crc32(content, checksum)
             entries = np.frombuffer(content, "<u8").reshape(-1, 2)
             parts = (entries[:, 1] % np.uint64(num_parts)).astype(np.int64)
-            grouped.write(entries[np.argsort(parts, kind="stable")].tobytes())
-            sizes.append(np.bincount(parts, minlength=num_parts)[np.newaxis])
-    return np.concatenate(sizes)
+            entries = entries[np.argsort(parts, kind="stable")]
+            grouped.write(entries.tobytes())
+            counts = np.bincount(parts, minlength=num_parts)
+            groups = np.split(entries, np.cumsum(counts)[:-1])
+            row = [zlib.crc32(group.tobytes()) for group in groups]
+            sizes.append(counts[np.newaxis])
+            checksums.append(np.array([row], np.uint32))
+        if file.read(1) or spill.checksum not in (None, checksum):
+            raise damaged_spill(spill.path)
+    return np.concatenate(sizes), np.concatenate(checksums)
 
 
 def _compare(part: Sequence[_Stretches]) -> np.ndarray:
     """Returns the keys of the repeats among the entries of one part, in any order."""
-    contents = []
-    for stretches in part:
-        with stretches.path.open("rb") as file:
-            for start, size in zip(stretches.starts, stretches.sizes, strict=True):
-                file.seek(int(start) * HASH_ENTRY.size)
-                contents.append(file.read(int(size) * HASH_ENTRY.size))
+    contents = itertools.chain.from_iterable(stretches.read() for stretches in part)
     entries = np.frombuffer(b"".join(contents), "<u8").reshape(-1, 2)
     order = np.argsort(entries[:, 1], kind="stable")
     keys, hashes = entries[order].T

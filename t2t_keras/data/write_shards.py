@@ -52,7 +52,7 @@ def write_shards(
         is_known = len(sizes) == len(part.spills) + 1
         if not is_known or _size(part.hashes) != sizes[-1]:
             raise damaged_spill(part.hashes)
-    repeats = repeated([part.hashes for part in parts], runner)
+    repeats = repeated(list(map(_hashes, parts, states)), runner)
     dropped = Counter(duplicate=len(repeats))
     for state in states:
         dropped += Counter(state.dropped)
@@ -121,6 +121,12 @@ def _spills(part: SplitShard, state: EncodingState) -> list[Spill]:
     sizes = (state.sizes or [])[:-1]
     checksums: Sequence[int | None] = state.checksums or [None] * len(sizes)
     return list(map(Spill, part.spills, sizes, checksums))
+
+
+def _hashes(part: SplitShard, state: EncodingState) -> Spill:
+    """Returns the file of hashes of a part as its state describes it."""
+    checksum = state.checksums[-1] if state.checksums else None
+    return Spill(part.hashes, (state.sizes or [0])[-1], checksum)
 
 
 def _write_shard(task: _ShardTask) -> None:

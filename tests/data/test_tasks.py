@@ -219,6 +219,22 @@ def test_what_is_damaged_is_not_published(plain, tmp_path, monkeypatch, name, ru
     assert files(tmp_path) == expected
 
 
+@pytest.mark.parametrize("runner", [None, run_here])
+def test_damaged_hashes_of_equal_size(plain, tmp_path, monkeypatch, runner):
+    problem = plain[0].replace(cleaning=Cleaning(duplicates=True))
+    finish = datagen.finish
+
+    def damage_and_finish(plan, *args):
+        path = next(plan.directory.glob("pa*/train.hashes"))
+        assert path.stat().st_size
+        path.write_bytes(bytes(path.stat().st_size))
+        return finish(plan, *args)
+
+    monkeypatch.setattr(datagen, "finish", damage_and_finish)
+    run = functools.partial(generate, problem, tmp_path, workers=1, runner=runner)
+    refused("train.hashes is damaged, .* run the same command again", run)
+
+
 def test_a_shard_of_which_the_disk_lost_the_end(plain, tmp_path):
     def lose(task, arguments):
         yield from map(task, arguments)

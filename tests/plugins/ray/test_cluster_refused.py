@@ -151,19 +151,21 @@ def cluster_that_lacks(folder):
     if not shutil.which("unshare") or subprocess.run(probe).returncode:
         pytest.skip("mounting needs more rights")
     with ray_cluster(1) as cluster:
-        ray_start = f"ray start --address {cluster.address} --num-cpus 1 --block"
-        path = os.path.dirname(sys.executable)
+        ray = f"{os.path.dirname(sys.executable)}/ray"
+        ray_start = f"exec {ray} start --address {cluster.address} --num-cpus 1 --block"
         node = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", f"{hide} && PATH={path}:$PATH {ray_start}"],
+            ["unshare", "-m", "sh", "-c", f"{hide} && {ray_start}"],
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
-        while len(cluster_nodes(cluster)) < 3:
-            assert node.poll() is None
-            time.sleep(0.1)
-        yield cluster
-        node.terminate()
-        node.wait()
+        try:
+            while len(cluster_nodes(cluster)) < 3:
+                assert node.poll() is None
+                time.sleep(0.1)
+            yield cluster
+        finally:
+            node.terminate()
+            node.wait()
 
 
 def cluster_nodes(cluster):

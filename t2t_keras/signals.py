@@ -1,9 +1,13 @@
 """The signals that ask a program to stop, a closed terminal, and the parent's end."""
 
+import contextlib
 import ctypes
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -15,6 +19,21 @@ def handled_signals() -> list[signal.Signals]:
     """Returns SIGNALS, but without SIGHUP if `nohup` has set it to be ignored."""
     is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [x for x in SIGNALS if not (x is signal.SIGHUP and is_ignored)]
+
+
+@contextlib.contextmanager
+def handling(
+    handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], None]],
+) -> Iterator[None]:
+    """Sets handlers of signals during the `with` block."""
+    previous: dict[signal.Signals, Any] = {}
+    for signum, handler in handlers.items():
+        previous[signum] = signal.signal(signum, handler)
+    try:
+        yield
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)
 
 
 def leave_closed_terminal() -> None:

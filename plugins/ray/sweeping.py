@@ -7,21 +7,15 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t2t_keras.cli.command import Command, not_negative, positive
-from t2t_keras.data.console import show_note
 from t2t_keras.errors import require_extra
-from t2t_keras.signals import handled_signals, leave_closed_terminal
+from t2t_keras.training.trial_processes import stopping
 from t2t_keras.training.trials import Trials
 
 from .flags import WorkerSize, add_cluster, cluster_extension
-
-if TYPE_CHECKING:
-    from .trial_search import TrialEvents
 
 _TUNE = "tune"  # Tune's folder in the directory of the sweep
 # The report of the sweep replaces Tune's logs, and its tables on the terminal.
@@ -81,7 +75,7 @@ def _run_trials(trials: Trials, size: WorkerSize) -> signal.Signals | None:
     # The study has what continues a sweep; Tune's own state is not read again.
     shutil.rmtree(trials.directory / _TUNE, ignore_errors=True)
     try:
-        with _signals(events), contextlib.suppress(StoppedError):
+        with stopping(events.stop), contextlib.suppress(StoppedError):
             tune.run(
                 TrialWorker,
                 name=_TUNE,
@@ -99,28 +93,6 @@ def _run_trials(trials: Trials, size: WorkerSize) -> signal.Signals | None:
     finally:
         shutil.rmtree(trials.directory / _TUNE, ignore_errors=True)
     return events.signal
-
-
-@contextlib.contextmanager
-def _signals(events: "TrialEvents") -> Iterator[None]:
-    """Lets the trials save and end at the first signal; a second one ends at once."""
-
-    def on_signal(signum: int, frame: FrameType | None) -> None:
-        leave_closed_terminal()
-        if events.signal is None:
-            events.signal = signal.Signals(signum)
-            show_note(f"{events.signal.name}: saving; once more ends at once")
-        elif signum != signal.SIGHUP:
-            raise SystemExit(128 + signum)
-
-    previous: dict[signal.Signals, Any] = {}
-    for signum in handled_signals():
-        previous[signum] = signal.signal(signum, on_signal)
-    try:
-        yield
-    finally:
-        for signum, handler in previous.items():
-            signal.signal(signum, handler)
 
 
 def _on_cluster(command: Command) -> Command:

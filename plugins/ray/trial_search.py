@@ -113,6 +113,10 @@ class TrialEvents(Callback):
         self._watch = LifeWatch("no trial has run")
         self.signal: signal.Signals | None = None
 
+    def stop(self, received: signal.Signals) -> None:
+        """Ends the search, whose trials save and end."""
+        self.signal = received
+
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Ends the search after a signal, or when no trial runs for too long."""
         if self.signal:

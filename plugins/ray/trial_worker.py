@@ -12,8 +12,8 @@ from typing import Any
 
 from ray import tune
 
-from t2t_keras.signals import end_with_parent
 from t2t_keras.training.metrics_file import read_evaluations
+from t2t_keras.training.trial_processes import failure_reason, start_trial
 from t2t_keras.training.trials import REFUSED
 
 STEP = "step"
@@ -22,7 +22,6 @@ SCORES = "scores"  # all until the step, as pairs of a step and a score
 ERROR = "error"  # why a trial has failed; "": it has not
 IS_REFUSED = "is_refused"
 
-_LOG = "process.log"
 _POLL_SECONDS = 0.1
 _SECONDS_TO_SAVE = 60.0
 
@@ -48,17 +47,7 @@ class TrialWorker(tune.Trainable):
         self._num_scores = 0
         environment = {"TF_NUM_INTRAOP_THREADS": str(config["threads"])} | os.environ
         environment.pop("OMP_NUM_THREADS", None)  # Ray's
-        parent = os.getpid()
-        with (self._run_dir / _LOG).open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, *config["command"]],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=lambda: end_with_parent(parent),
-            )
+        self._process = start_trial(config["command"], self._run_dir, environment)
 
     def step(self) -> dict[str, Any]:
         """Returns the scores after the next evaluation, or at the end of the process.
@@ -100,13 +89,8 @@ class TrialWorker(tune.Trainable):
         }
 
     def _end(self, status: int, scores: dict[int, float]) -> dict[str, Any]:
-        text = (self._run_dir / _LOG).read_text("utf-8", "replace")
-        *_, last_line = ["", *filter(None, text.splitlines())]
-        reason = last_line or f"the process ended with exit status {status}"
-        if status < 0:
-            name = signal.Signals(-status).name
-            raise RuntimeError(f"the process was killed by {name}")
-        if status > 128:
+        reason = failure_reason(self._run_dir, status)
+        if status < 0 or status > 128:
             raise RuntimeError(reason)
         end = {"done": True, ERROR: reason if status else ""}
         return self._result(scores) | end | {IS_REFUSED: status == REFUSED}

@@ -39,7 +39,7 @@ from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.formats import converted, find_loader
 from t2t_keras.options import parse_value, split_pairs
 from t2t_keras.run.config import is_run
-from t2t_keras.signals import handled_signals, leave_closed_terminal
+from t2t_keras.signals import handled_signals, handling, leave_closed_terminal
 
 from .limits import Limits
 from .logs import few_warnings
@@ -263,12 +263,8 @@ def _handlers(server: "Server") -> Iterator[None]:
     handlers: dict[signal.Signals, Any] = {signal.SIGTERM: lambda *_: None}
     if signal.SIGHUP in handled_signals():
         handlers[signal.SIGHUP] = hang_up
-    previous = {key: signal.signal(key, x) for key, x in handlers.items()}
-    try:
+    with handling(handlers):
         yield
-    finally:
-        for key, handler in previous.items():
-            signal.signal(key, handler)
 
 
 def parse_limits(text: str) -> Limits:

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from t2t_keras import registry
-from t2t_keras.errors import UserError
 from t2t_keras.training.trials import TrialProcess
 
+from .refusals import Refusals
 from .remote_trial import command
 from .report import Report
-from .scheduler import MAX_FAILURES
 from .study import SweepStudy
 from .trial import run_dir
 
@@ -46,10 +45,9 @@ class ExternalTrials:
         self._workers = workers
         self._count = count
         self._report = report
-        self._resumed = study.unfinished()
-        self._unfinished = list(self._resumed)
-        self._running: set[int] = set()
-        self._refusals = 0  # in a row
+        self._unfinished = study.unfinished()
+        self._running: dict[int, bool] = {}  # whether a trial had begun before
+        self._refusals = Refusals()
 
     def next(self) -> TrialProcess | None:
         """Returns a trial to be resumed or begun; None: there is none now."""
@@ -61,7 +59,7 @@ class ExternalTrials:
             index = self._study.start_next()
         else:
             return None
-        self._running.add(index)
+        self._running[index] = self._study.begins(index) > 0
         path = run_dir(self.directory, index)
         path.mkdir(parents=True, exist_ok=True)
         hparams = self._study.trial(index).hparams
@@ -82,6 +80,8 @@ class ExternalTrials:
 
     def report(self, index: int, scores: Mapping[int, float]) -> None:
         """Records the scores of a running trial by step."""
+        if not self._study.begins(index):
+            self._study.begin(index)
         self._study.report(index, scores)
 
     def complete(self, index: int) -> None:
@@ -92,24 +92,24 @@ class ExternalTrials:
             self.fail(index, reason, is_refused=False)
             return
         self._study.complete(index, score)
+        self._refusals.clear()
         self._end(index)
 
     def prune(self, index: int) -> None:
         """Ends a trial that is behind others."""
         self._study.prune(index)
+        self._refusals.clear()
         self._end(index)
 
     def fail(self, index: int, reason: str, is_refused: bool) -> None:
         """Ends a trial that has failed; see `trials.Trials`."""
-        self._refusals = self._refusals + 1 if is_refused else 0
-        # The first trial has the values of the set, a resumed one was not refused.
-        if is_refused and (
-            index == 0 or index in self._resumed or self._refusals == MAX_FAILURES
-        ):
-            raise UserError(f"trial {index}: {reason}")
+        if is_refused:
+            self._refusals.add(index, reason, self._running[index])
+        else:
+            self._refusals.clear()
         self._study.fail(index, reason)
         self._end(index)
 
     def _end(self, index: int) -> None:
-        self._running.discard(index)
+        self._running.pop(index, None)
         self._report.on_end(self._study.trial(index))

@@ -1,35 +1,27 @@
 """The processes of the trials: their start, their end, and signals."""
 
-import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from t2t_keras.cores import num_cores
-from t2t_keras.data.console import show_note
-from t2t_keras.errors import UserError
-from t2t_keras.signals import end_with_parent, handled_signals, leave_closed_terminal
+from t2t_keras.training.trial_processes import failure_reason, start_trial, stopping
 from t2t_keras.training.trials import REFUSED
 from t2t_keras.visible_gpus import visible_gpus
 
+from .refusals import Refusals, has_cause_outside
 from .study import SweepStudy
 from .trial import SweepTrial, run_dir
-
-LOG = "process.log"  # what the process of a trial prints, in its run directory
 
 _PROGRAM = (
     "import sys; from t2t_keras.plugins.sweep.trial_process import main; "
     "main(*sys.argv[1:])"
 )
 _POLL_SECONDS = 0.05
-# So many failures in a row, before a first step, have a cause outside of the trials.
-MAX_FAILURES = 3
 _ENDED_BY_SIGNAL = tuple(128 + signum for signum in signal.valid_signals())
 
 
@@ -72,7 +64,7 @@ class Scheduler:
         self._on_start = on_start
         self._on_end = on_end
         self._running: dict[int, _Running] = {}
-        self._failures = 0  # in a row
+        self._refusals = Refusals()
         self.signal: signal.Signals | None = None
 
     def run(self, count: int) -> None:
@@ -85,7 +77,7 @@ class Scheduler:
                 before a step. It stays unfinished, so that the same command continues.
         """
         unfinished = self._study.unfinished()
-        with self._signals():
+        with stopping(self._stop):
             try:
                 while True:
                     while not self.signal and len(self._running) < self._workers:
@@ -112,20 +104,9 @@ class Scheduler:
         path.mkdir(parents=True, exist_ok=True)
         slots = {running.slot for running in self._running.values()}
         slot = next(i for i in range(self._workers) if i not in slots)
-        parent = os.getpid()
         # -P keeps Python from importing modules of the working directory.
-        command = [sys.executable, "-P", "-c", _PROGRAM]
-        command += [str(self._directory), str(index)]
-        with (path / LOG).open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                env=self._environment(slot),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=lambda: end_with_parent(parent),
-            )
+        command = ["-P", "-c", _PROGRAM, str(self._directory), str(index)]
+        process = start_trial(command, path, self._environment(slot))
         self._running[index] = _Running(process, slot, self._study.begins(index))
         if self.signal:  # it came while the trial was proposed or started
             process.send_signal(signal.SIGTERM)
@@ -155,7 +136,7 @@ class Scheduler:
         for index in ended:
             status = self._running[index].process.returncode
             if self._study.trial(index).state != "running":
-                self._failures = 0
+                self._refusals.clear()
             elif self.signal and (status < 0 or status in _ENDED_BY_SIGNAL):
                 del self._running[index]
                 continue
@@ -176,11 +157,8 @@ class Scheduler:
         )
 
     def _has_cause_outside(self, index: int) -> bool:
-        """Returns whether what refuses a trial would refuse all.
-
-        The first trial has the values of the set. A resumed one was not refused before.
-        """
-        return index == 0 or self._running[index].begins > 0
+        """Returns whether what refuses a running trial would refuse all."""
+        return has_cause_outside(index, self._running[index].begins > 0)
 
     def _has_begun(self, index: int) -> bool:
         return self._study.begins(index) > self._running[index].begins
@@ -196,41 +174,17 @@ class Scheduler:
         Raises:
             UserError: see `run`.
         """
-        reason = self._reason(index, self._running[index].process.returncode)
-        is_refused = self._is_refused(index)
-        self._failures = self._failures + 1 if is_refused else 0
-        if is_refused and (
-            self._has_cause_outside(index) or self._failures == MAX_FAILURES
-        ):
-            raise UserError(f"trial {index}: {reason}")
+        running = self._running[index]
+        path = run_dir(self._directory, index)
+        reason = failure_reason(path, running.process.returncode)
+        if self._is_refused(index):
+            self._refusals.add(index, reason, running.begins > 0)
+        else:
+            self._refusals.clear()
         self._study.fail(index, reason)
 
-    def _reason(self, index: int, status: int) -> str:
-        """Returns why a process has failed."""
-        if status < 0:
-            return f"the process was killed by {signal.Signals(-status).name}"
-        text = (run_dir(self._directory, index) / LOG).read_text("utf-8", "replace")
-        *_, last_line = ["", *filter(None, text.splitlines())]
-        return last_line or f"the process ended with exit status {status}"
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Passes the first signal on to the processes; a second one ends them."""
-        previous: dict[signal.Signals, Any] = {}
-        for signum in handled_signals():
-            previous[signum] = signal.signal(signum, self._on_signal)
-        try:
-            yield
-        finally:
-            for signum, handler in previous.items():
-                signal.signal(signum, handler)
-
-    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
-        leave_closed_terminal()
-        if self.signal is None:
-            self.signal = signal.Signals(signum)
-            show_note(f"{self.signal.name}: saving; once more ends at once")
-            for running in self._running.values():
-                running.process.send_signal(signal.SIGTERM)
-        elif signum != signal.SIGHUP:
-            raise SystemExit(128 + signum)
+    def _stop(self, received: signal.Signals) -> None:
+        """Lets the running trials save and end."""
+        self.signal = received
+        for running in self._running.values():
+            running.process.send_signal(signal.SIGTERM)

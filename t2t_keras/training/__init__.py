@@ -19,5 +19,6 @@
   `callbacks` calls Keras callbacks, and `fine_tune` takes the initial weights from
   another run; `hook_plugins` are hooks of plugins. `moving_average` is an optimizer
   around another one.
-- `trials` is what a search of hyper-parameters gives to a plugin that runs it.
+- `trials` is what a search of hyper-parameters gives to a plugin that runs it, and
+  `trial_processes` what all that run trials do.
 """

@@ -49,3 +49,16 @@ def test_what_refuses_every_trial_ends_the_sweep(tmp_path):
     last = trials.next().index
     refused("^trial 3: num_heads$", trials.fail, last, "num_heads", True)
     assert [x.state for x in study.trials()] == ["failed"] * 3 + ["running"]
+
+
+def test_a_resumed_trial_is_judged_by_whether_it_had_begun(tmp_path):
+    study, trials = external_trials(tmp_path, 9)
+    for _ in range(2):
+        trials.next()
+    trials.report(0, {10: 1.5})
+    study, trials = external_trials(tmp_path, 9)
+    trials.next()
+    refused("^trial 0: no disk$", trials.fail, 0, "no disk", True)
+    # This one never began: its own values may be impossible.
+    trials.fail(trials.next().index, "num_heads", is_refused=True)
+    assert [x.state for x in study.trials()] == ["running", "failed"]

@@ -18,7 +18,7 @@ from .cluster import connected, require_capacity
 from .faulty_lines import CheckedFile
 from .flags import WorkerSize
 from .nodes import require_same_nodes
-from .output_files import OutputFolder, locked
+from .output_files import OutputFolder, is_finished, locked, stamps
 from .text_worker import Request
 from .windows import (
     Batch,
@@ -117,8 +117,10 @@ def _find_finished(folder: OutputFolder, files: "list[_File]") -> int:
 
     An output is written again if it or an input has changed.
     """
+    finished = folder.finished()
     for file in files:
-        file.facts = folder.facts_of(file.inputs, file.output)
+        facts = finished.get(file.output.name, {})
+        file.facts = facts if is_finished(facts, file.inputs, file.output) else None
     return sum(file.facts is not None for file in files)
 
 
@@ -128,6 +130,8 @@ class _File:
     Attributes:
         inputs: the files.
         output: the path of the output.
+        stamps: of the inputs, before they are read.
+        size: the bytes of the inputs.
         readers: the open files.
         facts: the log's object, once the output is finished.
         mistake: why the output cannot be written; "": it can.
@@ -136,7 +140,8 @@ class _File:
     def __init__(self, inputs: tuple[Path, ...], output: Path) -> None:
         self.inputs = inputs
         self.output = output
-        self.size = sum(path.stat().st_size for path in inputs)
+        self.stamps = stamps(inputs)
+        self.size = sum(size for size, _ in self.stamps)
         self.readers: list[CheckedFile] = []
         self.facts: dict[str, Any] | None = None
         self.mistake = ""
@@ -334,7 +339,7 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
         # The sum of two counters would leave out what is negative.
         counts = {**self._counts, "faulty": self._fault_counts.pop(self._index, 0)}
         facts = {"counts": counts, "faulty": sorted(faults)}
-        file.facts = self._folder.finish(file.inputs, file.output, facts)
+        file.facts = self._folder.finish(file.stamps, file.output, facts)
 
     def _discard(self) -> None:
         """Removes the output of a file that cannot be read to its end."""

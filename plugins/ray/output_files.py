@@ -12,13 +12,15 @@ import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from t2t_keras.data.locks import lock
 from t2t_keras.data.log_files import open_log, read_log
 from t2t_keras.errors import UserError
 
 LOG = "cluster.jsonl"
+
+Stamp: TypeAlias = list[int]  # of a file, see `stamps`
 
 
 class OutputFolder:
@@ -64,24 +66,13 @@ class OutputFolder:
             )
         return {entry["output"]: entry for entry in entries if "output" in entry}
 
-    def facts_of(self, inputs: Sequence[Path], output: Path) -> dict[str, Any] | None:
-        """Returns the log's object of an output that is finished, or None.
-
-        It is not finished if its size has changed, or the size or time of an input.
-        """
-        facts = self.finished().get(output.name)
-        if facts is None or not output.exists():
-            return None
-        is_same = facts.get("size") == output.stat().st_size
-        return facts if is_same and facts.get("inputs") == _stamps(inputs) else None
-
     def finish(
-        self, inputs: Sequence[Path], output: Path, facts: Mapping[str, object]
+        self, inputs: Sequence[Stamp], output: Path, facts: Mapping[str, object]
     ) -> dict[str, Any]:
         """Notes that an output is finished; returns the log's object.
 
         Args:
-            inputs: the files that were read.
+            inputs: the stamps of the files that were read, from before that.
             output: the file.
             facts: the counts of its lines, and which are faulty.
         """
@@ -90,7 +81,7 @@ class OutputFolder:
         entry = {
             "output": output.name,
             "size": output.stat().st_size,
-            "inputs": _stamps(inputs),
+            "inputs": inputs,
             **facts,
         }
         settings = [] if self._is_begun else [{"settings": self._settings}]
@@ -103,9 +94,16 @@ class OutputFolder:
         return entry
 
 
-def _stamps(paths: Sequence[Path]) -> list[list[int]]:
+def stamps(paths: Sequence[Path]) -> list[Stamp]:
     """Returns the size in bytes and the time of the last change of each file."""
     return [[path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+
+
+def is_finished(facts: Mapping[str, Any], inputs: Sequence[Path], output: Path) -> bool:
+    """Returns whether an output and its inputs are as the log's object has them."""
+    if not output.exists() or facts.get("size") != output.stat().st_size:
+        return False
+    return facts.get("inputs") == stamps(inputs)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """The import of TensorFlow without its remarks on the machine.
 
-Its C++ code prints them while it is loaded, whoever imports it: Keras, this package, or
-a user's file. `TF_CPP_MIN_LOG_LEVEL` mutes only those that come later.
+Its C++ code prints them while it is loaded, and `TF_CPP_MIN_LOG_LEVEL` mutes only those
+that come later. The first import may be Keras's, this package's, or that of a user's
+file.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""TensorFlow's remarks on the machine do not appear, whoever imports it."""
+"""TensorFlow's remarks on the machine are hidden from the first import on."""
 
 import os
 import subprocess

@@ -14,8 +14,8 @@ from t2t_keras.errors import UserError, first_line
 from .cluster import alive_nodes
 
 _SECONDS_TO_ANSWER = 25.0
-# Of larger files the size and pieces are compared, from the beginning to the end: the
-# checksums of weights are in small files, and whoever loads the weights verifies them.
+# Of larger files only the size and some pieces are compared. That is enough: the
+# checksums of the weights are in small files, and loading the weights verifies them.
 _COMPARED_BYTES = 1 << 20
 
 

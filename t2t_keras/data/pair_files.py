@@ -171,8 +171,13 @@ def has_columns(head: bytes, count: int | None = None) -> bool:
         head: the beginning.
         count: the number of columns that every line must have; None: two or more.
     """
-    widths = {line.count("\t") + 1 for line in head_lines(head)}
+    widths = _widths(head)
     return widths == {count} if count else min(widths, default=1) > 1
+
+
+def _widths(head: bytes) -> set[int]:
+    """Returns the numbers of columns of the lines at the beginning of a file."""
+    return {line.count("\t") + 1 for line in head_lines(head)}
 
 
 def _read_tsv(file: PairFile) -> Iterator[Pair]:
@@ -193,9 +198,8 @@ def _read_tsv(file: PairFile) -> Iterator[Pair]:
 def _matches_tsv(head: bytes, suffix: str) -> bool:
     if suffix in ("tsv", "tab"):
         return has_columns(head)
-    lines = head_lines(head)
-    widths = {line.count("\t") + 1 for line in lines}
-    return len(lines) >= MIN_TABLE_LINES and len(widths) == 1 and widths != {1}
+    has_enough_lines = len(head_lines(head)) >= MIN_TABLE_LINES
+    return has_enough_lines and has_columns(head) and len(_widths(head)) == 1
 
 
 _TSV = Format(

@@ -1,4 +1,6 @@
-"""Settings of sweeps, for tests without a training."""
+"""Settings of sweeps for tests without a training, and flags of `t2t sweep`."""
+
+from pathlib import Path
 
 from t2t_keras.plugins.sweep.settings import SweepSettings
 from t2t_keras.ranged_hparams import Choices, Interval
@@ -19,3 +21,21 @@ def sweep_settings(**changes: object) -> SweepSettings:
         **{"startup_trials": 2, "prunes": True, "workers": 2},
     }
     return SweepSettings(**values | changes)
+
+
+def sweep_flags(
+    ranges: str, data_dir: Path, output_dir: Path, usr_dir: Path, **changes: object
+) -> list[str]:
+    """Returns the flags of a sweep of small models on a few steps."""
+    small = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
+    values = {
+        **{"problem": "translate_text", "ranges": ranges, "trials": 3},
+        **{"hparams_set": "tiny", "hparams": small, "train_steps": 20},
+        **{"data_dir": data_dir, "output_dir": output_dir, "usr_dir": usr_dir},
+        **{"eval_every": 10, "eval_sentences": 0, "train_options": "save_every=5"},
+        **changes,
+    }
+    flags: list[str] = []
+    for name, value in values.items():
+        flags += [f"--{name}", str(value)]
+    return flags

@@ -1,5 +1,9 @@
 """The report of a command on a cluster."""
 
+import pytest
+
+pytest.importorskip("ray", reason="needs the extra [ray]")
+
 from t2t_keras.plugins.ray import bulk
 
 

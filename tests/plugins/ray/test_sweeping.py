@@ -10,6 +10,7 @@ import psutil
 import pytest
 from helpers.command_line import run_refused
 from helpers.ray_cluster import ray_cluster, start, wait_until
+from helpers.sweeps import sweep_flags
 
 TIMEOUT = 300
 RANGES = """
@@ -21,7 +22,6 @@ def ours(rhp):
     rhp.set_float("dropout", 0.0, 0.5)
     rhp.set_float("learning_rate", 0.5, 2.0, scale=rhp.LOG_SCALE)
 """
-SMALL = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
 
 
 @pytest.fixture
@@ -42,14 +42,9 @@ def cluster():
 
 
 def flags(data_dir, output_dir, usr_dir, **changes):
-    values = {
-        **{"problem": "translate_text", "ranges": "ours", "trials": 4, "workers": 2},
-        **{"hparams_set": "tiny", "hparams": SMALL, "train_steps": 60},
-        **{"data_dir": data_dir, "output_dir": output_dir, "usr_dir": usr_dir},
-        **{"eval_every": 20, "eval_sentences": 0, "train_options": "save_every=5"},
-        **changes,
-    }
-    return [str(part) for k, v in values.items() for part in (f"--{k}", v)]
+    ranges = changes.pop("ranges", "ours")
+    values = {"trials": 4, "workers": 2, "train_steps": 60, "eval_every": 20}
+    return sweep_flags(ranges, data_dir, output_dir, usr_dir, **values | changes)
 
 
 def trial_processes(directory):

@@ -11,6 +11,7 @@ import time
 import pytest
 from helpers.command_line import run_refused
 from helpers.json_edits import edit_json
+from helpers.sweeps import sweep_flags
 from helpers.training_process import MAIN, assert_same_end
 
 from t2t_keras.plugins.sweep import command
@@ -32,7 +33,6 @@ def misspelt(rhp):
 def outside(rhp):
     rhp.set_float("dropout", 0.0, 1.5)
 """
-SMALL = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
 
 
 @pytest.fixture
@@ -44,16 +44,8 @@ def usr_dir(tmp_path):
 
 
 def flags(data_dir, output_dir, usr_dir, **changes):
-    values = {
-        **{"problem": "translate_text", "ranges": "mine", "trials": 3},
-        **{"hparams_set": "tiny", "hparams": SMALL, "train_steps": 20},
-        **{"data_dir": data_dir, "output_dir": output_dir, "usr_dir": usr_dir},
-        **{"eval_every": 10, "eval_sentences": 0, "train_options": "save_every=5"},
-        **changes,
-    }
-    return [
-        str(part) for name, value in values.items() for part in (f"--{name}", value)
-    ]
+    ranges = changes.pop("ranges", "mine")
+    return sweep_flags(ranges, data_dir, output_dir, usr_dir, **changes)
 
 
 def test_mistakes_are_told_at_once(capfd, data_dir, tmp_path, usr_dir):

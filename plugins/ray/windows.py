@@ -66,6 +66,7 @@ class Batch:
         seed_offset: what is added to the seed of samples.
         deaths: how many workers died while they had these lines.
         failed_by: the worker that raised an error; None: none did.
+        cures: how often that worker had been started again until then.
         reason: the first line of that error.
     """
 
@@ -74,6 +75,7 @@ class Batch:
     seed_offset: int = 0
     deaths: int = 0
     failed_by: object = None
+    cures: int = 0
     reason: str = ""
 
     @property

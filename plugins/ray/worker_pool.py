@@ -194,13 +194,16 @@ class WorkerPool:
             UserError: it cannot load it.
         """
         worker = self._loading.pop(ref)
+        if worker not in self._workers:
+            return  # it was given up
         try:
             ray.get(ref)
             worker.is_ready = True
         except RayTaskError as error:
-            raise UserError(
-                f"a worker cannot load the model: {_reason(error)}"
-            ) from None
+            reason = f"a worker cannot load the model: {_reason(error)}"
+            if not worker.cures or len(self._workers) == 1:
+                raise UserError(reason) from None
+            self._give_up(worker, reason)
         except RayError:  # it died again
             time.sleep(_SECONDS_TO_WAIT)
             self._load(worker)
@@ -224,7 +227,7 @@ class WorkerPool:
                 self._repeated.appendleft(batch)
         else:
             if batch.failed_by not in (None, worker):
-                self._cure(batch.failed_by, batch.reason)
+                self._cure(batch)
             yield batch, outcome
 
     def _handle_error(
@@ -241,30 +244,45 @@ class WorkerPool:
             yield batch, Failure(reason)
             return
         batch.failed_by = worker
+        batch.cures = worker.cures
         batch.reason = reason
         self._repeated.appendleft(batch)
         if is_alone:
-            self._cure(worker, reason)
+            self._cure(batch)
 
     def _has_other(self, worker: object) -> bool:
         """Returns whether a worker other than one is ready."""
         return any(x.is_ready for x in self._workers if x is not worker)
 
-    def _cure(self, worker: Any, reason: str) -> None:
-        """Starts a worker again, or gives it up; others get its batches."""
-        if worker not in self._workers:
-            return  # it was given up
+    def _cure(self, batch: Batch) -> None:
+        """Starts the worker that failed with a batch again, or gives it up.
+
+        It does so once for all batches that have failed since the last start.
+        """
+        worker: Any = batch.failed_by
+        if worker not in self._workers or worker.cures > batch.cures:
+            return
+        if worker.cures == _MAX_CURES:
+            reason = f"a worker fails again and again: {batch.reason}"
+            self._give_up(worker, reason)
+            return
+        self._take_back(worker)
+        ray.kill(worker.actor, no_restart=False)
+        worker.cures += 1
+        say(f"a worker fails, and is started again: {batch.reason}")
+        self._load(worker)
+
+    def _give_up(self, worker: _Worker, reason: str) -> None:
+        """Ends a worker for good."""
+        self._take_back(worker)
+        ray.kill(worker.actor, no_restart=True)
+        self._workers.remove(worker)
+        say(f"{reason}; it is given up")
+
+    def _take_back(self, worker: _Worker) -> None:
+        """Lets others compute the batches of a worker."""
         self._repeated.extend(worker.batches.values())
         worker.batches.clear()
-        is_given_up = worker.cures == _MAX_CURES
-        ray.kill(worker.actor, no_restart=is_given_up)
-        if is_given_up:
-            say(f"a worker is given up, because it fails again and again: {reason}")
-            self._workers.remove(worker)
-            return
-        worker.cures += 1
-        say(f"a worker fails, and is started again: {reason}")
-        self._load(worker)
 
 
 def _reason(error: RayError) -> str:

@@ -3,6 +3,7 @@
 from collections import deque
 
 import pytest
+from helpers.errors import refused
 
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.ray.text_worker import Outcome
@@ -104,3 +105,34 @@ def test_a_worker_alone_is_started_again_before_lines_are_blamed(pool, monkeypat
     worker.batches["again"] = pool._repeated.popleft()
     failure = worker_pool.Failure("out of memory")
     assert finish(pool, monkeypatch, SICK, "again") == [failure]
+
+
+def test_a_worker_is_started_again_once_for_all_that_failed_before(pool, monkeypatch):
+    sick, sound = pool._workers
+    for reference in ("reference", "next"):
+        assert finish(pool, monkeypatch, SICK, reference) == []
+    outcome = Outcome(["x"], {})
+    for batch in list(pool._repeated):
+        sound.batches["again"] = batch
+        assert finish(pool, monkeypatch, outcome, "again") == [outcome]
+    assert (pool.killed, sick.cures) == ([("a", False)], 1)
+
+
+def test_a_worker_that_cannot_load_again_is_given_up(pool, monkeypatch):
+    sick, sound = pool._workers
+    pool._loading = {"load": sick, "late": sick}
+
+    def get(reference):
+        raise SICK
+
+    monkeypatch.setattr(ray, "get", get)
+    refused("cannot load the model: out of memory", pool._finish_loading, "load")
+    pool._loading["load"] = sick
+    sick.cures = 1
+    pool._finish_loading("load")
+    assert (pool._workers, pool.killed) == ([sound], [("a", True)])
+    assert len(pool._repeated) == 2
+    pool._finish_loading("late")  # of the one that was given up
+    sound.cures = 1
+    pool._loading["load"] = sound
+    refused("cannot load the model: out of memory", pool._finish_loading, "load")

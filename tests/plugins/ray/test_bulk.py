@@ -180,11 +180,12 @@ def test_a_killed_worker_costs_its_batches_only(
     cluster, export, crawl, expected, tmp_path
 ):
     process = start(cluster, *command(export, crawl, tmp_path), code=SMALL)
-    wait_until(lambda: actor_processes(cluster), process)
-    actor_processes(cluster)[0].kill()  # while it loads the model
+    wait_until(lambda: len(actor_processes(cluster)) == 2, process)
+    loading, computing = actor_processes(cluster)
+    loading.kill()
     # The first window is written, and many others are not.
     wait_until(lambda: any("crawl-0" in x.name for x in tmp_path.iterdir()), process)
-    actor_processes(cluster)[0].kill()
+    computing.kill()
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert "a worker is lost; others compute its lines" in errors

@@ -58,12 +58,13 @@ def trial_processes(directory):
     return found
 
 
+def last_step(directory, trial):
+    files = (directory / f"trial-{trial:04}").glob("model.ckpt-*.index")
+    return max((int(file.stem.rpartition("-")[2]) for file in files), default=0)
+
+
 def saved(directory, trial, step):
-    path = directory / f"trial-{trial:04}"
-    return lambda: any(
-        int(file.stem.rpartition("-")[2]) >= step
-        for file in path.glob("model.ckpt-*.index")
-    )
+    return lambda: last_step(directory, trial) >= step
 
 
 @pytest.mark.slow
@@ -75,9 +76,11 @@ def test_a_killed_trial_and_a_killed_driver_resume(
     process = start(cluster, "sweep", *words)
     wait_until(saved(directory, 0, 5), process)
     wait_until(lambda: 0 in trial_processes(directory), process)
-    trial_processes(directory)[0].kill()
+    killed = trial_processes(directory)[0]
+    killed.kill()
+    killed.wait()
+    wait_until(saved(directory, 0, last_step(directory, 0) + 5), process)
     wait_until(saved(directory, 1, 10), process)
-    wait_until(lambda: 0 in trial_processes(directory), process)
     os.kill(process.pid, signal.SIGKILL)
     _, errors = process.communicate()
     assert "trial 0 resumes from step" in errors
@@ -120,7 +123,7 @@ def test_a_lost_node_costs_no_trial_and_mistakes_are_one_sentence(
     sentence = refusal(train_options="precision=no,save_every=5")
     assert "precision" in sentence
 
-    words = flags(data_dir, directory, usr_dir, trials=2, train_steps=100)
+    words = flags(data_dir, directory, usr_dir, trials=2, train_steps=400)
     process = start(cluster, "sweep", *words, "--json")
     wait_until(saved(directory, 0, 5), process)
     wait_until(saved(directory, 1, 5), process)

@@ -29,15 +29,23 @@ LONGEST = (
     *("test_trainer", "test_phrases", "test_ctranslate2_engine", "test_step"),
 )
 
+# XLA compiles with little optimization; it reads this before it compiles first.
+UNOPTIMIZED_XLA = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false"
+)
+
 
 def pytest_configure(config):
     """Leaves the graphs of fast tests, which run a few times, as they are traced.
 
-    TensorFlow would take a sixth of the time of the tests to optimize them. It does in
-    the slow tests, and in the processes that tests start.
+    TensorFlow would take a sixth of the time of the tests to optimize them, and XLA
+    half of the time of its tests to optimize machine code. They do in the slow tests.
     """
     if "not slow" in config.option.markexpr:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        given = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{given} {UNOPTIMIZED_XLA}".strip()
 
 
 def pytest_collection_modifyitems(items):

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import math
+import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from .cluster import connected, require_capacity
 from .faulty_lines import CheckedFile
 from .flags import WorkerSize
 from .nodes import require_same_nodes
-from .output_files import OutputFolder, is_finished, locked, stamps
+from .output_files import OutputFolder, fault_row, is_finished, locked, stamps
 from .text_worker import Request
 from .windows import (
     Batch,
@@ -35,8 +36,7 @@ _SECONDS_BETWEEN_REPORTS = 10.0
 _MAX_SHOWN_FAULTS = 20
 # If so many lines in a row cannot be computed, something else is wrong.
 _MAX_FAILURES = 20
-# So many faulty lines of a file are listed in the log; all are counted.
-_MAX_LISTED_FAULTS = 10_000
+_SPOOLED_BYTES = 1 << 20  # of the faulty lines of an output; more are in a file
 # Windows that are computed at the same time, so that no worker waits for the last
 # batch of a window.
 _OPEN_WINDOWS = 3
@@ -95,6 +95,9 @@ def run_job(
             require_same_nodes(job.read)
             with locked(job.folder):
                 _find_finished(folder, files)
+                folder.remove_faults(
+                    {file.output.name for file in files if file.facts is None}
+                )
                 counts = _Run(job, folder, files, size, count).finish()
     facts = Counter({"lines": 0})
     for file in files:
@@ -227,7 +230,7 @@ class _Run:
             self._windows.append(window)
             for i, line in enumerate(window.lines):
                 if line.fault:
-                    self._note_fault(window, i, line.fault)
+                    window.rows[i] = self._job.faulty_row(line.number)
                 else:
                     self._progress.lines_read += 1
             if samples:
@@ -245,18 +248,17 @@ class _Run:
         if len(batch.indices) > 1:
             self._pool.repeat(batch.halves())
             return
-        self._note_fault(batch.window, batch.indices[0], failure.reason)
+        window = batch.window
+        (index,) = batch.indices
+        line = window.lines[index]
+        window.lines[index] = line._replace(fault=failure.reason)
+        window.rows[index] = self._job.faulty_row(line.number)
         self._failures += 1
         if self._failures > _MAX_FAILURES:
             raise UserError(
                 f"--cluster: {self._failures} lines in a row fail, the last one with: "
                 f"{failure.reason}; try a few lines without --cluster"
             )
-
-    def _note_fault(self, window: Window, index: int, fault: str) -> None:
-        line = window.lines[index]
-        self._writer.note_fault(line, fault)
-        window.rows[index] = self._job.faulty_row(line.number)
 
     def _write(self) -> None:
         """Writes the windows that are complete, in their order."""
@@ -280,13 +282,19 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
         self._index = 0  # of the file that is written
         self._stack = contextlib.ExitStack()
         self._output: TextIO | None = None
-        self._faults: dict[int, list[tuple[int, str]]] = {}
-        self._fault_counts = Counter[int]()  # by file, like the faults
-        self._counts: dict[str, float] = {}
+        self._begin()
         self.faults = 0
+
+    def _begin(self) -> None:
+        """Forgets the counts and the faulty lines of the previous output."""
+        self._counts: dict[str, float] = {"faulty": 0}
+        self._faults = tempfile.SpooledTemporaryFile(  # noqa: SIM115  (`finish_to`)
+            _SPOOLED_BYTES, "w+", encoding="utf-8"
+        )
 
     def __exit__(self, *error: Any) -> bool | None:
         """Removes the output that is not complete, if there is an error."""
+        self._faults.close()
         return self._stack.__exit__(*error)
 
     def write(self, line: Line, row: str) -> None:
@@ -297,7 +305,9 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
             self._output = self._stack.enter_context(open_lines(path))
         self._output.write(row)
         self._count("lines", 1)
-        if self._job.request.scores_pairs and not line.fault:
+        if line.fault:
+            self._list_fault(line)
+        elif self._job.request.scores_pairs:
             log_prob, tokens = row.split("\t")[:2]
             if float(log_prob) > -math.inf:
                 self._count("log_prob", float(log_prob))
@@ -306,18 +316,19 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
     def _count(self, name: str, amount: float) -> None:
         self._counts[name] = self._counts.get(name, 0) + amount
 
-    def note_fault(self, line: Line, fault: str) -> None:
-        """Notes and shows the fault of a line."""
+    def _list_fault(self, line: Line) -> None:
+        """Lists and shows the fault of a line."""
         self.faults += 1
-        self._fault_counts[line.file] += 1
-        faults = self._faults.setdefault(line.file, [])
-        if len(faults) < _MAX_LISTED_FAULTS:
-            faults.append((line.number, fault))
+        self._count("faulty", 1)
+        file = self._files[line.file]
+        self._faults.write(fault_row(file.output, line.number, line.fault))
         if self.faults <= _MAX_SHOWN_FAULTS:
-            path = self._files[line.file].inputs[0]
-            say(f"{path}, line {line.number}: {fault}; its output is empty")
+            say(
+                f"{file.inputs[0]}, line {line.number}: {line.fault}; its output is "
+                "empty"
+            )
         elif self.faults == _MAX_SHOWN_FAULTS + 1:
-            say(f"further faulty lines are listed in {self._folder.log}")
+            say(f"further faulty lines are listed in {self._folder.faults}")
 
     def finish_to(self, index: int) -> None:
         """Completes the files before one, also those without lines."""
@@ -327,7 +338,8 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
                 self._discard()
             elif file.facts is None:
                 self._complete(file)
-            self._counts = {}
+            self._faults.close()
+            self._begin()
             self._index += 1
 
     def _complete(self, file: _File) -> None:
@@ -335,11 +347,9 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
             self._stack.enter_context(open_lines(file.output))
         self._output = None
         self._stack.close()
-        faults = self._faults.pop(self._index, [])
-        # The sum of two counters would leave out what is negative.
-        counts = {**self._counts, "faulty": self._fault_counts.pop(self._index, 0)}
-        facts = {"counts": counts, "faulty": sorted(faults)}
-        file.facts = self._folder.finish(file.stamps, file.output, facts)
+        file.facts = self._folder.finish(
+            file.stamps, file.output, self._counts, self._faults
+        )
 
     def _discard(self) -> None:
         """Removes the output of a file that cannot be read to its end."""

@@ -9,6 +9,8 @@ from pathlib import Path
 from t2t_keras.data.text_files import COMPRESSED
 from t2t_keras.errors import UserError
 
+from .output_files import RESERVED_NAMES
+
 
 def absolute(path: str | Path) -> str:
     """Returns a path that means the same on nodes with other working directories."""
@@ -85,13 +87,19 @@ def output_paths(inputs: Sequence[Path], folder: Path) -> list[Path]:
     """Returns the output of each file: its name without the suffix of a compression.
 
     Raises:
-        UserError: two outputs have the same name, or one is an input.
+        UserError: two outputs have the same name, or one is an input or has the name of
+            a file that the command itself writes.
     """
     owners: dict[Path, Path] = {}
     real_inputs = {os.path.realpath(path) for path in inputs}
     for path in inputs:
         name = path.stem if path.suffix.lower() in COMPRESSED else path.name
         output = folder / name
+        if name in RESERVED_NAMES:
+            raise UserError(
+                f"--output: {path} would be written to {output}, which is a file of "
+                "the command itself; rename the input"
+            )
         if output in owners:
             raise UserError(
                 f"--output: {owners[output]} and {path} would both be written to "

@@ -4,21 +4,29 @@ A folder of outputs has a log, `cluster.jsonl`: its first object has the setting
 which the outputs depend, each later one is a finished file. A file appears under its
 name when all its lines are written. Of a command that was killed, unfinished files are
 written from their beginning.
+
+Faulty lines are listed in `cluster.faults.jsonl`, an object for each. They may be many,
+so that they are never all in memory.
 """
 
 import contextlib
 import json
 import os
+import shutil
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
+from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.data.locks import lock
 from t2t_keras.data.log_files import open_log, read_log
 from t2t_keras.errors import UserError
 
-LOG = "cluster.jsonl"
+_LOG = "cluster.jsonl"
+_FAULTS = "cluster.faults.jsonl"
+_LOCK = "cluster.lock"
+RESERVED_NAMES = (_LOG, _FAULTS, _LOCK)  # which no output can have
 
 Stamp: TypeAlias = list[int]  # of a file, see `stamps`
 
@@ -32,13 +40,15 @@ class OutputFolder:
 
     Attributes:
         log: the path of the log.
+        faults: the path of the list of faulty lines.
 
     Raises:
         UserError: the folder has outputs of other settings.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, object]) -> None:
-        self.log = path / LOG
+        self.log = path / _LOG
+        self.faults = path / _FAULTS
         self._settings = json.loads(json.dumps(settings))  # tuples become lists
         self._is_begun = False
         self.finished()
@@ -64,17 +74,41 @@ class OutputFolder:
                 f"--output: {self.log.parent} has outputs of other settings "
                 f"({', '.join(changed)}); name another folder, or give the same ones"
             )
-        return {entry["output"]: entry for entry in entries if "output" in entry}
+        outputs = {}
+        for entry in entries:
+            if "output" in entry:
+                entry.pop("faulty", None)  # earlier versions listed the lines here
+                outputs[entry["output"]] = entry
+        return outputs
+
+    def remove_faults(self, outputs: Container[str]) -> None:
+        """Removes the faulty lines of outputs that will be written again.
+
+        Args:
+            outputs: their names.
+        """
+        if not self.faults.exists():
+            return
+        with self.faults.open("rb") as earlier, open_lines(self.faults) as kept:
+            for row in earlier:
+                with contextlib.suppress(ValueError):  # a killed process wrote it
+                    if json.loads(row)["output"] not in outputs:
+                        kept.write(row.decode())
 
     def finish(
-        self, inputs: Sequence[Stamp], output: Path, facts: Mapping[str, object]
+        self,
+        inputs: Sequence[Stamp],
+        output: Path,
+        counts: Mapping[str, float],
+        faults: IO[str],
     ) -> dict[str, Any]:
         """Notes that an output is finished; returns the log's object.
 
         Args:
             inputs: the stamps of the files that were read, from before that.
             output: the file.
-            facts: the counts of its lines, and which are faulty.
+            counts: the counts of its lines.
+            faults: a file with the rows of its faulty lines, see `fault_row`.
         """
         with output.open("rb") as file:
             os.fsync(file.fileno())
@@ -82,8 +116,14 @@ class OutputFolder:
             "output": output.name,
             "size": output.stat().st_size,
             "inputs": inputs,
-            **facts,
+            "counts": counts,
         }
+        if counts["faulty"]:
+            faults.seek(0)
+            with open_log(self.faults) as log:
+                shutil.copyfileobj(faults, log)
+                log.flush()
+                os.fsync(log.fileno())
         settings = [] if self._is_begun else [{"settings": self._settings}]
         self._is_begun = True
         with open_log(self.log) as log:
@@ -92,6 +132,18 @@ class OutputFolder:
             log.flush()
             os.fsync(log.fileno())
         return entry
+
+
+def fault_row(output: Path, line_number: int, fault: str) -> str:
+    """Returns the row of a faulty line in the list of them.
+
+    Args:
+        output: the file to which the line belongs.
+        line_number: the number of the line, from 1.
+        fault: what is wrong with it.
+    """
+    row = {"output": output.name, "line": line_number, "fault": fault}
+    return json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def stamps(paths: Sequence[Path]) -> list[Stamp]:
@@ -121,5 +173,5 @@ def locked(folder: Path) -> Iterator[None]:
         )
 
     purpose = f"process {os.getpid()} on {socket.gethostname()}"
-    with lock(folder / "cluster.lock", refusal, purpose):
+    with lock(folder / _LOCK, refusal, purpose):
         yield

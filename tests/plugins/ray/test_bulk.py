@@ -124,6 +124,7 @@ def test_faulty_lines_and_files_do_not_stop_the_others(
     assert "further faulty lines are listed in" in message and "line 21" not in message
     assert "in-2.gz is not a complete gzip file; copy it again; the other" in message
     assert sorted(path.name for path in out.iterdir()) == [
+        "cluster.faults.jsonl",
         "cluster.jsonl",
         "cluster.lock",
         "in-0",
@@ -143,9 +144,12 @@ def test_faulty_lines_and_files_do_not_stop_the_others(
         scores = [float(fields.pop(2)) for fields in (row, expected_row)]
         assert row == expected_row and scores[0] == pytest.approx(scores[1], abs=1e-4)
     entries = map(json.loads, (out / "cluster.jsonl").read_text().splitlines())
-    faults = {entry["output"]: entry["faulty"] for entry in list(entries)[1:]}
-    assert len(faults.pop("in-0")) == 500
-    assert faults == {"in-1": [[2, "byte 0xff is not valid UTF-8"]], "in-3": []}
+    counts = {entry["output"]: entry["counts"] for entry in list(entries)[1:]}
+    assert [counts[f"in-{i}"]["faulty"] for i in (0, 1, 3)] == [500, 1, 0]
+    rows = (out / "cluster.faults.jsonl").read_text().splitlines()
+    assert len(rows) == 501
+    fault = {"line": 2, "fault": "byte 0xff is not valid UTF-8"}
+    assert json.loads(rows[-1]) == {"output": "in-1", **fault}
 
 
 def test_scores_are_those_of_score(cluster, trained_run, tmp_path, capfd):
@@ -208,10 +212,14 @@ def test_a_killed_driver_continues(cluster, export, crawl, expected, tmp_path):
     out = tmp_path / "out"
     words = [*command(export, crawl, out), "--workers", 1]
     process = start(cluster, *words, code=SMALL)
-    wait_until(lambda: (out / "crawl-0.txt").exists(), process)
+    log = out / "cluster.jsonl"
+    wait_until(lambda: log.exists() and "crawl-0.txt" in log.read_text(), process)
     process.kill()
     process.communicate()
-    times = {path.name: path.stat().st_mtime_ns for path in out.glob("*.txt")}
+    # A file that is written and not yet in the log is written again.
+    entries = list(map(json.loads, log.read_text().splitlines()))
+    names = [entry["output"] for entry in entries if "output" in entry]
+    times = {name: (out / name).stat().st_mtime_ns for name in names}
     assert 0 < len(times) < 6
     process = start(cluster, *words, code=SMALL)
     _, errors = process.communicate(timeout=120)

@@ -53,3 +53,9 @@ def test_refusals(folder):
     twins = [Path("a.gz"), Path("a.bz2")]
     refused("would both be written to out/a;", output_paths, twins, Path("out"))
     refused("a.1.de is an input; name", output_paths, [Path("a.1.de")], Path())
+
+
+@pytest.mark.parametrize("name", ["cluster.jsonl.gz", "cluster.lock", "cluster.jsonl"])
+def test_no_output_has_the_name_of_a_file_of_the_command(name):
+    sentence = f"in/{name} would be written to out/.*, which is a file of the command"
+    refused(sentence, output_paths, [Path("in", name)], Path("out"))

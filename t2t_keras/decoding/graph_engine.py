@@ -248,7 +248,7 @@ def _pairs_graph(function: _Graph, *arguments: object) -> _Graph:
     def call(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return function(*arguments, source, target)
 
-    return tf.function(call, input_signature=[ids, ids])
+    return tf.function(call, input_signature=[ids, ids], autograph=False)
 
 
 def _run_pairs(

@@ -157,7 +157,7 @@ def test_greedy(larger):
     model, search = larger
     source = random_sources(12, 30)
     limit = 20
-    forward = tf.function(model)
+    forward = tf.function(model, autograph=False)
     target = np.zeros((12, limit), np.int32)
     done = np.zeros(12, bool)
     for position in range(limit):

@@ -64,7 +64,9 @@ def draw(larger):
     ids = tf.TensorSpec([None, None], tf.int32)
     integer = tf.TensorSpec([], tf.int32)
 
-    @tf.function(input_signature=[ids, ids, integer, scalar, integer, scalar])
+    @tf.function(
+        input_signature=[ids, ids, integer, scalar, integer, scalar], autograph=False
+    )
     def traced(source, seeds, count, temperature, top_k, top_p):
         limits = {"max_length": tf.fill([tf.shape(source)[0]], 15), "alpha": 0.6}
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}

@@ -133,7 +133,9 @@ def searcher(model, constraint=None, trace=True, **penalties):
         scalar = tf.TensorSpec([], tf.int32)
         alpha = tf.TensorSpec([], tf.float32)
         ids = tf.TensorSpec([None, None], tf.int32)
-        search = tf.function(search, input_signature=[ids, row, scalar, alpha, scalar])
+        search = tf.function(
+            search, input_signature=[ids, row, scalar, alpha, scalar], autograph=False
+        )
 
     def run(source, max_length, beam_size, alpha=0.6, n_best=1):
         source = tf.constant(source, tf.int32)

@@ -89,7 +89,9 @@ class Setup:
             sums = step.gradient_sums(parts, tf.constant(0, tf.int64))
             return step.mean_gradients(step.all_reduce(sums))[0]
 
-        run = tf.function(lambda parts: self.strategy.run(on_replica, args=(parts,)))
+        run = tf.function(
+            lambda parts: self.strategy.run(on_replica, args=(parts,)), autograph=False
+        )
         local = self.strategy.experimental_local_results
         return {
             name: local(value)[0].numpy()

@@ -61,7 +61,7 @@ def search(model):
     needed = tf.ragged.constant(NEEDED, tf.int32).to_tensor()
     scalar = tf.TensorSpec([], tf.int32)
 
-    @tf.function(input_signature=[scalar] * 3)
+    @tf.function(input_signature=[scalar] * 3, autograph=False)
     def traced(beam_size, limit, n_best):
         required = RequiredPhrases(needed, tf.fill([3], limit), 0, 6)
         options = {"beam_size": beam_size, "n_best": n_best, "alpha": 0.6}

@@ -113,7 +113,7 @@ def tree_searcher(model, beam_size, alpha):
     """The constrained search of a model, traced once, all hypotheses returned."""
     row = tf.TensorSpec([None], tf.int32)
 
-    @tf.function(input_signature=[row, row, row])
+    @tf.function(input_signature=[row, row, row], autograph=False)
     def search(sentences, words, limits):
         kinds = tf.sequence_mask(words, dtype=tf.int32)
         options = {"beam_size": beam_size, "n_best": beam_size, "max_length": limits}

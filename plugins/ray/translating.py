@@ -53,6 +53,7 @@ def require_folder(path: str) -> None:
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     from .bulk import BulkJob, run_job
     from .cluster import connected, require_capacity
+    from .nodes import require_same_nodes
     from .text_worker import Request
 
     size = worker_size(args)
@@ -60,6 +61,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         # What the cluster lacks is refused before the run is converted.
         with connected(args.cluster):
             require_capacity(size, args.workers)
+            require_same_nodes()
         choose_engine(args)
     checkpoint, identity = model_id(args)
     options = given_decoding(args)

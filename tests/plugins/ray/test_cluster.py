@@ -3,12 +3,13 @@
 import hashlib
 import re
 import socket
+from contextlib import nullcontext
 
 import pytest
 from helpers.command_line import run_refused, write
 from helpers.errors import refused
 
-from t2t_keras.plugins.ray import cluster
+from t2t_keras.plugins.ray import cluster, nodes
 from t2t_keras.plugins.ray.cluster import capacity
 from t2t_keras.plugins.ray.flags import WorkerSize
 from t2t_keras.plugins.ray.nodes import Report, _probe, difference, own_versions
@@ -93,3 +94,18 @@ def test_flags_that_have_no_effect_on_a_cluster(tmp_path, capfd, export_dir):
     assert "--resume has no effect" in run_refused(capfd, *command, "--resume")
     command = ["translate", export_dir, path, "--cluster", "auto", "--output", path]
     assert "is a file; with --cluster the output is a" in run_refused(capfd, *command)
+
+
+def test_other_versions_are_refused_before_a_run_is_converted(
+    tmp_path, monkeypatch, capfd, trained_run
+):
+    pytest.importorskip("ray", reason="needs the extra [ray]")
+    report = Report({"Python": "3.10", "t2t_keras": "0.0.1"}, {}, {})
+    monkeypatch.setattr(nodes, "_ask", lambda tokens, paths: [("n", report)])
+    monkeypatch.setattr(cluster, "connected", lambda address: nullcontext())
+    monkeypatch.setattr(cluster, "require_capacity", lambda size, workers: 1)
+    path = write(tmp_path / "text", "a")
+    command = ["translate", trained_run, path, "--output", tmp_path / "out"]
+    command += ["--cluster", "auto", "--engine", "auto"]
+    assert "node n has Python 3.10" in run_refused(capfd, *command)
+    assert not list(trained_run.rglob("*ctranslate2*"))

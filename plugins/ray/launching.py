@@ -13,7 +13,12 @@ from typing import Any
 from t2t_keras.cli.command import Command, not_negative
 from t2t_keras.data.console import end_spinner, say
 from t2t_keras.errors import UserError, first_line, require_extra
-from t2t_keras.training.launched_processes import T2T, LostProcesses, Processes
+from t2t_keras.training.launched_processes import (
+    T2T,
+    LostProcesses,
+    Processes,
+    last_lines,
+)
 from t2t_keras.training.stopping import LAUNCHED
 
 from .cluster import connected, require_capacity
@@ -230,7 +235,7 @@ class _RemoteProcess:
             _write(1, state.output)
             _write(2, state.errors)
         else:
-            self._errors += state.errors
+            self._errors = last_lines(self._errors + state.errors)
         self._status = state.status
         return self._status
 
@@ -244,7 +249,7 @@ class _RemoteProcess:
             self._call("kill")
 
     def errors(self) -> str:
-        """Returns what it has printed on standard error."""
+        """Returns its last lines on standard error."""
         return self._errors.decode("utf-8", "replace")
 
 

@@ -38,6 +38,10 @@ _SECONDS_WITHOUT_CHIEF = 5.0
 # Signals within this time count as one request, because `timeout` sends two at once.
 _SECONDS_OF_ONE_REQUEST = 1.0
 
+# What is kept of that which a process prints; a library may log for weeks.
+_KEPT_BYTES = 1 << 16
+_LEFT_OUT = b"... (earlier lines are left out)\n"
+
 _RESUME = "run the same command again, and it resumes from the last checkpoint"
 # Python's flag -P keeps it from importing modules of the working directory, as `t2t`
 # does.
@@ -69,7 +73,18 @@ class Process(Protocol):
         """Ends the process at once, and waits for its end."""
 
     def errors(self) -> str:
-        """Returns what it has printed on standard error; the chief's is shown."""
+        """Returns the last lines that it has printed on standard error.
+
+        The chief's are shown at once, and need not be returned.
+        """
+
+
+def last_lines(content: bytes) -> bytes:
+    """Returns the last lines of what a process has printed, in at most 64 KiB."""
+    if len(content) <= _KEPT_BYTES:
+        return content
+    end = content[len(_LEFT_OUT) - _KEPT_BYTES :]
+    return _LEFT_OUT + (end.partition(b"\n")[2] or end)
 
 
 class LocalProcess:
@@ -111,12 +126,13 @@ class LocalProcess:
         self._process.kill()
         self._process.wait()
         if not self._errors.closed:
-            self._errors.seek(0)
-            self._text = self._errors.read().decode("utf-8", "replace")
+            size = self._errors.seek(0, os.SEEK_END)
+            self._errors.seek(max(size - _KEPT_BYTES - 1, 0))
+            self._text = last_lines(self._errors.read()).decode("utf-8", "replace")
             self._errors.close()
 
     def errors(self) -> str:
-        """Returns what the process has printed, once it is killed."""
+        """Returns its last lines, once it is killed; see `Process`."""
         return self._text
 
 
@@ -207,7 +223,7 @@ class Processes:
 
         Args:
             statuses: the statuses of the processes that the launcher has not killed.
-            messages: what each process has printed on standard error.
+            messages: the last lines of each process on standard error.
 
         Raises:
             UserError: a process has failed, and the chief has printed no message.
@@ -230,12 +246,12 @@ class Processes:
         raise self._error(cause, failed[cause], messages[cause])
 
     def _error(self, index: int, status: int, output: str) -> UserError:
-        """Returns the error for a failed process, and prints all its output but that.
+        """Returns the error for a failed process, and prints its output but that.
 
         Args:
             index: which process.
             status: its status, negative if a signal has killed it.
-            output: what it has printed on standard error.
+            output: its last lines on standard error.
         """
         *log, message = output.rstrip().rsplit("\n", 1)
         for text in log:  # a traceback, or the log of a library

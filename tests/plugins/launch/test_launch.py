@@ -142,6 +142,19 @@ def test_one_sentence_tells_which_process_has_failed(capfd, code, ended, shown):
     assert capfd.readouterr().err.partition(" ")[0] == shown
 
 
+def test_only_the_last_lines_of_a_process_are_kept(capfd):
+    """Each line is counted, so that whole ones are shown, and the last ones."""
+    code = (
+        "sys.stderr.write(''.join(f'line {i}\\n' for i in range(20_000))); sys.exit(1)"
+    )
+    message = refused("", launch, f"I or sys.exit({LOST}); {code}")
+    assert message == "process 1 of 2 ended with exit status 1: line 19999"
+    first, *lines = capfd.readouterr().err.splitlines()
+    assert first == "... (earlier lines are left out)"
+    assert lines == [f"line {i}" for i in range(19_999 - len(lines), 19_999)]
+    assert 60_000 < sum(len(line) + 1 for line in lines) < 1 << 16
+
+
 def test_who_does_not_notice_the_failure_of_another_one_is_killed(monkeypatch):
     initial_children = psutil.Process().children()  # of other tests
     monkeypatch.setattr(launched_processes, "_SECONDS_TO_FOLLOW", 0.1)

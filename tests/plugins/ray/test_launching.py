@@ -10,6 +10,8 @@ from helpers.command_line import run_refused
 from helpers.ray_cluster import ray_cluster, wait_until
 from helpers.training_process import assert_same_end, finish, start
 
+from t2t_keras.plugins.ray import launching
+from t2t_keras.plugins.ray.training_worker import State
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 
 TIMEOUT = 200
@@ -26,6 +28,25 @@ TIMEOUT = 200
 def test_flags_that_do_not_fit(capfd, words, sentence):
     pytest.importorskip("ray", reason="needs the extra [ray]")
     assert sentence in run_refused(capfd, "launch", "--cluster", "auto", *words)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_only_the_last_lines_of_a_process_are_kept(monkeypatch, end):
+    printed = [f"line {i}{end}" for i in range(20_000)]
+    states = []
+    for i in range(0, 20_000, 500):
+        states.append(State(None, b"", "".join(printed[i : i + 500]).encode()))
+    monkeypatch.setattr(
+        launching._RemoteProcess,
+        "_call",
+        lambda self, method, *_: states.pop(0) if method == "poll" else None,
+    )
+    process = launching._RemoteProcess(None, False, [], {})
+    while states:
+        process.poll()
+    kept = process.errors().removeprefix("... (earlier lines are left out)\n")
+    assert "".join(printed).endswith(kept) and 60_000 < len(kept) < 1 << 16
+    assert kept.startswith("line ") or end == "\r"
 
 
 @pytest.fixture

@@ -27,6 +27,9 @@
 - Training: `launching` extends `launch`. `training_worker` is the actor that runs a
   process, which the core's `training.launched_processes` starts and watches.
 
+`process_environment` is what the processes of trials and of a training get of the
+user's environment.
+
 Ray is imported inside functions of the files that a command line imports, because it
 takes a second, and may be absent. An extension of a command is a
 `t2t_keras.cli.extensions.Extension`, whose `select` returns another `Command` if

@@ -24,13 +24,12 @@ from t2t_keras.training.stopping import LAUNCHED
 from .cluster import connected, require_capacity
 from .flags import WorkerSize, add_cluster_flags, cluster_extension, worker_size
 from .nodes import require_same_nodes
+from .process_environment import shared_variables
 
 _SECONDS_TO_START = 25.0
 # After a node was lost, another one may be on its way.
 _SECONDS_TO_RESTART = 300.0
 _SECONDS_TO_ANSWER = 60.0
-# Variables of the user's environment that are those of all processes.
-_PREFIXES = ("TF_", "XLA_", "KERAS_", "NCCL_", "OMP_", "T2T_")
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
@@ -161,10 +160,7 @@ def _train(
     for host, port in ports:
         addresses.append(f"{host}:{port}")
         hosts.append(host)
-    variables = {}
-    for name, value in environ.items():
-        if name.startswith(_PREFIXES):
-            variables[name] = value
+    variables = shared_variables(environ)
     no_proxy = ",".join(dict.fromkeys(hosts))
     environments = []
     for index in range(len(actors)):

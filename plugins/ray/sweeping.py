@@ -16,6 +16,7 @@ from t2t_keras.training.trial_processes import stopping
 from t2t_keras.training.trials import Trials
 
 from .flags import WorkerSize, add_cluster, cluster_extension
+from .process_environment import shared_variables
 
 _TUNE = "tune"  # Tune's folder in the directory of the sweep
 # The report of the sweep replaces Tune's logs, and its tables on the terminal.
@@ -70,6 +71,8 @@ def _run_trials(trials: Trials, size: WorkerSize) -> signal.Signals | None:
     from .trial_search import StoppedError, TrialEvents, TrialSearcher, pruning
     from .trial_worker import TrialWorker
 
+    # Not in the configuration of a trial, which Ray shows: they may have passwords.
+    variables = shared_variables(os.environ)
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     events = TrialEvents(trials)
     # The study has what continues a sweep; Tune's own state is not read again.
@@ -77,7 +80,7 @@ def _run_trials(trials: Trials, size: WorkerSize) -> signal.Signals | None:
     try:
         with stopping(events.stop), contextlib.suppress(StoppedError):
             tune.run(
-                TrialWorker,
+                tune.with_parameters(TrialWorker, variables=variables),
                 name=_TUNE,
                 storage_path=str(trials.directory),
                 resources_per_trial={"cpu": size.cores, "gpu": size.gpus},

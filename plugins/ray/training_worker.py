@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from t2t_keras.signals import end_with_parent
 
+from .process_environment import process_environment
+
 
 class State(NamedTuple):
     """What a process has done.
@@ -55,13 +57,10 @@ class TrainingWorker:
                 its GPUs.
             folder: the working directory.
         """
-        environment = os.environ | additions
-        if "OMP_NUM_THREADS" not in additions:
-            environment.pop("OMP_NUM_THREADS", None)  # Ray's, of `--cores_per_worker`
         parent = os.getpid()
         self._process = subprocess.Popen(
             [sys.executable, *command],
-            env=environment,
+            env=process_environment(additions),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=self._printed[0].file,

@@ -155,11 +155,21 @@ class TrialEvents(Callback):
         else:
             self._trials.prune(index)
 
+    def on_trial_recover(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Says why a trial starts again."""
+        self._trials.on_loss(trial.config[_INDEX], _reason(trial))
+
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         """Ends a trial whose process was lost too often."""
-        error = trial.get_pickled_error()
-        cause = getattr(error, "cause", None) or error
-        reason = first_line(cause) if cause else "its node was lost"
-        self._trials.fail(trial.config[_INDEX], reason, is_refused=False)
+        self._trials.fail(trial.config[_INDEX], _reason(trial), is_refused=False)
+
+
+def _reason(trial: Trial) -> str:
+    """Returns why the process of a trial was lost."""
+    error = trial.get_pickled_error()
+    cause = getattr(error, "cause", None) or error
+    return first_line(cause) if cause else "its node was lost"

@@ -1,12 +1,11 @@
 """The actor of Ray Tune that runs the process of one trial."""
 
 import math
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,9 @@ from ray import tune
 
 from t2t_keras.training.metrics_file import read_evaluations
 from t2t_keras.training.trial_processes import failure_reason, start_trial
-from t2t_keras.training.trials import REFUSED
+from t2t_keras.training.trials import OCCUPIED, REFUSED
+
+from .process_environment import process_environment
 
 STEP = "step"
 SCORE = "score"  # the best one until the step
@@ -35,25 +36,27 @@ def best_score(scores: Iterable[float], maximizes: bool) -> float:
 class TrialWorker(tune.Trainable):
     """Trains a trial in a process; each `step` of Tune ends at an evaluation."""
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: dict[str, Any], variables: Mapping[str, str]) -> None:
         """Starts the process, which resumes from the last checkpoint, if any.
 
         Args:
             config: the fields "run_dir", "command", "metric", "maximizes" and "steps"
                 of `trials.Trials`, and "threads" of a process.
+            variables: what is added to the environment of this actor.
         """
         self._config = config
         self._run_dir = Path(config["run_dir"])
         self._num_scores = 0
-        environment = {"TF_NUM_INTRAOP_THREADS": str(config["threads"])} | os.environ
-        environment.pop("OMP_NUM_THREADS", None)  # Ray's
+        threads = {"TF_NUM_INTRAOP_THREADS": str(config["threads"])}
+        environment = threads | process_environment(variables)
         self._process = start_trial(config["command"], self._run_dir, environment)
 
     def step(self) -> dict[str, Any]:
         """Returns the scores after the next evaluation, or at the end of the process.
 
         Raises:
-            RuntimeError: a signal has ended the process, which can be resumed.
+            RuntimeError: the trial can be resumed: a signal has ended the process, or
+                an earlier one still has the run directory.
         """
         while True:
             status = self._process.poll()  # before its last evaluation is read
@@ -90,7 +93,7 @@ class TrialWorker(tune.Trainable):
 
     def _end(self, status: int, scores: dict[int, float]) -> dict[str, Any]:
         reason = failure_reason(self._run_dir, status)
-        if status < 0 or status > 128:
+        if status < 0 or status > 128 or status == OCCUPIED:
             raise RuntimeError(reason)
         end = {"done": True, ERROR: reason if status else ""}
         return self._result(scores) | end | {IS_REFUSED: status == REFUSED}

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,11 @@ def _check_sweep(args: argparse.Namespace) -> None:
     from t2t_keras.data.manifest import Manifest
 
     require_extra("sweep", "t2t sweep", "optuna")
+    if os.environ.get("TF_CONFIG"):
+        raise UserError(
+            "the environment variable TF_CONFIG names the processes of one training, "
+            "and each trial is a training of one process; unset it"
+        )
     for flag in ("data_dir", "output_dir"):
         require_local(f"--{flag}", getattr(args, flag))
     problem = registry.problem(args.problem)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from t2t_keras import registry
+from t2t_keras.data.console import say
 from t2t_keras.training.trials import TrialProcess
 
 from .refusals import Refusals
@@ -77,6 +78,10 @@ class ExternalTrials:
     def on_start(self, index: int) -> None:
         """Says what a trial is about to do."""
         self._report.on_start(self._study.trial(index))
+
+    def on_loss(self, index: int, reason: str) -> None:
+        """Says why a trial starts again."""
+        say(f"trial {index}: {reason}; it starts again")
 
     def report(self, index: int, scores: Mapping[int, float]) -> None:
         """Records the scores of a running trial by step."""

@@ -8,10 +8,9 @@ from pathlib import Path
 from t2t_keras.errors import UserError
 from t2t_keras.ranged_hparams import Value
 from t2t_keras.training.hooks import Hook
-from t2t_keras.training.trials import REFUSED
 
 from .settings import SweepSettings
-from .trial_process import train_trial
+from .trial_process import status_of, train_trial
 
 _PROGRAM = (
     "import sys; from t2t_keras.plugins.sweep.remote_trial import main; "
@@ -49,7 +48,7 @@ def main(settings: str, hparams: str, run_dir: str) -> None:
         train_trial(sweep, json.loads(hparams), path, hook)
     except UserError as error:
         print(error, file=sys.stderr)
-        raise SystemExit(1 if hook.has_begun else REFUSED) from None
+        raise SystemExit(1 if hook.has_begun else status_of(error)) from None
 
 
 class _BeginHook(Hook):

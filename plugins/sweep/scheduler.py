@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from t2t_keras.cores import num_cores
+from t2t_keras.errors import UserError
 from t2t_keras.training.trial_processes import failure_reason, start_trial, stopping
-from t2t_keras.training.trials import REFUSED
+from t2t_keras.training.trials import OCCUPIED, REFUSED
 from t2t_keras.visible_gpus import visible_gpus
 
 from .refusals import Refusals, has_cause_outside
@@ -74,7 +75,8 @@ class Scheduler:
 
         Raises:
             UserError: the first trial, a resumed one, or several in a row were refused
-                before a step. It stays unfinished, so that the same command continues.
+                before a step, or an earlier process still trains one. The trial stays
+                unfinished, so that the same command continues.
         """
         unfinished = self._study.unfinished()
         with stopping(self._stop):
@@ -177,6 +179,8 @@ class Scheduler:
         running = self._running[index]
         path = run_dir(self._directory, index)
         reason = failure_reason(path, running.process.returncode)
+        if running.process.returncode == OCCUPIED:
+            raise UserError(f"trial {index}: {reason}")
         if self._is_refused(index):
             self._refusals.add(index, reason, running.begins > 0)
         else:

@@ -3,25 +3,31 @@
 import os
 import signal
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t2t_keras.data.locks import OccupiedDirectory
 from t2t_keras.errors import UserError
 from t2t_keras.ranged_hparams import Value
-from t2t_keras.training.trials import REFUSED
+from t2t_keras.training.trials import OCCUPIED, REFUSED
 
 from .settings import SweepSettings
 from .trial import run_dir
 
 if TYPE_CHECKING:
     from t2t_keras.training.hooks import Hook
+    from t2t_keras.training.result import TrainResult
+
+_SECONDS_TO_END = 120.0  # of an earlier process of the same trial
+_SECONDS_BETWEEN_TRIES = 0.5
 
 
 def main(directory: str, index: str) -> None:
     """Trains a trial, or resumes its training, and enters its end in the study.
 
-    The process exits with REFUSED after a `UserError`, whose message is its last line,
+    The process exits with `status_of` a `UserError`, whose message is its last line,
     and with 128 and the number of a signal that has ended the training.
 
     Args:
@@ -36,7 +42,12 @@ def main(directory: str, index: str) -> None:
             _train(path, int(index))
     except UserError as error:
         print(error, file=sys.stderr)
-        raise SystemExit(REFUSED) from None
+        raise SystemExit(status_of(error)) from None
+
+
+def status_of(error: UserError) -> int:
+    """Returns the exit status of a trial that an error has ended at its start."""
+    return OCCUPIED if isinstance(error, OccupiedDirectory) else REFUSED
 
 
 def _train(directory: Path, index: int) -> None:
@@ -69,6 +80,10 @@ def train_trial(
         hparams: the hyper-parameters that have a range.
         path: the run directory.
         hook: a hook of the training.
+
+    Raises:
+        OccupiedDirectory: an earlier process of the trial has not ended in two minutes.
+        UserError: see `trainer.train`.
     """
     import tensorflow as tf
 
@@ -79,18 +94,48 @@ def train_trial(
     keep_compiled_programs()
     if not tf.config.list_physical_devices("GPU"):
         os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
-    result = train(
-        settings.problem,
-        settings.hparams_set,
-        data_dir=settings.data_dir,
-        output_dir=path,
-        hparams=settings.hparams_of(hparams),
-        train_steps=settings.train_steps,
-        seed=settings.seed,
-        usr_dir=settings.usr_dir,
-        options=settings.train_options,
-        hooks=[HookPlugin("", lambda run, evaluator: hook)],
-    )
+
+    def begin() -> "TrainResult":
+        return train(
+            settings.problem,
+            settings.hparams_set,
+            data_dir=settings.data_dir,
+            output_dir=path,
+            hparams=settings.hparams_of(hparams),
+            train_steps=settings.train_steps,
+            seed=settings.seed,
+            usr_dir=settings.usr_dir,
+            options=settings.train_options,
+            hooks=[HookPlugin("", lambda run, evaluator: hook)],
+        )
+
+    result = when_free(begin)
     if result.stopped_by in signal.Signals.__members__:
         raise SystemExit(128 + signal.Signals[result.stopped_by])
     return result.stopped_by
+
+
+def when_free(begin: Callable[[], "TrainResult"]) -> "TrainResult":
+    """Returns the result of a training, which may have to wait for its run directory.
+
+    An earlier process of the trial may live on for a while: that of a sweep that was
+    killed, or one on a node that a network failure has cut off.
+
+    Args:
+        begin: trains, unless another process has the run directory.
+
+    Raises:
+        OccupiedDirectory: another process still has it after two minutes.
+    """
+    deadline = time.monotonic() + _SECONDS_TO_END
+    has_waited = False
+    while True:
+        try:
+            return begin()
+        except OccupiedDirectory as error:
+            if time.monotonic() >= deadline:
+                raise
+            if not has_waited:
+                print(f"waiting for its end: {error}", file=sys.stderr)
+                has_waited = True
+        time.sleep(_SECONDS_BETWEEN_TRIES)

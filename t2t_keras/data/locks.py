@@ -20,6 +20,10 @@ _PURPOSE = re.compile(r"(process \d+ on |\d+ parts, \{).*", re.DOTALL)
 _MAX_PURPOSE = 1 << 20
 
 
+class OccupiedDirectory(UserError):
+    """Another process has the lock of a directory."""
+
+
 @contextlib.contextmanager
 def lock(
     path: Path, refusal: Callable[[str], UserError] | None, purpose: str = ""

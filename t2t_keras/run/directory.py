@@ -32,7 +32,7 @@ from t2t_keras.data.checksums import sha256
 from t2t_keras.data.console import say
 from t2t_keras.data.decoded_pairs import source_texts
 from t2t_keras.data.json_files import write_json
-from t2t_keras.data.locks import lock
+from t2t_keras.data.locks import OccupiedDirectory, lock
 from t2t_keras.data.log_files import open_log
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.model_translator import ModelTranslator
@@ -281,11 +281,11 @@ def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:
         path: the run directory, which is made if absent.
 
     Raises:
-        UserError: another process trains there; the message names it.
+        OccupiedDirectory: another process trains there; the message names it.
     """
 
     def refusal(holder: str) -> UserError:
-        return UserError(
+        return OccupiedDirectory(
             f"--output_dir: another training writes to {path}"
             f"{holder and f', {holder}'}; wait until it has ended, or give another "
             "directory"

@@ -1,12 +1,16 @@
 """The trials of a search of hyper-parameters, for whatever runs their processes."""
 
 import dataclasses
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-REFUSED = 2  # the exit status of a trial that was refused before its first step
+# Exit statuses of a trial that was refused before its first step, and of one whose run
+# directory another process still has.
+REFUSED = 2
+OCCUPIED = os.EX_TEMPFAIL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +63,9 @@ class Trials(Protocol):
 
     def on_start(self, index: int) -> None:
         """Notes that the process of a trial starts, also if it starts again."""
+
+    def on_loss(self, index: int, reason: str) -> None:
+        """Notes that the process of a trial was lost, and is about to start again."""
 
     def report(self, index: int, scores: Mapping[int, float]) -> None:
         """Records the scores of a running trial by step."""

@@ -48,7 +48,7 @@ def flags(data_dir, output_dir, usr_dir, **changes):
     return sweep_flags(ranges, data_dir, output_dir, usr_dir, **changes)
 
 
-def test_mistakes_are_told_at_once(capfd, data_dir, tmp_path, usr_dir):
+def test_mistakes_are_told_at_once(capfd, data_dir, tmp_path, usr_dir, monkeypatch):
     pytest.importorskip("optuna", reason="optuna is not installed")
     output_dir = tmp_path / "sweep"
 
@@ -73,6 +73,8 @@ def test_mistakes_are_told_at_once(capfd, data_dir, tmp_path, usr_dir):
     (output_dir / "study.db").parent.mkdir()
     (output_dir / "study.db").write_text("text" * 1000)
     assert "study.db cannot be used as a study of Optuna" in sentence()
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    assert "TF_CONFIG names the processes of one training" in sentence()
 
 
 def test_without_optuna_the_extra_is_named(capfd, monkeypatch, data_dir, tmp_path):

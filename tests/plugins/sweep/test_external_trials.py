@@ -62,3 +62,11 @@ def test_a_resumed_trial_is_judged_by_whether_it_had_begun(tmp_path):
     # This one never began: its own values may be impossible.
     trials.fail(trials.next().index, "num_heads", is_refused=True)
     assert [x.state for x in study.trials()] == ["running", "failed"]
+
+
+def test_a_lost_trial_stays_unfinished_and_the_reason_is_told(tmp_path, capsys):
+    study, trials = external_trials(tmp_path, 9)
+    trials.next()
+    trials.on_loss(0, "its node was lost")
+    assert "trial 0: its node was lost; it starts again" in capsys.readouterr().err
+    assert [x.state for x in study.trials()] == ["running"]

@@ -85,6 +85,16 @@ def test_what_refuses_every_trial_ends_the_sweep(tmp_path, monkeypatch):
     assert [trial.state for trial in trials] == ["failed", "failed", "complete"]
 
 
+def test_a_trial_that_another_process_still_trains_stays_unfinished(
+    tmp_path, monkeypatch
+):
+    program = "import sys; print('in use'); sys.exit(75 if sys.argv[2] == '1' else 1)"
+    monkeypatch.setattr(scheduling, "_PROGRAM", program)
+    refused("^trial 1: in use$", sweep, tmp_path, 3, workers=1)
+    states = [t.state for t in SweepStudy.create(tmp_path, sweep_settings()).trials()]
+    assert states == ["failed", "running"]
+
+
 def test_several_refusals_in_a_row_end_the_sweep(tmp_path, monkeypatch):
     monkeypatch.setattr(scheduling, "_PROGRAM", REFUSED_LATER)
     message = "^trial 3: num_heads: must be at least 1$"

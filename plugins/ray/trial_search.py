@@ -1,9 +1,12 @@
 """What Ray Tune needs of a search: its trials, its pruning, and who hears of them."""
 
+import pickle
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ray.exceptions import RayTaskError
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
@@ -170,6 +173,9 @@ class TrialEvents(Callback):
 
 def _reason(trial: Trial) -> str:
     """Returns why the process of a trial was lost."""
-    error = trial.get_pickled_error()
-    cause = getattr(error, "cause", None) or error
-    return first_line(cause) if cause else "its node was lost"
+    # `get_pickled_error` reads a copy of this file, which may not be there yet.
+    path = trial.pickled_error_file
+    error = path and pickle.loads(Path(path).read_bytes())
+    if isinstance(error, RayTaskError) and error.cause:
+        return first_line(error.cause)
+    return "the process or its node was lost"

@@ -11,7 +11,7 @@ _OMP_NUM_THREADS = "OMP_NUM_THREADS"
 def shared_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables of this machine that processes on other nodes get.
 
-    Not among them are those that name GPUs, which Ray assigns.
+    Those that name GPUs are not among them: Ray assigns GPUs.
 
     Args:
         environ: the environment of this machine.

@@ -63,21 +63,24 @@ def _launch(args: argparse.Namespace) -> dict[str, Any]:
     if args.json:
         command.append("--json")
     with contextlib.ExitStack() as stack:
-        ports = [_reserve_port(stack) for _ in range(args.processes)]
+        ports = _reserve_ports(stack, args.processes)
         variables = []
         for additions in environments(ports):
             variables.append(args.environ | additions)
         raise SystemExit(Processes(command, variables).run())
 
 
-def _reserve_port(stack: contextlib.ExitStack) -> int:
-    """Returns a port that no other program gets while the stack is open."""
-    server = stack.enter_context(socket.socket())
-    # The training process can still bind the port: it sets this option too, and nobody
-    # listens here.
-    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    server.bind(("localhost", 0))
-    return server.getsockname()[1]
+def _reserve_ports(stack: contextlib.ExitStack, count: int) -> list[int]:
+    """Returns ports that no other program gets while the stack is open."""
+    ports = []
+    for _ in range(count):
+        server = stack.enter_context(socket.socket())
+        # The training process can still bind the port: it sets this option too, and
+        # nobody listens here.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("localhost", 0))
+        ports.append(server.getsockname()[1])
+    return ports
 
 
 def environments(ports: Sequence[int]) -> list[dict[str, str]]:

@@ -25,6 +25,8 @@ _PACKING_RULE = (
     "in every attention, and use the positions and segments that make_positions, "
     "source_input and cross_attention_bias get"
 )
+_TENSORFLOW = logging.getLogger("tensorflow")
+_ABSL = logging.getLogger("absl")
 _WORDS = ("the", "a", "old", "red", "dog", "cat", "house", "sees", "likes", "finds")
 
 
@@ -82,17 +84,17 @@ def _print_ok(guarantee: str) -> None:
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
     """Hides warnings of Keras and TensorFlow about the few tokens and many graphs."""
-    loggers = [logging.getLogger(name) for name in ("tensorflow", "absl")]
-    levels = [logger.level for logger in loggers]
+    tensorflow_level = _TENSORFLOW.level
+    absl_level = _ABSL.level
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            for logger in loggers:
-                logger.setLevel(logging.ERROR)
+            _TENSORFLOW.setLevel(logging.ERROR)
+            _ABSL.setLevel(logging.ERROR)
             yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            _TENSORFLOW.setLevel(tensorflow_level)
+            _ABSL.setLevel(absl_level)
 
 
 def _ids(model: "Transformer", *shape: int) -> np.ndarray:
@@ -253,7 +255,7 @@ def _make_data(text: Path, data_dir: Path) -> None:
     """Writes random sentences, and makes data in which they translate themselves."""
     rng = np.random.default_rng(2)
     lines = [" ".join(rng.choice(_WORDS, rng.integers(2, 9))) for _ in range(300)]
-    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    text.write_text("\n".join([*lines, ""]), encoding="utf-8")
     _run(
         "datagen",
         "--problem=translate_text",
@@ -272,7 +274,7 @@ def _run(*argv: object) -> None:
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()) as messages,
     ):
-        code = main([str(word) for word in argv])
+        code = main(list(map(str, argv)))
     lines = messages.getvalue().splitlines() or [f"t2t {argv[0]} failed"]
     assert code == 0, lines[-1]
 

@@ -2,11 +2,14 @@
 
     python -m t2t_keras.plugins.interop.counterparts.documents
 
-A table stands between `<!-- generated: counterparts of NAME -->` and
-`<!-- end of counterparts of NAME -->`; the text around the tables does not change.
+The tables of a toolkit's names of one noun stand between, for example,
+`<!-- generated: flags of Marian -->` and `<!-- end of flags of Marian -->`; the text
+around them does not change. They list the names that have a counterpart, each once.
 """
 
+import itertools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from .lookup import TABLES
@@ -20,28 +23,54 @@ PAGES = (
     _DOCS / "from-marian.md",
 )
 _BLOCK = re.compile(
-    r"(<!-- generated: counterparts of ([^>]+) -->\n).*?(<!-- end of counterparts of "
-    r"\2 -->)",
-    re.DOTALL,
+    r"(<!-- generated: ([^>]+) -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
 
 
 def block_name(table: Table) -> str:
-    """Returns the name of a table's block, such as `t2t-trainer, train`."""
-    return f"{table.command}, {table.contexts[0]}"
+    """Returns the name of the block that has a table, such as `flags of Marian`."""
+    return f"{table.noun}s of {table.toolkit}"
 
 
-def markdown(table: Table) -> str:
-    """Returns a table for a page."""
-    lines = [f"| {table.command} | here |", "|---|---|"]
-    for entry, sentence in table.rows.items():
-        names = entry.split()
-        if table.noun == "program":
-            # The other names of a program are file names and obsolete names.
-            names = names[:1]
-        cell = ", ".join(f"`{_typed_name(name, table)}`" for name in names)
-        lines.append(f"| {cell} | {sentence} |")
-    return "\n".join(lines) + "\n"
+def markdown(tables: Iterable[Table]) -> str:
+    """Returns the tables of a block.
+
+    A name has no row if it has no counterpart, or if an earlier table has the row.
+    """
+    listed: set[tuple[str, str]] = set()
+    texts = []
+    for command, group in itertools.groupby(tables, lambda table: table.command):
+        lines = [f"| {command} | here |", "|---|---|"]
+        for sentence, names in _new_names(group, listed).items():
+            cell = ", ".join(f"`{name}`" for name in names)
+            lines.append(f"| {cell} | {sentence.removeprefix('use ')} |")
+        texts.append("\n".join(lines) + "\n")
+    return "\n".join(texts)
+
+
+def _new_names(
+    tables: Iterable[Table], listed: set[tuple[str, str]]
+) -> dict[str, list[str]]:
+    """Returns the names, as users type them, that a page does not list yet.
+
+    Args:
+        tables: the tables of one command.
+        listed: the names with their sentences that the page lists; it is extended.
+    """
+    new_names: dict[str, list[str]] = {}
+    for table in tables:
+        for entry, sentence in table.rows.items():
+            names = entry.split()
+            if table.noun == "program":
+                # The other names of a program are file names and obsolete names.
+                names = names[:1]
+            for name in names:
+                is_listed = (name, sentence) in listed
+                if is_listed or sentence.startswith("leave it out"):
+                    continue
+                listed.add((name, sentence))
+                new_names.setdefault(sentence, []).append(_typed_name(name, table))
+    return new_names
 
 
 def _typed_name(name: str, table: Table) -> str:
@@ -57,11 +86,13 @@ def generated(text: str) -> str:
     Raises:
         KeyError: there is no table with the name of a block.
     """
-    tables = {block_name(table): markdown(table) for table in TABLES}
+    blocks: dict[str, list[Table]] = {}
+    for table in TABLES:
+        blocks.setdefault(block_name(table), []).append(table)
 
     def replacement(match: re.Match[str]) -> str:
         start, name, stop = match.groups()
-        return f"{start}{tables[name]}{stop}"
+        return f"{start}{markdown(blocks[name])}{stop}"
 
     return _BLOCK.sub(replacement, text)
 

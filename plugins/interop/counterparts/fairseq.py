@@ -4,23 +4,14 @@ from .table import Table
 
 _NOT_HERE = "leave it out: the model does not have it"
 _LOGS = "leave it out: metrics are in metrics.jsonl and in TensorBoard's events"
-_PROCESSES = (
-    "use `t2t launch --processes N`, or the variable `TF_CONFIG` for several machines"
-)
+_PROCESSES = "use `t2t launch --processes N`; for several machines set `TF_CONFIG`"
+_LESS_MEMORY = "use `--accumulate N`, which needs less memory"
 _NO_SPLIT = "leave it out: each GPU has a copy of the model"
 _LOSS_SCALE = "leave it out: `compute_dtype=float16` scales the loss by itself"
 _ONE_STATE = "leave it out: a run resumes with all of its state"
-_CHECKPOINTS = (
-    "use `--train_options keep=N`; the best checkpoint is kept besides, and the "
-    "average at the end"
-)
-_WORDS = "use `--vocab_size`: the vocabulary is SentencePiece's"
 _SPM = (
     "leave it out: texts are split by SentencePiece, whose vocabulary is in the data "
     "directory; --vocab takes a model of your own"
-)
-_PROBLEM_METRIC = (
-    "leave it out: `--eval_sentences` dev sentences are decoded and scored"
 )
 _SPLIT_FILE = "leave it out: split the file for several processes"
 
@@ -38,7 +29,7 @@ _PROGRAMS = Table(
         "fairseq-score": "use `t2t evaluate --hypotheses FILE --references FILE`",
         "fairseq-validate validate": "use `t2t evaluate`",
         "fairseq-eval-lm eval-lm": "leave it out: there are no language models",
-        "average_checkpoints average_checkpoints.py": "use `t2t average`",
+        "average_checkpoints average_checkpoints.py": "use `t2t average --last N`",
     },
 )
 
@@ -51,12 +42,12 @@ _PREPROCESS = Table(
         "trainpref": "use `--train_source FILE --train_target FILE`",
         "validpref": "use `--dev_source FILE --dev_target FILE`",
         "testpref": "use `--test_source FILE --test_target FILE`",
-        "source-lang target-lang -s -t": "use `--languages`, and a flag for each file",
+        "source-lang target-lang -s -t": "use `--languages`",
         "destdir": "use `--data_dir`",
         "joined-dictionary": "leave it out: a problem has one vocabulary for both "
         "sides, except for parsing",
-        "nwordssrc nwordstgt": _WORDS,
-        "thresholdsrc thresholdtgt": _WORDS,
+        "nwordssrc nwordstgt": "use `--vocab_size`",
+        "thresholdsrc thresholdtgt": "leave it out: SentencePiece makes the vocabulary",
         "srcdict tgtdict": "use `--vocab`, for a SentencePiece model or another run",
         "alignfile align-suffix": "use `--mixture`, with `alignment` for each corpus",
         "workers": "the same",
@@ -82,22 +73,19 @@ _MODEL = {
     "tensor2tensor's values",
     "arch -a": "use `--hparams_set`; `t2t list` prints the sets",
     "encoder-layers": "use `--hparams num_layers=N`",
-    "decoder-layers": "use `--hparams num_layers=N`; extended_transformer has "
-    "`num_decoder_layers`",
+    "decoder-layers": "use `--hparams model=extended_transformer,num_decoder_layers=N`",
     "encoder-embed-dim decoder-embed-dim": "use `--hparams d_model=N`",
     "encoder-ffn-embed-dim decoder-ffn-embed-dim": "use `--hparams d_ff=N`",
     "encoder-attention-heads decoder-attention-heads": "use `--hparams num_heads=N`",
     "encoder-normalize-before decoder-normalize-before": "use `--hparams norm=pre`",
     "encoder-learned-pos decoder-learned-pos": "use `--hparams position=learned`",
-    "max-source-positions max-target-positions": "use `t2t datagen --max_length N`; "
-    "learned positions have `max_positions`",
+    "max-source-positions max-target-positions": "use `t2t datagen --max_length N`",
     "share-all-embeddings merge-src-tgt-embed share-decoder-input-output-embed": "use "
-    "`--hparams share_embeddings=true`: one matrix for each vocabulary",
+    "`--hparams share_embeddings=true`",
     "dropout": "use `--hparams dropout=X`",
     "attention-dropout": "use `--hparams attention_dropout=X`",
     "activation-dropout relu-dropout": "use `--hparams ffn_dropout=X`",
-    "activation-fn": "use `--hparams model=extended_transformer,activation=swish`; "
-    "relu is the default",
+    "activation-fn": "use `--hparams model=extended_transformer,activation=swish`",
     "no-token-positional-embeddings no-scale-embedding layernorm-embedding "
     "no-cross-attention cross-self-attention encoder-layerdrop decoder-layerdrop "
     "encoder-layers-to-keep decoder-layers-to-keep adaptive-input "
@@ -108,25 +96,20 @@ _MODEL = {
     "decoder-xformers-att-config export": _NOT_HERE,
     "encoder-embed-path decoder-embed-path": "leave it out: embeddings of words are "
     "not read; `--init_from` takes those of a run",
-    "checkpoint-activations offload-activations": "leave it out; `--accumulate` "
-    "needs less memory",
+    "checkpoint-activations offload-activations": _LESS_MEMORY,
     "min-params-to-wrap": _NO_SPLIT,
 }
 
 _OPTIMIZATION = {
-    "criterion=label_smoothed_cross_entropy": "leave it out: it is the loss; use "
-    "`--hparams label_smoothing=0.1`",
+    "criterion=label_smoothed_cross_entropy": "use `--hparams label_smoothing=X`",
     "criterion=cross_entropy": "use `--hparams label_smoothing=0`",
     "criterion=label_smoothed_cross_entropy_with_alignment": "use `--hparams "
-    "guided_alignment=0.05`",
+    "guided_alignment=X`",
     "criterion": "leave it out: the loss is cross-entropy with label smoothing",
     "label-smoothing": "use `--hparams label_smoothing=X`",
-    "alignment-lambda": "use `--hparams guided_alignment=X`",
-    "load-alignments": "use `--hparams guided_alignment=X`, with data that have "
-    "alignments",
+    "alignment-lambda load-alignments": "use `--hparams guided_alignment=X`",
     "report-accuracy ignore-prefix-size sentence-avg": "leave it out: the loss is "
     "the mean over tokens",
-    "optimizer=adam": "use `--hparams optimizer=adam`, or adamw with --weight-decay",
     "optimizer": "use `--hparams optimizer=NAME`: adam, adamw or adafactor",
     "adam-betas": "use `--hparams adam_beta1=X,adam_beta2=X`",
     "adam-eps": "use `--hparams adam_epsilon=X`",
@@ -142,25 +125,22 @@ _OPTIMIZATION = {
     "warmup-init-lr": "leave it out: warm-up begins near 0",
     "stop-min-lr min-lr lr-shrink lr-patience lr-threshold force-anneal "
     "lr-period-updates t-mult end-learning-rate power total-num-update max-lr "
-    "shrink-min": "use `--hparams schedule=F*G`; no factor has this parameter",
+    "shrink-min": "leave it out: no factor of `--hparams schedule=F*G` has this "
+    "parameter",
     "momentum": "leave it out: the optimizers are adam, adamw and adafactor",
     "clip-norm": "use `--hparams clip_norm=X`",
-    "update-freq": "use `--accumulate`, with `--hparams batch_tokens=N` for the whole "
-    "update",
-    "max-tokens": "use `--hparams batch_tokens=N`, which counts the tokens of all GPUs "
-    "and of an update",
-    "batch-size max-sentences": "use `--hparams batch_tokens=N`: batches are counted "
-    "in "
+    "update-freq": "use `--accumulate N`; `batch_tokens` counts the whole update's "
     "tokens",
+    "max-tokens batch-size max-sentences": "use `--hparams batch_tokens=N`, the tokens "
+    "of an update on all GPUs",
     "max-tokens-valid batch-size-valid": "leave it out: dev batches are those of "
     "`batch_tokens`",
-    "max-epoch": "use `--train_steps`, which counts updates",
-    "max-update": "use `--train_steps`",
+    "max-epoch max-update": "use `--train_steps`, which counts updates",
     "stop-time-hours": "use `--train_options max_minutes=M`",
     "use-bmuf": "leave it out: gradients are summed at each step",
-    "store-ema ema-decay ema-start-update ema-seed-model ema-update-freq ema-fp32": (
-        "use `--hparams ema_decay=0.9999`"
-    ),
+    "store-ema ema-decay": "use `--hparams ema_decay=X`",
+    "ema-start-update ema-seed-model ema-update-freq ema-fp32": "leave it out: the "
+    "average has only `--hparams ema_decay=X`",
     "skip-remainder-batch debug-param-names": "leave it out",
     "fp16 memory-efficient-fp16 amp": "use `--hparams compute_dtype=float16`",
     "bf16 memory-efficient-bf16": "use `--hparams compute_dtype=bfloat16`",
@@ -171,17 +151,17 @@ _OPTIMIZATION = {
 
 _SAVING = {
     "save-dir": "use `--output_dir`",
-    "restore-file continue-once": "leave it out: the same command resumes the run in "
-    "`--output_dir`",
+    "restore-file continue-once": "use the same `--output_dir`, whose run is resumed",
     "finetune-from-model": "use `--init_from`",
     "reset-optimizer reset-lr-scheduler reset-dataloader reset-meters": "use "
-    "`--init_from`, which takes the weights only, with a new `--output_dir`",
+    "`--init_from` with a new `--output_dir`",
     "optimizer-overrides": "use `--change_settings`",
-    "save-interval": "use `--save_every`, which counts steps",
-    "save-interval-updates": "use `--save_every`",
-    "keep-interval-updates keep-last-epochs keep-best-checkpoints "
+    "save-interval save-interval-updates": "use `--save_every`, which counts steps",
+    "keep-interval-updates keep-last-epochs keep-best-checkpoints": "use "
+    "`--train_options keep=N`",
     "keep-interval-updates-pattern no-epoch-checkpoints no-last-checkpoints no-save": (
-        _CHECKPOINTS
+        "leave it out: `--train_options keep=N` checkpoints, the best one and the "
+        "average are kept"
     ),
     "no-save-optimizer-state": _ONE_STATE,
     "best-checkpoint-metric": "use `--train_options best_by=loss`, or `best_by=metric`",
@@ -189,14 +169,16 @@ _SAVING = {
     "patience": "the same",
     "checkpoint-suffix checkpoint-shard-count load-checkpoint-on-all-dp-ranks "
     "write-checkpoints-asynchronously": "leave it out: the chief writes checkpoints",
-    "validate-interval": "use `--eval_every`, which counts steps",
-    "validate-interval-updates validate-after-updates": "use `--eval_every`",
-    "disable-validation": "use `--eval_every`, above the number of steps",
+    "validate-interval validate-interval-updates validate-after-updates": "use "
+    "`--eval_every`, which counts steps",
+    "disable-validation": "set `--eval_every` above the number of steps",
     "max-valid-steps fixed-validation-seed valid-subset combine-valid-subsets "
     "ignore-unused-valid-subsets": "leave it out: all dev sentences have a loss, and "
     "`--eval_sentences` are decoded",
-    "eval-bleu eval-bleu-args eval-bleu-detok eval-bleu-detok-args eval-tokenized-bleu "
-    "eval-bleu-remove-bpe eval-bleu-print-samples": _PROBLEM_METRIC,
+    "eval-bleu": "use `--eval_sentences`, the number of sentences that are decoded",
+    "eval-bleu-args eval-bleu-detok eval-bleu-detok-args eval-tokenized-bleu "
+    "eval-bleu-remove-bpe eval-bleu-print-samples": "leave it out: the problem has its "
+    "metrics",
 }
 
 _DATA_AND_DEVICES = {
@@ -210,14 +192,13 @@ _DATA_AND_DEVICES = {
     "left-pad-source left-pad-target grouped-shuffling update-epoch-batch-itr "
     "update-ordered-indices-seed curriculum": "leave it out: batches are made from the "
     "index of the data, in an order that follows from the seed",
-    "num-batch-buckets": "use `--hparams bucketing=packed`, for one shape, or "
-    "`bucketing=static`, for few",
+    "num-batch-buckets": "use `--hparams bucketing=packed`, or `bucketing=static`",
     "upsample-primary": "use `t2t datagen --mixture FILE`, with a weight for each "
     "corpus",
     "truncate-source": "leave it out: `t2t datagen --max_length N` leaves out longer "
     "pairs",
     "user-dir": "use `--usr_dir`",
-    "seed": "the same; the default is 0",
+    "seed": "the same",
     "cpu": "set `CUDA_VISIBLE_DEVICES=-1`",
     "device-id": "set `CUDA_VISIBLE_DEVICES`",
     "tpu": "leave it out: TPUs are not supported",
@@ -261,10 +242,7 @@ _GENERATE = Table(
         "an `--ensemble`",
         "beam": "use `--beam_size`",
         "nbest": "use `t2t translate --n_best N`",
-        "lenpen": "use `--alpha`: the score is divided by ((5 + length) / 6) ** alpha; "
-        "`--decode_hparams length_penalty=power` divides by length ** alpha, as "
-        "fairseq "
-        "does",
+        "lenpen": "use `--alpha X --decode_hparams length_penalty=power`",
         "unnormalized": "use `--alpha 0`",
         "max-len-a": "leave it out: an output has at most the source's length and "
         "`extra_length` tokens",
@@ -272,30 +250,26 @@ _GENERATE = Table(
         "min-len": "use `--decode_hparams min_length=N`",
         "match-source-len": "leave it out",
         "no-repeat-ngram-size": "use `--decode_hparams no_repeat_ngram=N`",
-        "sampling": "use `--decode_hparams sampling=true`",
+        "sampling diverse-beam-groups diverse-beam-strength diversity-rate": "use "
+        "`--decode_hparams sampling=true`",
         "sampling-topk": "use `--decode_hparams sampling=true,top_k=N`",
         "sampling-topp": "use `--decode_hparams sampling=true,top_p=X`",
         "temperature": "use `--decode_hparams sampling=true,temperature=X`",
         "seed no-seed-provided": "use `--decode_hparams sampling=true,seed=N`",
-        "diverse-beam-groups diverse-beam-strength diversity-rate": "use "
-        "`--decode_hparams sampling=true` for diverse outputs",
         "constraints": "use `--decode_hparams glossary=FILE`",
-        "prefix-size": "leave it out: prefixes are an argument of `translate` in "
-        "Python",
+        "prefix-size": "use the argument prefixes of `translate` in Python",
         "unkpen replace-unk": "leave it out: SentencePiece models made here have no "
         "unknown characters",
         "print-alignment": "use `t2t translate --alignments FILE`",
         "print-step quiet no-progress-bar": "leave it out",
         "score-reference": "use `t2t score`",
-        "sacrebleu scoring sacrebleu-tokenizer": "use `t2t evaluate`, whose BLEU is "
-        "sacreBLEU's; `--tokenize` chooses the tokenizer",
+        "sacrebleu scoring sacrebleu-tokenizer": "use `t2t evaluate`; "
+        "`--tokenize` chooses sacreBLEU's tokenizer",
         "gen-subset": "use `t2t evaluate --split NAME`",
         "results-path": "use `t2t evaluate --output PREFIX`",
         "input": "use `t2t translate --input FILE`",
         "buffer-size": "leave it out: files are decoded in parts",
-        "max-tokens": "use `--decode_hparams batch_tokens=N`",
-        "batch-size max-sentences": "use `--decode_hparams batch_tokens=N`, which "
-        "counts tokens",
+        "max-tokens batch-size max-sentences": "use `--decode_hparams batch_tokens=N`",
         "remove-bpe post-process bpe tokenizer sentencepiece-model bpe-codes "
         "moses-no-dash-splits moses-no-escape": "leave it out: outputs are texts",
         "model-overrides": "leave it out: the run has its hyper-parameters",

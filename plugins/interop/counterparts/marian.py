@@ -5,9 +5,7 @@ from .table import Table
 _NOT_HERE = "leave it out: there is no equivalent"
 _RNN = "leave it out: there are no recurrent models"
 _TWO_SIDES = "leave it out: there are no models for scores (COMET, BERT)"
-_MACHINES = (
-    "use `t2t launch --processes N`, or the variable `TF_CONFIG` for several machines"
-)
+_MACHINES = "use `t2t launch --processes N`; for several machines set `TF_CONFIG`"
 _FILES = (
     "leave it out: `t2t datagen` writes the examples, and training reads them by index"
 )
@@ -21,8 +19,8 @@ _CPU = "set `CUDA_VISIBLE_DEVICES=-1` and `TF_NUM_INTRAOP_THREADS`"
 _OWN_FORMAT = "use `t2t export --format ctranslate2 --quantization int8`"
 
 _COMMON = {
-    "config": "the same name for a file of our flags",
-    "-c": "use `--config`, a file of our flags",
+    "config": "the same name, for a file of our flags",
+    "-c": "use `--config`, for a file of our flags",
     "workspace -w": "leave it out: TensorFlow allocates memory as it is needed",
     "log quiet quiet-translation log-time-zone": "leave it out: standard error has the "
     "log, standard output the result",
@@ -54,28 +52,32 @@ _PROGRAMS = Table(
     },
 )
 
+# Of one program there, of `datagen` here.
+_DATA_FLAGS = {
+    "train-sets -t": "use `t2t datagen --train_source FILE --train_target FILE`",
+    "valid-sets": "use `t2t datagen --dev_source FILE --dev_target FILE`",
+    "vocabs -v sentencepiece-options": "use `t2t datagen --vocab FILE`, for a "
+    "SentencePiece model or another run",
+    "dim-vocabs": "use `t2t datagen --vocab_size N`",
+    "max-length max-length-crop": "use `t2t datagen --max_length N`",
+    "data-weighting data-weighting-type": "use `t2t datagen --mixture FILE`, with a "
+    "weight for each corpus",
+    "sentencepiece-max-lines": "leave it out: a sample of the training texts is drawn",
+}
+
 _DATA = Table(
     toolkit="Marian",
     command="marian",
     noun="flag",
     contexts=("datagen", "inspect"),
     rows={
-        "train-sets -t": "use `--train_source FILE --train_target FILE`",
-        "valid-sets": "use `--dev_source FILE --dev_target FILE`",
-        "vocabs -v": "use `--vocab`, for a SentencePiece model or another run",
-        "dim-vocabs": "use `--vocab_size`",
-        "max-length max-length-crop": "use `--max_length`, which leaves out longer "
-        "pairs",
-        "guided-alignment data-weighting data-weighting-type": "use `--mixture`, with "
-        "`alignment` or a weight for each corpus",
-        "sentencepiece-options": "use `--vocab`, for a model trained with options of "
-        "your own",
-        "sentencepiece-max-lines": "leave it out: a sample of the training texts is "
-        "drawn",
+        **_DATA_FLAGS,
+        "guided-alignment": "use `t2t datagen --mixture FILE`, with `alignment` for "
+        "each corpus",
         "sentencepiece-alphas": "use `t2t train --hparams bpe_dropout=X`",
         "tempdir -T": "leave it out: all files are in `--data_dir`",
-        "data-threads": "use `--workers`",
-        "model -m": "use `--data_dir`",
+        "data-threads": "use `t2t datagen --workers N`",
+        "model -m": "use `t2t datagen --data_dir DIR`",
         **_COMMON,
     },
 )
@@ -86,16 +88,15 @@ _MODEL = {
     "task=transformer-base-prenorm": "use `--hparams_set base --hparams norm=pre`",
     "task=transformer-big-prenorm": "use `--hparams_set big --hparams norm=pre`",
     "task": "use `--hparams_set`; `t2t list` prints the sets",
-    "type": "use `--hparams_set`: all models are Transformers",
+    "type": "leave it out: all models are Transformers",
     "enc-depth": "use `--hparams num_layers=N`",
-    "dec-depth": "use `--hparams num_layers=N`; extended_transformer has "
-    "`num_decoder_layers`",
+    "dec-depth": "use `--hparams model=extended_transformer,num_decoder_layers=N`",
     "dim-emb": "use `--hparams d_model=N`",
     "transformer-dim-ffn transformer-decoder-dim-ffn": "use `--hparams d_ff=N`",
     "transformer-heads": "use `--hparams num_heads=N`",
     "transformer-ffn-activation": "use `--hparams "
-    "model=extended_transformer,activation=swish`; relu is the default",
-    "transformer-preprocess": "use `--hparams norm=pre`, for n",
+    "model=extended_transformer,activation=swish`",
+    "transformer-preprocess": "use `--hparams norm=pre` for n",
     "transformer-postprocess transformer-postprocess-top transformer-postprocess-emb": (
         "use `--hparams norm=post` for dan, `norm=pre` for da"
     ),
@@ -140,35 +141,31 @@ _OPTIMIZATION = {
     "lr-warmup": "use `--hparams warmup_steps=N`",
     "lr-decay-inv-sqrt": "leave it out: it is the default `schedule`, from the end of "
     "`warmup_steps`",
-    "lr-decay lr-decay-strategy lr-decay-start lr-decay-freq lr-decay-reset-optimizer "
-    "lr-decay-repeat-warmup lr-warmup-start-rate lr-warmup-cycle "
-    "lr-warmup-at-reload": _SCHEDULE,
+    "lr-decay lr-decay-strategy": _SCHEDULE,
+    "lr-decay-start lr-decay-freq lr-decay-reset-optimizer lr-decay-repeat-warmup "
+    "lr-warmup-start-rate lr-warmup-cycle lr-warmup-at-reload": "leave it out: no "
+    "factor of `--hparams schedule=F*G` has this parameter",
     "lr-report": "leave it out: metrics.jsonl has the learning rate",
     "optimizer -o": "use `--hparams optimizer=NAME`: adam, adamw or adafactor",
     "optimizer-params": "use `--hparams adam_beta1=X,adam_beta2=X,adam_epsilon=X`",
-    "optimizer-delay": "use `--accumulate`, with `--hparams batch_tokens=N` for the "
-    "whole update",
+    "optimizer-delay": "use `--accumulate N`; `batch_tokens` counts the whole update's "
+    "tokens",
     "sync-sgd": "leave it out: all GPUs make each update together",
     "label-smoothing": "use `--hparams label_smoothing=X`",
     "clip-norm": "use `--hparams clip_norm=X`",
     "exponential-smoothing": "use `--hparams ema_decay=X`, which is 1 minus Marian's",
     "exponential-smoothing-replace-freq": "leave it out: the average is kept beside "
     "the weights",
-    "guided-alignment": "use `--hparams guided_alignment=X`, with data that have "
-    "alignments",
-    "guided-alignment-weight": "use `--hparams guided_alignment=X`",
+    "guided-alignment guided-alignment-weight": "use `--hparams guided_alignment=X`",
     "guided-alignment-cost": "leave it out: the loss of alignments is cross-entropy",
-    "data-weighting data-weighting-type": "use `t2t datagen --mixture FILE`, with a "
-    "weight for each corpus",
     "cost-type multi-loss-type unlikelihood-loss": "leave it out: the loss is the mean "
     "cross-entropy of tokens",
     "fp16 precision": "use `--hparams compute_dtype=float16`, or "
     "`compute_dtype=bfloat16`",
     "cost-scaling": "leave it out: `compute_dtype=float16` scales the loss by itself",
     "throw-on-divergence custom-fallbacks recover-from-fallback-after "
-    "fp16-fallback-to-fp32 "
-    "gradient-norm-average-window dynamic-gradient-scaling check-gradient-nan "
-    "check-nan": _DIVERGENCE,
+    "fp16-fallback-to-fp32 gradient-norm-average-window dynamic-gradient-scaling "
+    "check-gradient-nan check-nan": _DIVERGENCE,
     "normalize-gradient normalize-gradient-by-ratio": "leave it out: the gradient is "
     "that of the mean over tokens",
     "quantize-bits quantize-optimization-steps quantize-log-based quantize-biases": (
@@ -177,36 +174,27 @@ _OPTIMIZATION = {
 }
 
 _BATCHES = {
-    "mini-batch": "use `--hparams batch_tokens=N`, which counts tokens",
-    "mini-batch-words": "use `--hparams batch_tokens=N`",
-    "mini-batch-fit mini-batch-fit-step": "use `--hparams batch_tokens=N`; the largest "
-    "batch is tried at the start, and a message says what fits",
+    "mini-batch mini-batch-words mini-batch-fit mini-batch-fit-step": "use `--hparams "
+    "batch_tokens=N`; the largest batch is tried at the start",
     "mini-batch-words-ref mini-batch-warmup mini-batch-track-lr "
-    "mini-batch-round-up": "use `--hparams batch_tokens=N`, which does not change in "
-    "training",
+    "mini-batch-round-up": "leave it out: `batch_tokens` does not change in training",
     "maxi-batch maxi-batch-sort shuffle-in-ram shuffle no-shuffle no-restore-corpus "
     "tempdir -T sqlite sqlite-drop data-threads": _FILES,
-    "gradient-checkpointing": "leave it out; `--accumulate` needs less memory",
+    "gradient-checkpointing": "use `--accumulate N`, which needs less memory",
     "all-caps-every english-title-case-every": "use `--hparams case_noise=X`",
     "sentencepiece-alphas": "use `--hparams bpe_dropout=X`",
-    "max-length max-length-crop": "use `t2t datagen --max_length N`",
     "no-spm-encode": "leave it out: sources are texts",
 }
 
 _TRAINING = {
     "model -m": "use `--output_dir`",
     "pretrained-model": "use `--init_from`, for a run of `t2t import`",
-    "train-sets -t": "use `t2t datagen --train_source FILE --train_target FILE`",
-    "valid-sets": "use `t2t datagen --dev_source FILE --dev_target FILE`",
-    "vocabs -v": "use `t2t datagen --vocab FILE`",
-    "dim-vocabs": "use `t2t datagen --vocab_size N`",
-    "sentencepiece-options sentencepiece-max-lines": "use `t2t datagen --vocab FILE`, "
-    "for a SentencePiece model",
+    **_DATA_FLAGS,
     "overwrite overwrite-checkpoint": "use `--train_options keep=N`",
-    "no-reload": "leave it out: give a new `--output_dir`",
+    "no-reload": "use a new `--output_dir`",
     "no-optimizer-reload": "use `--init_from`, which takes the weights only",
-    "after -a after-batches": "use `--train_steps`",
-    "after-epochs -e logical-epoch": "use `--train_steps`, which counts updates",
+    "after -a after-batches after-epochs -e logical-epoch": "use `--train_steps`, "
+    "which counts updates",
     "disp-freq": "use `--train_options log_every=N`",
     "disp-first disp-label-counts disp-label-index": "leave it out: metrics.jsonl "
     "has all of them",
@@ -215,8 +203,8 @@ _TRAINING = {
     "valid-metrics": "use `--train_options best_by=loss`, or `best_by=metric`",
     "valid-mini-batch valid-max-length valid-reset-stalled valid-reset-all "
     "quiet-validation valid-script-path valid-script-args": _VALIDATION,
-    "valid-translation-output valid-log": "leave it out: metrics.jsonl has the scores; "
-    "`t2t evaluate --output PREFIX` writes the outputs",
+    "valid-translation-output": "use `t2t evaluate --output PREFIX`",
+    "valid-log": "leave it out: metrics.jsonl has the scores",
     "keep-best": "leave it out: the best checkpoint is always kept",
     "early-stopping": "use `--patience`",
     "early-stopping-epsilon early-stopping-on": "leave it out: every improvement of "
@@ -224,7 +212,7 @@ _TRAINING = {
     "beam-size -b normalize -n max-length-factor word-penalty allow-unk n-best "
     "word-scores": "leave it out: dev sentences are decoded with the problem's "
     "defaults; `t2t translate` has flags for them",
-    "seed": "the same; the default is 0",
+    "seed": "the same",
     "sigterm": "leave it out: SIGTERM saves a checkpoint and ends the training",
     "no-nccl sharding sync-freq": "leave it out: tf.distribute sums the gradients",
     "multi-node multi-node-overlap": _MACHINES,
@@ -244,34 +232,31 @@ _DECODER = Table(
     noun="flag",
     contexts=("translate", "evaluate", "export", "decode_hparams"),
     rows={
-        "models -m": "use `t2t import`, and `--output_dir` for the run that it writes; "
-        "several are an `--ensemble`",
+        "models -m": "use `t2t import`, then `--output_dir`; several are an "
+        "`--ensemble`",
         "vocabs -v": "leave it out: the run directory has the vocabularies",
         "input -i": "use `t2t translate --input FILE`",
         "output -o": "use `t2t translate --output FILE`",
         "beam-size -b": "use `--beam_size`",
-        "normalize -n": "use `--alpha`, with `--decode_hparams length_penalty=power` "
-        "for Marian's division by length ** alpha",
+        "normalize -n": "use `--alpha X --decode_hparams length_penalty=power`",
         "word-penalty": "leave it out; `--alpha` changes lengths",
-        "max-length-factor": "use `--decode_hparams extra_length=N`, which is added to "
-        "the source's length",
+        "max-length-factor": "use `--decode_hparams extra_length=N`, added to the "
+        "source's length",
         "max-length max-length-crop": "use `--decode_hparams "
         "max_source_length=N,truncate=true`",
         "allow-unk allow-special": "leave it out: SentencePiece models made here have "
-        "no "
-        "unknown characters",
+        "no unknown characters",
         "n-best": "use `t2t translate --n_best N`",
         "word-scores": "use `t2t translate --token_scores FILE`",
         "alignment": "use `t2t translate --alignments FILE`",
-        "force-decode": "leave it out: prefixes are an argument of `translate` in "
-        "Python",
+        "force-decode": "use the argument prefixes of `translate` in Python",
         "output-sampling": "use `--decode_hparams sampling=true`",
         "seed": "use `--decode_hparams sampling=true,seed=N`",
         "mini-batch mini-batch-words maxi-batch maxi-batch-sort": "use "
         "`--decode_hparams batch_tokens=N`",
         "no-spm-decode no-spm-encode": "leave it out: inputs and outputs are texts",
-        "fp16 precision": "leave it out: the run has its `compute_dtype`; "
-        "`t2t export --format ctranslate2` has float16 and int8",
+        "fp16 precision": "use `t2t export --format ctranslate2 --quantization "
+        "float16`",
         "shortlist output-approx-knn skip-cost weights stat-freq data-threads": (
             _NOT_HERE
         ),

@@ -8,7 +8,9 @@ _SCHEDULE = (
     "use `--hparams schedule=F*G`: factors are constant, linear_warmup, rsqrt_decay, "
     "rsqrt_normalized_decay and rsqrt_hidden_size"
 )
-_DECODE_BATCH = "use `--decode_hparams batch_tokens=N`, which counts tokens"
+_DECODE_BATCH = "use `--decode_hparams batch_tokens=N`"
+_CONFIG = "the same name, for a file of our flags"
+_SAME_RUN = "the same name, for the run directory"
 
 _PROGRAMS = Table(
     toolkit="OpenNMT-tf",
@@ -34,33 +36,30 @@ _MAIN = Table(
     noun="flag",
     contexts=("train",),
     rows={
-        "config": "the same name for a file of our flags: those of `t2t datagen` name "
-        "the data, `--hparams_set` and `--hparams` the settings",
+        "config": _CONFIG,
         "model_dir run_dir": "use `--output_dir`",
-        "data_dir": "the same name for the directory that `t2t datagen` writes",
+        "data_dir": "the same name, for the directory of `t2t datagen`",
         "auto_config": "leave it out: the hparam set has all settings",
-        "model_type=Transformer model_type=TransformerBase": "use `--hparams_set base "
+        "model_type=Transformer model_type=TransformerBase "
+        "model_type=TransformerBaseSharedEmbeddings": "use `--hparams_set base "
         "--hparams norm=pre`",
-        "model_type=TransformerBig": "use `--hparams_set big --hparams norm=pre`",
+        "model_type=TransformerBig model_type=TransformerBigSharedEmbeddings": "use "
+        "`--hparams_set big --hparams norm=pre`",
         "model_type=TransformerTiny": "use `--hparams_set tiny`",
-        "model_type=TransformerBaseSharedEmbeddings "
-        "model_type=TransformerBigSharedEmbeddings": "use `--hparams_set`: base and "
-        "big share embeddings",
         "model_type=TransformerRelative model_type=TransformerBaseRelative "
         "model_type=TransformerBigRelative": "leave it out: there are no relative "
         "positions; `--hparams_set` has base and big",
         "model_type model": "use `--hparams_set`; models of your own are in "
         "`--usr_dir`",
         "checkpoint_path": "use `--init_from`",
-        "seed": "the same; the default is 0",
+        "seed": "the same",
         "mixed_precision": "use `--hparams compute_dtype=bfloat16`, or "
         "`compute_dtype=float16`",
-        "jit_compile": "leave it out: XLA is on by default on GPUs, and `--hparams "
-        "jit_compile=false` turns it off",
+        "jit_compile": "use `--hparams jit_compile=true`, the default on GPUs",
         "with_eval": "leave it out: training evaluates every `--eval_every` steps",
-        "num_gpus": "leave it out: all visible GPUs are used; `CUDA_VISIBLE_DEVICES` "
-        "chooses them",
-        "horovod": "use `t2t launch --processes N`, or the variable `TF_CONFIG`",
+        "num_gpus": "set `CUDA_VISIBLE_DEVICES`; all visible GPUs are used",
+        "horovod": "use `t2t launch --processes N`; for several machines set "
+        "`TF_CONFIG`",
         "continue_from_checkpoint": "use `--init_from`",
         "gpu_allow_growth": "set `TF_FORCE_GPU_ALLOW_GROWTH`",
         "intra_op_parallelism_threads inter_op_parallelism_threads": "set "
@@ -71,9 +70,8 @@ _MAIN = Table(
 )
 
 _OTHER_RUNS = {
-    "config": "the same name for a file of our flags; the run directory has the "
-    "settings of the model",
-    "model": "the same name for the run directory, which has the model's settings",
+    "config": _CONFIG,
+    "model": _SAME_RUN,
     "model_type auto_config": "leave it out: the run directory has all settings",
     "model_dir": "use `--output_dir`",
     "checkpoint_path": "use `--checkpoint`",
@@ -101,8 +99,7 @@ _EVAL_FLAGS = Table(
     noun="flag",
     contexts=("evaluate",),
     rows={
-        "features_file": "use `--split`, or `t2t translate --input FILE` for another "
-        "file",
+        "features_file": "use `--split`, or `t2t translate --input FILE`",
         "labels_file": "use `--references`, with `--hypotheses`",
         **_OTHER_RUNS,
     },
@@ -127,8 +124,7 @@ _EXPORT_FLAGS = Table(
     noun="flag",
     contexts=("export",),
     rows={
-        "export_dir output_dir": "the same names: `--output_dir` is the run, "
-        "`--export_dir` the export",
+        "output_dir export_dir": "the same names, for the run and the export",
         "export_format=ctranslate2_int8": "use `--format ctranslate2 --quantization "
         "int8`",
         "export_format=tflite_dynamic_range": "use `--format litert --quantization "
@@ -144,11 +140,10 @@ _AVERAGE_FLAGS = Table(
     noun="flag",
     contexts=("average",),
     rows={
-        "output_dir": "the same name for the run directory, to which the average is "
-        "written",
+        "output_dir": _SAME_RUN,
         "max_count": "use `--last`",
         "model_dir": "use `--output_dir`",
-        "config": "the same name for a file of our flags",
+        "config": _CONFIG,
     },
 )
 
@@ -180,7 +175,7 @@ _DATA = Table(
         "eval_labels_file": "use `--dev_target`",
         "train_alignments": "use `--mixture`, with `alignment` for each corpus",
         "source_vocabulary target_vocabulary vocabulary": "use `--vocab`, for a "
-        "SentencePiece model or another run; without it one is trained",
+        "SentencePiece model or another run",
         "source_tokenization target_tokenization tokenization": "leave it out: texts "
         "are split by SentencePiece, which is in the data and in every export",
         "source_embedding target_embedding embedding": "leave it out: embeddings of "
@@ -204,14 +199,12 @@ _TRAIN_PARAMS = Table(
         "epsilon": "use `--hparams adam_epsilon=X`",
         "weight_decay": "use `--hparams optimizer=adamw,weight_decay=X`",
         "gradients_clip_norm clipnorm": "use `--hparams clip_norm=X`",
-        "learning_rate": "use `--hparams learning_rate=X`, the factor of the schedule, "
-        "as with NoamDecay",
+        "learning_rate": "use `--hparams learning_rate=X`, the factor of the schedule",
         "decay_type=NoamDecay": "leave it out: it is the default `schedule`",
         "decay_type decay_rate decay_steps decay_step_duration start_decay_steps "
         "minimum_learning_rate staircase": _SCHEDULE,
-        "decay_params": "use `--hparams warmup_steps=N`",
         "model_dim": "leave it out: the schedule takes `d_model`",
-        "warmup_steps": "use `--hparams warmup_steps=N`",
+        "decay_params warmup_steps": "use `--hparams warmup_steps=N`",
         "dropout": "use `--hparams dropout=X`",
         "attention_dropout": "use `--hparams attention_dropout=X`",
         "ffn_dropout": "use `--hparams ffn_dropout=X`",
@@ -223,10 +216,9 @@ _TRAIN_PARAMS = Table(
         "pre_norm": "use `--hparams norm=pre`",
         "share_embeddings": "use `--hparams share_embeddings=true`",
         "average_loss_in_time": "leave it out: the loss is the mean over tokens",
-        "guided_alignment_type": "use `--hparams guided_alignment=0.05`, whose loss is "
-        "cross-entropy",
-        "guided_alignment_weight": "use `--hparams guided_alignment=X`",
-        "moving_average_decay": "use `--hparams ema_decay=0.9999`",
+        "guided_alignment_type guided_alignment_weight": "use `--hparams "
+        "guided_alignment=X`",
+        "moving_average_decay": "use `--hparams ema_decay=X`",
         "regularization freeze_layers mask_loss_outliers scheduled_sampling_type "
         "scheduled_sampling_read_probability scheduled_sampling_k contrastive_learning "
         "max_margin_eta maximum_relative_position": _NOT_HERE,
@@ -239,22 +231,20 @@ _TRAIN = Table(
     noun="key",
     contexts=("train", "hparams", "train_options"),
     rows={
-        "batch_size": "use `--hparams batch_tokens=N`: tokens of a side over all GPUs, "
-        "padding included",
+        "batch_size": "use `--hparams batch_tokens=N`, the tokens of a side on all "
+        "GPUs",
         "batch_type": "leave it out: batches are counted in tokens",
-        "effective_batch_size": "use `--hparams batch_tokens=N` with `--accumulate N`",
-        "max_step": "use `--train_steps`",
-        "single_pass": "use `--train_steps`, which counts updates",
+        "effective_batch_size": "use `--hparams batch_tokens=N`, with `--accumulate N`",
+        "max_step single_pass": "use `--train_steps`, which counts updates",
         "save_checkpoints_steps": "use `--save_every`",
         "keep_checkpoint_max": "use `--train_options keep=N`",
         "save_summary_steps": "use `--train_options log_every=N`",
         "average_last_checkpoints": "use `--train_options average_last=N`",
         "maximum_features_length maximum_labels_length": "use `t2t datagen "
-        "--max_length "
-        "N`",
+        "--max_length N`",
         "length_bucket_width": _SORTED,
-        "pad_to_bucket_boundary": "use `--hparams bucketing=packed`, for one shape, or "
-        "`bucketing=static`, for few",
+        "pad_to_bucket_boundary": "use `--hparams bucketing=packed`, or "
+        "`bucketing=static`",
         "sample_buffer_size": "leave it out: each epoch shuffles the whole data set",
         "prefetch_buffer_size": "leave it out",
         "batch_size_autotune_timeout batch_size_autotune_scale batch_autotune_mode": (
@@ -273,8 +263,7 @@ _EVAL = Table(
         "early_stopping min_improvement": "use `t2t train --patience N`",
         "metric": "use `t2t train --train_options best_by=metric`",
         "scorers external_evaluators": "leave it out: the problem has its metrics",
-        "export_on_best": "leave it out: the best checkpoint is kept, and "
-        "`t2t export --checkpoint best` exports it",
+        "export_on_best": "use `t2t export --checkpoint best`",
         "export_format": "use `t2t export --format NAME`",
         "save_eval_predictions": "use `t2t evaluate --output PREFIX`",
         "max_exports_to_keep": "leave it out: one best checkpoint is kept",
@@ -293,8 +282,8 @@ _INFER_PARAMS = Table(
         "coverage_penalty": "use `--decode_hparams coverage_penalty=X`",
         "num_hypotheses n_best": "use `t2t translate --n_best N`",
         "minimum_decoding_length": "use `--decode_hparams min_length=N`",
-        "maximum_decoding_length": "use `--decode_hparams extra_length=N`, which is "
-        "added to the source's length",
+        "maximum_decoding_length": "use `--decode_hparams extra_length=N`, added to "
+        "the source's length",
         "sampling_topk": "use `--decode_hparams sampling=true,top_k=N`",
         "sampling_temperature": "use `--decode_hparams sampling=true,temperature=X`",
         "no_repeat_ngram_size": "use `--decode_hparams no_repeat_ngram=N`",
@@ -302,8 +291,7 @@ _INFER_PARAMS = Table(
         "with_token_level": "use `t2t score --token_scores FILE`",
         "with_alignments": "use `t2t translate --alignments FILE`",
         "replace_unknown_target": "leave it out: SentencePiece models made here have "
-        "no "
-        "unknown characters",
+        "no unknown characters",
         "batch_size": _DECODE_BATCH,
         "batch_type": "leave it out: batches are counted in tokens",
         "length_bucket_width": _SORTED,

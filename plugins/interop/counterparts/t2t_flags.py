@@ -6,11 +6,9 @@ _GPUS = "leave it out: `CUDA_VISIBLE_DEVICES` chooses the GPU"
 _RUN = "leave it out: the run directory has it"
 _NO_TPU = "leave it out: TPUs are not supported"
 _NO_CLOUD = "leave it out: there is no client for a cloud's training service"
-_MACHINES = (
-    "use `t2t launch --processes N`, or the variable `TF_CONFIG` for several machines; "
-    "there are no parameter servers"
-)
+_MACHINES = "use `t2t launch --processes N`; for several machines set `TF_CONFIG`"
 _THREADS = "set `TF_NUM_INTEROP_THREADS` or `TF_NUM_INTRAOP_THREADS`"
+_SAME_RUN = "the same name, for the run directory"
 _DEBUG = "leave it out: use TensorFlow's own profiler and debugger"
 _DISTRIBUTED = (
     "sync worker_job worker_gpu_memory_fraction worker_replicas ps_gpu ps_job "
@@ -26,9 +24,9 @@ _TUNING = {
     "hparams_range": "use `t2t sweep --ranges`",
     "autotune_max_trials": "use `t2t sweep --trials`",
     "autotune_parallel_trials": "use `t2t sweep --workers`",
-    "autotune_objective autotune_maximize": "leave it out: `t2t sweep` "
-    "compares by the problem's metric, and `t2t sweep --train_options best_by=loss` by "
-    "the loss",
+    "autotune_objective": "use `t2t sweep --train_options best_by=loss`, or "
+    "`best_by=metric`",
+    "autotune_maximize": "leave it out: the metric has its direction",
 }
 _TRAINING = (
     "export_saved_model export_saved_model_api_version eval_early_stopping_steps "
@@ -47,22 +45,19 @@ _PROGRAMS = Table(
     rows={
         "t2t-trainer t2t_trainer trainer": "use `t2t train`",
         "t2t-datagen t2t_datagen build_vocab": "use `t2t datagen`",
-        "t2t-decoder t2t_decoder decoder decode": "use `t2t translate`; it scores with "
-        "`t2t score`",
+        "t2t-decoder t2t_decoder decoder decode": "use `t2t translate`, or `t2t score`",
         "t2t-eval t2t_eval": "use `t2t evaluate`",
         "t2t-bleu t2t_bleu bleu": "use `t2t evaluate --hypotheses FILE "
         "--references FILE`",
         "t2t-translate-all t2t_translate_all": "use `t2t evaluate --checkpoint all "
-        "--wait_minutes M`, which decodes and scores every checkpoint",
+        "--wait_minutes M`",
         "t2t-avg-all t2t_avg_all avg_checkpoints avg_checkpoints.py": "use `t2t "
-        "average --last N`; `t2t train` also averages at the end",
-        "t2t-exporter exporter": "use `t2t export`: text to text, the vocabulary "
-        "inside",
-        "t2t-query-server query": "start `t2t serve`, or query TensorFlow Serving as "
+        "average --last N`",
+        "t2t-exporter exporter": "use `t2t export`",
+        "t2t-query-server query": "use `t2t serve`, or query TensorFlow Serving as "
         "examples/serve.py does",
         "t2t-insights-server": "use `t2t serve` and `t2t attention`",
-        "t2t-make-tf-configs make_tf_configs": "use `t2t launch --processes N`; for "
-        "several machines set the variable `TF_CONFIG`",
+        "t2t-make-tf-configs make_tf_configs": _MACHINES,
     },
 )
 
@@ -73,27 +68,24 @@ _TRAINER = Table(
     contexts=("train",),
     rows={
         "problem hparams_set data_dir output_dir": "the same",
-        "hparams": "the same, with tensor2tensor's names of hyper-parameters or ours",
-        "train_steps": "the same; the default is the hparam set's, not 250,000",
+        "hparams": "the same, with tensor2tensor's names or ours",
+        "train_steps": "the same; the default is the hparam set's",
         "model=transformer": "leave it out: the hparam set has the model",
-        "model": "use `--hparams model=NAME`; `t2t list` prints the models",
+        "model": "use `--hparams model=NAME`",
         "t2t_usr_dir": "use `--usr_dir`",
         "registry_help": "use `t2t list`",
-        "generate_data": "leave it out, and run `t2t datagen` before",
+        "generate_data": "run `t2t datagen` before",
         "tmp_dir": "leave it out: only `t2t datagen` downloads, to `$TFDS_DATA_DIR`",
-        "random_seed": "use `--seed`, whose default is 0",
-        "worker_gpu": "leave it out: all visible GPUs are used; `CUDA_VISIBLE_DEVICES` "
-        "chooses them",
-        "gpu_order": "set `CUDA_VISIBLE_DEVICES`",
+        "random_seed": "use `--seed`",
+        "worker_gpu gpu_order": "set `CUDA_VISIBLE_DEVICES`; all visible GPUs are used",
         "worker_gpu_memory_fraction": "set `TF_FORCE_GPU_ALLOW_GROWTH`",
         "local_eval_frequency": "use `--save_every` and `--eval_every`",
         "eval_throttle_seconds": "use `--eval_every`, which counts steps",
         "save_checkpoints_secs": "use `--train_options save_minutes=M`",
-        "keep_checkpoint_max": "use `--train_options keep=N`",
-        "keep_checkpoint_every_n_hours": "use `--train_options keep=N`, which counts "
-        "checkpoints",
-        "eval_steps": "use `--eval_sentences` for the sentences that are decoded; the "
-        "loss is that of all dev sentences",
+        "keep_checkpoint_max keep_checkpoint_every_n_hours": "use `--train_options "
+        "keep=N`",
+        "eval_steps": "use `--eval_sentences`, the number of sentences that are "
+        "decoded",
         "eval_early_stopping_steps": "use `--patience`, which counts evaluations",
         "eval_early_stopping_metric": "use `--train_options best_by=loss`, or "
         "`best_by=metric`",
@@ -112,14 +104,13 @@ _TRAINER = Table(
         "iterations_per_loop": "use `--train_options steps_per_call=N`",
         "log_step_count_steps": "use `--train_options log_every=N`",
         "warm_start_from": "use `--init_from`",
-        "xla_compile xla_jit_level": "leave it out: XLA is on by default on GPUs, and "
-        "`--hparams jit_compile=false` turns it off",
+        "xla_compile xla_jit_level": "use `--hparams jit_compile=true`, the default on "
+        "GPUs",
         "gpu_automatic_mixed_precision": "use `--hparams compute_dtype=bfloat16`, or "
         "`compute_dtype=float16`",
         "export_saved_model export_saved_model_api_version": "run `t2t export` "
         "afterwards",
-        "decode_hparams": "use `t2t translate --decode_hparams`; evaluations decode "
-        "with the problem's defaults",
+        "decode_hparams": "use `t2t translate --decode_hparams`",
         "decode_from_file": "use `t2t translate --input FILE`",
         "decode_to_file": "use `t2t translate --output FILE`",
         "decode_reference": "use `t2t evaluate --hypotheses FILE --references FILE`",
@@ -143,17 +134,15 @@ _DATAGEN = Table(
     rows={
         "problem": "the same, but one problem at a time",
         "data_dir": "the same",
-        "tmp_dir": "the same for problems of a tensor2tensor usr_dir; otherwise leave "
-        "it out: downloads are in `$TFDS_DATA_DIR`, and the problem translate_ende_wmt "
-        "reads WMT's archives from its `--raw_dir`",
+        "tmp_dir": "the same for problems of a tensor2tensor usr_dir; "
+        "translate_ende_wmt has `--raw_dir`, others `$TFDS_DATA_DIR`",
         "t2t_usr_dir": "use `--usr_dir`",
         "only_list": "use `t2t list`",
         "random_seed": "use `--seed`",
         "exclude_problems": "leave it out: `--problem` names one problem",
         "num_shards": "leave it out: the number of shards follows from the data",
         "max_cases": "leave it out: give shorter files",
-        "task_id task_id_start task_id_end": "use `--shard`, such as 1/4 for the first "
-        "of four shards",
+        "task_id task_id_start task_id_end": "use `--shard`, such as 1/4",
         "num_concurrent_processes": "use `--workers`",
         "env_problem_max_env_steps env_problem_batch_size": "leave it out: there are "
         "no reinforcement learning problems",
@@ -163,7 +152,7 @@ _DATAGEN = Table(
 # The flags that t2t-decoder, t2t-eval and t2t-exporter share.
 _SHARED = {
     "problem hparams_set hparams train_steps": _RUN,
-    "model": "the same name for the run directory, which has the model's settings",
+    "model": _SAME_RUN,
     "t2t_usr_dir": "use `--usr_dir`",
     "worker_gpu gpu_order": _GPUS,
     "worker_gpu_memory_fraction": "set `TF_FORCE_GPU_ALLOW_GROWTH`",
@@ -197,7 +186,7 @@ _DECODER = Table(
         "decode_interactive": "use `t2t translate` on a terminal, without `--input`",
         "checkpoint_path": "use `--checkpoint`",
         "score_file": "use `t2t score --source FILE --target FILE`, which writes "
-        "log-probabilities, not mean losses",
+        "log-probabilities",
         "decode_reference": "use `t2t evaluate --hypotheses FILE --references FILE`",
         "eval_use_test_set": "use `t2t evaluate --split test`",
         "random_seed": "use `t2t translate --decode_hparams sampling=true,seed=N`",
@@ -235,11 +224,10 @@ _BLEU = Table(
     rows={
         "translation": "use `--hypotheses`",
         "reference": "use `--references`",
-        "translations_dir": "use `--checkpoint all`, which decodes and scores every "
-        "checkpoint",
+        "translations_dir": "use `--checkpoint all`",
         "wait_minutes": "the same, with `--checkpoint all`",
-        "bleu_variant": "leave it out: `sacrebleu_intl` is t2t-bleu's score of cased "
-        "text, `sacrebleu_13a_lc` ignores case",
+        "bleu_variant": "read `sacrebleu_intl`, t2t-bleu's score of cased text; "
+        "`sacrebleu_13a_lc` ignores case",
         "source": "leave it out: the split has its sources",
         "event_dir tag_suffix": "leave it out: TensorBoard's events are in the run "
         "directory",
@@ -255,15 +243,14 @@ _TRANSLATE_ALL = Table(
     contexts=("evaluate", "translate"),
     rows={
         "model_dir": "use `--output_dir`",
-        "source": "use `t2t evaluate --split`, or `t2t translate --input FILE` for "
-        "one checkpoint",
+        "source": "use `t2t evaluate --split`, or `t2t translate --input FILE`",
         "translations_dir": "use `--output`",
         "beam_size alpha": "the same",
         "wait_minutes": "use `t2t evaluate --wait_minutes M`",
         "min_steps": "leave it out: `--checkpoint` names the checkpoints",
         "decoder_command": "leave it out: everything runs in one process",
         "problem hparams_set": _RUN,
-        "model": "the same name for the run directory, which has the model's settings",
+        "model": _SAME_RUN,
         "data_dir": "use `t2t evaluate --data_dir`",
         "t2t_usr_dir": "use `--usr_dir`",
     },
@@ -275,9 +262,8 @@ _AVERAGE = Table(
     noun="flag",
     contexts=("average",),
     rows={
-        "model_dir": "use `--output_dir`, to which the average is written",
-        "output_dir": "the same name for the run directory, to which the average is "
-        "written",
+        "model_dir": "use `--output_dir`",
+        "output_dir": _SAME_RUN,
         "n": "use `--last`",
         "min_steps": "leave it out: only the newest checkpoints are averaged",
         "wait_minutes": "leave it out: `t2t train` averages at the end",
@@ -290,8 +276,7 @@ _AVG_CHECKPOINTS = Table(
     noun="flag",
     contexts=("average",),
     rows={
-        "checkpoints": "use `--last`: the newest are averaged",
-        "num_last_checkpoints": "use `--last`",
+        "checkpoints num_last_checkpoints": "use `--last`",
         "prefix": "use `--output_dir`",
         "output_path": "leave it out: the average is written to the run directory",
     },
@@ -321,7 +306,7 @@ _QUERY = Table(
     noun="flag",
     contexts=("serve",),
     rows={
-        "server": "use `--host` and `--port`, where clients ask",
+        "server": "use `--host` and `--port`",
         "servable_name": "use `--model NAME=DIRECTORY`",
         "problem data_dir": "leave it out: the model has its vocabularies",
         "t2t_usr_dir": "use `--usr_dir`",
@@ -348,7 +333,7 @@ _TF_CONFIGS = Table(
     noun="flag",
     contexts=("launch",),
     rows={
-        "masters": "use `--processes`; for several machines set `TF_CONFIG` on each",
+        "masters": _MACHINES,
         "ps": "leave it out: there are no parameter servers",
     },
 )

@@ -23,34 +23,27 @@ _HPARAMS = Table(
     noun="hyper-parameter",
     contexts=("hparams",),
     rows={
-        **{
-            name: f"the same as `{ours}`, which has both names"
-            for name, ours in T2T_NAMES.items()
-        },
+        **{name: f"the same as `{ours}`" for name, ours in T2T_NAMES.items()},
         # Names that are also ours.
         "num_heads attention_dropout label_smoothing norm_epsilon num_decoder_layers": (
             "the same"
         ),
-        "dropout": "the same name for tensor2tensor's layer_prepostprocess_dropout; "
-        "its Transformer ignores dropout",
-        "learning_rate": "the same name for tensor2tensor's learning_rate_constant, or "
-        "10 times its learning_rate with the schedule legacy",
-        "optimizer": "the same name, for adam, adamw or adafactor",
-        "weight_decay": "the same name for AdamW's, not for a loss of squared weights",
+        "dropout": "the same name for layer_prepostprocess_dropout",
+        "learning_rate": "the same name for learning_rate_constant",
+        "optimizer": "the same, for adam, adamw or adafactor",
+        "weight_decay": "the same name for AdamW's",
         # The model.
         "num_encoder_layers": "use `num_layers`",
         "attention_key_channels": "use `d_k`, the size of one head",
         "attention_value_channels": "use `d_v`, the size of one head",
-        "layer_preprocess_sequence": "use `norm`, which is 'pre' for n and 'post' for "
-        "none",
-        "layer_postprocess_sequence": "use `norm`, which is 'pre' for da and 'post' "
-        "for dan",
-        "pos": "use `position`, 'learned' for emb; extended_transformer has 't2t' for "
-        "timing",
+        "layer_preprocess_sequence": "use `norm=pre` for n, `norm=post` for none",
+        "layer_postprocess_sequence": "use `norm=pre` for da, `norm=post` for dan",
+        "pos": "use `position=learned` for emb; extended_transformer has "
+        "`position=t2t` for timing",
         "norm_type=layer ffn_layer=dense_relu_dense": "leave it out: the model has it",
         "self_attention_type=dot_product": "leave it out: the model has it",
-        "self_attention_type": "use `attention` or `attention_window`: there are "
-        "scaled, unscaled, additive and local attention, but not relative attention",
+        "self_attention_type": "use `attention` or `attention_window`; there is no "
+        "relative attention",
         "max_relative_position heads_share_relative_embedding add_relative_to_values": (
             "leave it out: there are no relative positions"
         ),
@@ -80,7 +73,7 @@ _HPARAMS = Table(
         "bottom top loss name weights_fn": "leave it out: the problem has one source "
         "text and one target text",
         # Regularization.
-        "symbol_dropout": "use `word_dropout`, which leaves out words of the source",
+        "symbol_dropout": "use `word_dropout`, for words of the source",
         "layer_prepostprocess_dropout_broadcast_dims attention_dropout_broadcast_dims "
         "relu_dropout_broadcast_dims": _DROPOUTS,
         "weight_noise grad_noise_scale": "leave it out: there is no such noise",
@@ -103,20 +96,19 @@ _HPARAMS = Table(
         "scheduled_sampling_num_passes scheduled_sampling_warmup_schedule": _SAMPLING,
         # Batches.
         "batch_size": "use `batch_tokens`, which counts the tokens of all GPUs",
-        "use_fixed_batch_size": "use `batch_tokens`: batches are counted in tokens",
+        "use_fixed_batch_size": "leave it out: batches are counted in tokens",
         "max_length max_input_seq_length max_target_seq_length": "use "
-        "`t2t datagen --max_length N`, which leaves out longer pairs",
+        "`t2t datagen --max_length N`",
         "min_length": "leave it out: short pairs are kept",
         "eval_drop_long_sequences": "leave it out: `t2t datagen --max_length N` holds "
         "for the training split only",
         "batch_shuffle_size": "leave it out: each epoch shuffles all examples",
-        "min_length_bucket length_bucket_step": "use `bucketing`, 't2t' for "
-        "tensor2tensor's rule",
-        "pack_dataset": "use `bucketing`, 'packed' for rows of several pairs",
+        "min_length_bucket length_bucket_step": "use `bucketing=t2t`",
+        "pack_dataset": "use `bucketing=packed`",
         "split_to_length split_targets_chunk_length "
         "split_targets_max_chunks split_targets_strided_training": "leave it out: "
         "examples are single pairs",
-        "pad_batch": "use `bucketing`, 'packed' for one shape, 'static' for few",
+        "pad_batch": "use `bucketing=packed` or `bucketing=static`",
         # Arithmetic and devices.
         "activation_dtype weight_dtype": "use `compute_dtype`; weights are float32",
         "gpu_automatic_mixed_precision": "use `compute_dtype=bfloat16`, or "
@@ -157,22 +149,19 @@ _DECODING = Table(
     contexts=("decode_hparams",),
     rows={
         "beam_size alpha": "the same",
-        "extra_length": "the same name; the default is 50, as in the paper, not 100",
-        "batch_size": "use `batch_tokens`, which counts tokens: 32 sentences have some "
-        "2,000",
+        "extra_length": "the same; the default is 50, not 100",
+        "batch_size": "use `batch_tokens`, which counts tokens",
         "return_beams": "use `n_best=4`, or `t2t translate --n_best N`",
         "write_beam_scores": "use `t2t translate --scores`",
         "num_decodes": "use `n_best=4` with `sampling=true`",
         "force_decode_length": "leave it out: an output ends where the model ends it; "
         "`min_length` and `extra_length` are its limits",
-        "min_length_ratio": "use `min_length`, which counts tokens; tensor2tensor "
-        "ignores min_length_ratio",
+        "min_length_ratio": "use `min_length`, which counts tokens",
         "eos_penalty": "leave it out: tensor2tensor ignores it as well; `alpha` "
-        "changes "
-        "lengths",
-        "max_input_size": "use `max_source_length`; longer inputs are split, or cut "
-        "with `truncate=true`",
-        "num_samples": "use `t2t evaluate --eval_sentences N`, or shorten the file",
+        "changes lengths",
+        "max_input_size": "use `max_source_length=N,truncate=true`; by default longer "
+        "inputs are split",
+        "num_samples": "use `t2t evaluate --eval_sentences N`",
         "decode_to_file": "use `t2t translate --output FILE`",
         "decode_reference": "use `t2t evaluate --hypotheses FILE --references FILE`",
         "decode_timeout_mins": "use `t2t evaluate --wait_minutes M`",
@@ -188,8 +177,7 @@ _DECODING = Table(
         "save_images display_decoded_images frames_per_second border_percent "
         "max_display_outputs max_display_decodes vgg_ckpt_path": _TEXT_ONLY,
         "mlperf_decode_step mlperf_threshold mlperf_success": "leave it out: it "
-        "changes "
-        "tensor2tensor's logs only",
+        "changes tensor2tensor's logs only",
         "sampling_temp": "use `temperature`",
         "sampling_method": "use `sampling=true`",
         "sampling_keep_top_k": "use `top_k`",

@@ -13,8 +13,14 @@ from t2t_keras.cli import command_line, program
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.hparam import FIELD_ALIASES, HParams
 from t2t_keras.options import parse_options, split_pairs
-from t2t_keras.plugins.interop.counterparts.documents import PAGES, generated
+from t2t_keras.plugins.interop.counterparts.documents import (
+    PAGES,
+    block_name,
+    generated,
+    markdown,
+)
 from t2t_keras.plugins.interop.counterparts.lookup import TABLES, explain, in_message
+from t2t_keras.plugins.interop.counterparts.table import Table
 from t2t_keras.plugins.interop.extended_hparams import T2T_NAMES, ExtendedHParams
 from t2t_keras.plugins.interop.t2t_remarks import remarks
 from t2t_keras.training.options import TrainOptions
@@ -206,7 +212,7 @@ MESSAGES = [
         "train",
         "--nogenerate_data",
         "",
-        "a flag of t2t-trainer; here, leave it out, and",
+        "a flag of t2t-trainer; here, run `t2t datagen` before",
     ),
     ("train", "-problems", "", ""),
     (
@@ -227,10 +233,10 @@ MESSAGES = [
     ),
     ("train", "--decode_to_file", "", "here, use `t2t translate --output FILE`"),
     ("translate", "--decode_to_file", "", "here, use `--output FILE`"),
-    ("train", "--lenpen", "1", "here, for `t2t translate`, use --alpha"),
-    ("decode_hparams", "lenpen", "1", "length_penalty=power divides by"),
+    ("train", "--lenpen", "1", "here, for `t2t translate`, use `--alpha X"),
+    ("decode_hparams", "lenpen", "1", "--decode_hparams length_penalty=power"),
     ("hparams", "lr", "1", "is a flag of fairseq-train; here, use learning_rate=X"),
-    ("launch", "--masters", "", "here, use --processes"),
+    ("launch", "--masters", "", "here, use `--processes N`; for"),
     ("t2t", "fairseq-generate", "", "a program of fairseq; here, use"),
     ("t2t", "trian", "", ""),
     ("train", "--probelm", "", ""),
@@ -286,3 +292,35 @@ def test_pages_have_the_tables(page):
     """`python -m t2t_keras.plugins.interop.counterparts.documents` writes them."""
     text = page.read_text(encoding="utf-8")
     assert generated(text) == text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_have_every_table_of_a_toolkit(page):
+    text = page.read_text(encoding="utf-8")
+    (toolkit,) = {table.toolkit for table in TABLES if block_name(table) in text}
+    for table in TABLES:
+        if table.toolkit == toolkit:
+            assert f"<!-- generated: {block_name(table)} -->" in text
+
+
+def test_a_page_lists_each_counterpart_once():
+    rows = {"-m model": "use `--output_dir`", "arch=big": "use `--hparams_set big`"}
+    tables = [
+        Table(toolkit="T", command=command, noun="flag", contexts=(), rows=own_rows)
+        for command, own_rows in (
+            ("train", rows),
+            ("train", {"tpu": "leave it out: there are none", "out": "the same"}),
+            ("decode", {**rows, "m": "use `--output_dir`"}),
+        )
+    ]
+    assert markdown(tables).splitlines() == [
+        "| train | here |",
+        "|---|---|",
+        "| `-m`, `--model` | `--output_dir` |",
+        "| `--arch big` | `--hparams_set big` |",
+        "| `--out` | the same |",
+        "",
+        "| decode | here |",
+        "|---|---|",
+        "| `--m` | `--output_dir` |",
+    ]

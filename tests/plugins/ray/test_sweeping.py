@@ -226,7 +226,7 @@ def test_trials_that_fail_or_are_behind_do_not_end_the_sweep(
     directory = tmp_path / "sweep"
     changes = {"ranges": "good_bad_and_impossible", "trials": 5, "startup_trials": 1}
     words = flags(data_dir, directory, usr_dir, **changes)
-    result, errors = ended(start(cluster, "sweep", *words, "--json"))
+    result, _ = ended(start(cluster, "sweep", *words, "--json"))
     states = {1.0: "complete", 1e-6: "pruned", 1e30: "failed"}
     for trial in result["trials"]:
         state = states.pop(trial["hparams"]["learning_rate"], "complete")

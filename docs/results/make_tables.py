@@ -42,17 +42,11 @@ class Totals:
         steps: updates.
         seconds: of training; evaluation, saving and pauses between sittings excluded.
         target_tokens: without padding.
-        source_tokens: without padding.
-        positions: of the batches, on both sides, padding included.
-        seconds_waiting: for data.
     """
 
     steps: int = 0
     seconds: float = 0.0
     target_tokens: float = 0.0
-    source_tokens: float = 0.0
-    positions: float = 0.0
-    seconds_waiting: float = 0.0
 
     def __add__(self, other: "Totals") -> "Totals":
         mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
@@ -63,29 +57,14 @@ class Totals:
         """Target tokens per second."""
         return self.target_tokens / self.seconds
 
-    @property
-    def source_rate(self) -> float:
-        """Source tokens per second."""
-        return self.source_tokens / self.seconds
-
-    @property
-    def padding(self) -> float:
-        """Share of the positions that are padding."""
-        return 1 - (self.target_tokens + self.source_tokens) / self.positions
-
-    @property
-    def waiting(self) -> float:
-        """Share of the time spent waiting for data."""
-        return self.seconds_waiting / self.seconds
-
 
 def read(path: Path) -> list[Row]:
     """Returns the rows of a record."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def intervals(rows: Sequence[Row]) -> list[tuple[Row, Totals]]:
-    """Returns the training rows, each with the totals since the one before.
+def totals(rows: Sequence[Row]) -> Totals:
+    """Returns the totals of a record.
 
     A row has rates, not sums: its seconds are its steps divided by its steps per
     second. A training that was stopped has a row at its last step, from which it is
@@ -98,43 +77,12 @@ def intervals(rows: Sequence[Row]) -> list[tuple[Row, Totals]]:
             while kept and kept[-1]["step"] >= row["step"]:
                 kept.pop()
             kept.append(row)
-    result = []
+    result = Totals()
     for before, row in zip([{"step": 0}, *kept], kept, strict=False):
         steps = row["step"] - before["step"]
         seconds = steps / row["steps_per_s"]
-        target = seconds * row["target_tokens_per_s"]
-        source = seconds * row["source_tokens_per_s"]
-        positions = (target + source) / (1 - row["padding_share"])
-        waiting = seconds * row["waiting_for_data_share"]
-        result.append((row, Totals(steps, seconds, target, source, positions, waiting)))
+        result += Totals(steps, seconds, seconds * row["target_tokens_per_s"])
     return result
-
-
-def totals(rows: Sequence[Row]) -> Totals:
-    """Returns the totals of a record."""
-    return sum((each for _, each in intervals(rows)), Totals())
-
-
-def fastest(rows: Sequence[Row], steps: int = 1000) -> float:
-    """Returns the target tokens per second of the fastest rows that span so many steps.
-
-    It is what the machine does when it is left alone, if ever it was.
-    """
-    parts = [each for _, each in intervals(rows)]
-    best = 0.0
-    for start in range(len(parts)):
-        span = Totals()
-        for part in parts[start:]:
-            span += part
-            if span.steps >= steps:
-                best = max(best, span.target_rate)
-                break
-    return best
-
-
-def dev_losses(rows: Sequence[Row]) -> dict[int, float]:
-    """Returns the loss of every evaluation on dev: step -> loss."""
-    return {row["step"]: row["loss"] for row in rows if row["kind"] == "dev"}
 
 
 def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
@@ -168,52 +116,21 @@ def summary_table(scores: dict[str, Any]) -> str:
 
 
 def results_table(scores: dict[str, Any]) -> str:
-    """The table of docs/results.md: a task a line, with the speed of its training."""
+    """The table of docs/results.md: a run a line, with the speed of its training."""
     values = {name: table["rows"] for name, table in scores["tables"].items()}
     body = []
     for run in scores["runs"]:
-        records = [read(HERE / name) for name in run["records"]]
-        sums = [totals(rows) for rows in records]
-        cells = ["no record kept"] + [""] * 3
-        if records:
-            steps = " + ".join(f"{each.steps:,}" for each in sums)
-            minutes = " + ".join(f"{each.seconds / 60:.0f}" for each in sums)
-            cells = [
-                f"{steps} steps, {minutes} min, {run['machine']}",
-                "; ".join(f"{each.target_rate:,.0f}" for each in sums),
-                "; ".join(f"{each.padding:.1%}" for each in sums),
-                "; ".join(f"{each.waiting:.1%}" for each in sums),
-            ]
+        trainings = [totals(read(HERE / name)) for name in run["records"]]
+        links = []
+        for name, training in zip(run["records"], trainings, strict=True):
+            minutes = f"{training.seconds / 60:.0f}"
+            links.append(f"[{training.steps:,} steps](results/{name}), {minutes} min")
+        rates = "; ".join(f"{training.target_rate:,.0f}" for training in trainings)
+        cells = [f"{'; '.join(links)}, {run['machine']}", rates]
         result = run["result"].format(**values)
         body.append([run["task"], run["hparams"], *cells, result])
-    head = ("task", "hparams", "training", "target tokens/s", "padding")
-    return markdown((*head, "waiting for data", "result"), body)
-
-
-def records_table(scores: dict[str, Any]) -> str:
-    """The table of docs/results.md: a record a line."""
-    body = []
-    for name in (name for run in scores["runs"] for name in run["records"]):
-        rows = read(HERE / name)
-        whole = totals(rows)
-        step, loss = max(dev_losses(rows).items())
-        body.append(
-            [
-                f"[{name.removesuffix('.jsonl')}](results/{name})",
-                f"{whole.steps:,}",
-                f"{intervals(rows)[-1][0]['epoch']:.1f}",
-                f"{whole.seconds / 60:.1f}",
-                f"{whole.target_rate:,.0f}",
-                f"{fastest(rows):,.0f}",
-                f"{whole.source_rate:,.0f}",
-                f"{whole.padding:.1%}",
-                f"{whole.waiting:.1%}",
-                f"{loss:.3f} (step {step:,})",
-            ]
-        )
-    head = ("record", "steps", "epochs", "minutes", "target tokens/s")
-    head = (*head, "its fastest 1,000 steps", "source tokens/s", "padding")
-    return markdown((*head, "waiting", "last dev loss"), body)
+    head = ("task", "hparam set", "training", "target tokens/s", "result")
+    return markdown(head, body)
 
 
 def scores_table(table: dict[str, Any]) -> str:
@@ -266,7 +183,6 @@ def tables() -> dict[str, str]:
     return {
         "summary": summary_table(scores),
         "results": results_table(scores),
-        "records": records_table(scores),
         "own_data": own_data_table(scores),
         **{name: scores_table(table) for name, table in scores["tables"].items()},
     }

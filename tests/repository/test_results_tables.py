@@ -16,20 +16,16 @@ def script(monkeypatch):
     return importlib.import_module(SCRIPT.stem)
 
 
-def row(step, steps_per_s, target, source, padding=0.0, waiting=0.0, event="train"):
-    return {"step": step, "kind": event, "steps_per_s": steps_per_s} | {
-        "target_tokens_per_s": target,
-        "source_tokens_per_s": source,
-        "padding_share": padding,
-        "waiting_for_data_share": waiting,
-    }
+def row(step, steps_per_s, rate):
+    values = {"steps_per_s": steps_per_s, "target_tokens_per_s": rate}
+    return {"step": step, "kind": "train", **values}
 
 
 # 100 steps in 10 s, then 300 in 90 s.
 ROWS = [
-    row(100, 10.0, 1000.0, 500.0, padding=0.25, waiting=0.1),
+    row(100, 10.0, 1000.0),
     {"step": 100, "kind": "dev", "loss": 3.0},
-    row(400, 300 / 90, 200.0, 100.0, padding=0.1, waiting=0.3),
+    row(400, 300 / 90, 200.0),
     {"step": 400, "kind": "dev", "loss": 2.0},
 ]
 
@@ -41,16 +37,12 @@ def test_means_are_weighted_by_time(script):
     # 10,000 and 18,000 tokens; the mean of the two rates would be 600.
     assert totals.target_tokens == pytest.approx(28_000)
     assert totals.target_rate == pytest.approx(280)
-    assert totals.source_rate == pytest.approx(140)
-    # 15,000 tokens in 20,000 positions, 27,000 in 30,000.
-    assert totals.padding == pytest.approx(1 - 42 / 50)
-    assert totals.waiting == pytest.approx((1 + 27) / 100)
 
 
 def test_rows_that_were_trained_again_after_a_kill_count_once(script):
     """Killed after step 300, gone on with from the checkpoint of step 100."""
-    killed = [row(100, 1, 10, 10), row(200, 1, 10, 10), row(300, 1, 10, 10)]
-    repeated = [row(200, 2, 20, 20), row(300, 4, 40, 40)]
+    killed = [row(100, 1, 10), row(200, 1, 10), row(300, 1, 10)]
+    repeated = [row(200, 2, 20), row(300, 4, 40)]
     totals = script.totals(killed + repeated)
     assert totals.steps == 300
     assert totals.seconds == pytest.approx(100 + 50 + 25)

@@ -1,6 +1,5 @@
 """UserError, and functions that make or raise its one sentence."""
 
-import contextlib
 import difflib
 import importlib.util
 import re
@@ -111,18 +110,32 @@ def install_command(extra: str) -> str:
     Args:
         extra: the name of the extra in `pyproject.toml`.
     """
+    clone = Path(__file__).resolve().parents[1]
+    if (clone / "pyproject.toml").exists():
+        return f'pip install -e "{clone}[{extra}]"'
+    return f'pip install "{_requirement(extra)}"'
+
+
+def _requirement(extra: str) -> str:
+    """Returns what pip installs the package with an extra from.
+
+    That is the path or the address it came from, which pip has recorded, or its name.
+    """
     import importlib.metadata
     import json
     from urllib.parse import unquote, urlsplit
 
-    source = "t2t_keras"
-    with contextlib.suppress(
-        importlib.metadata.PackageNotFoundError, OSError, ValueError
-    ):
-        for file in importlib.metadata.files("t2t_keras") or ():
-            if file.name == "direct_url.json":
-                origin = json.loads(file.read_text(encoding="utf-8"))
-                address = urlsplit(origin.get("url", ""))
-                if address.scheme == "file":  # a clone of the repository
-                    source = unquote(address.path)
-    return f'pip install "{source}[{extra}]"'
+    name = f"t2t_keras[{extra}]"
+    try:
+        files = importlib.metadata.files("t2t_keras") or ()
+        records = [file for file in files if file.name == "direct_url.json"]
+        origin = json.loads(records[0].read_text("utf-8")) if records else {}
+        url = origin.get("url", "")
+        address = urlsplit(url)
+        if address.scheme == "file":  # a clone of the repository, or a wheel
+            return f"{unquote(address.path)}[{extra}]"
+        if vcs := origin.get("vcs_info"):
+            return f"{name} @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
+    except (importlib.metadata.PackageNotFoundError, OSError, ValueError, KeyError):
+        return name
+    return f"{name} @ {url}" if url else name

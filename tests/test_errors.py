@@ -5,23 +5,48 @@ import json
 
 import pytest
 
+from t2t_keras import errors
 from t2t_keras.errors import install_command
 
 
 @pytest.mark.parametrize(
     ("origin", "command"),
     [
-        (None, 'pip install "t2t_keras[serve]"'),
-        ({"url": "file:///my%20clone"}, 'pip install "/my clone[serve]"'),
-        ({"url": "https://x/t2t_keras.whl"}, 'pip install "t2t_keras[serve]"'),
+        (None, "t2t_keras[serve]"),
+        ({"url": "file:///my%20clone"}, "/my clone[serve]"),
+        ({"url": "file:///a/t2t_keras.whl"}, "/a/t2t_keras.whl[serve]"),
+        ({"url": "https://x/a.whl"}, "t2t_keras[serve] @ https://x/a.whl"),
+        (
+            {"url": "https://x/a.git", "vcs_info": {"vcs": "git", "commit_id": "1f"}},
+            "t2t_keras[serve] @ git+https://x/a.git@1f",
+        ),
     ],
 )
 def test_an_extra_is_installed_from_where_the_package_came(
     origin, command, monkeypatch, tmp_path
 ):
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "t2t_keras" / "errors.py"))
     if origin:
         (tmp_path / "direct_url.json").write_text(json.dumps(origin))
         (tmp_path / "RECORD").write_text(f"{tmp_path.name}/direct_url.json,,\n")
     distribution = importlib.metadata.PathDistribution(tmp_path)
     monkeypatch.setattr(importlib.metadata, "distribution", lambda name: distribution)
-    assert install_command("serve") == command
+    assert install_command("serve") == f'pip install "{command}"'
+
+
+def test_an_extra_of_a_clone_leaves_the_clone_editable(monkeypatch, tmp_path):
+    """Another command would replace the installation by a copy."""
+    clone = tmp_path / "my clone"
+    clone.mkdir()
+    (clone / "pyproject.toml").touch()
+    monkeypatch.setattr(errors, "__file__", str(clone / "t2t_keras" / "errors.py"))
+    assert install_command("serve") == f'pip install -e "{clone}[serve]"'
+
+
+def test_a_package_that_is_not_installed_has_its_name(monkeypatch, tmp_path):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "t2t_keras" / "errors.py"))
+    monkeypatch.setattr(importlib.metadata, "distribution", absent)
+    assert install_command("serve") == 'pip install "t2t_keras[serve]"'

@@ -2,7 +2,7 @@
 
 - CHANGELOG.md and CONTRIBUTING.md become pages of the site.
 - Links to files outside of docs/ become links into the repository, whose address is in
-  pyproject.toml; without one, only their text stays.
+  pyproject.toml, and each page links to it; without an address there are no such links.
 - Blocks of `math` become MathML, which browsers show without a script.
 """
 
@@ -10,6 +10,7 @@ import posixpath
 import re
 import tomllib
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
@@ -32,6 +33,22 @@ _PARTS = re.compile(
 )
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Gives the pages a link to the repository, if it has an address."""
+    if address := _repository(config):
+        config.repo_url = address
+        config.repo_name = urlsplit(address).path.strip("/")
+    return config
+
+
+def _repository(config: MkDocsConfig) -> str | None:
+    """Returns the address of the repository, if `pyproject.toml` has one."""
+    root = Path(config.config_file_path).parent
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    address: str | None = project.get("urls", {}).get("Repository")
+    return address
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the documents of the repository's root."""
     root = Path(config.config_file_path).parent
@@ -50,8 +67,7 @@ def on_page_markdown(
         page.meta["search"] = {"boost": 0.001}  # guides come first in a search
     document = _DOCUMENT_OF.get(here, f"docs/{here}")
     root = Path(config.config_file_path).parent
-    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    repository = project.get("urls", {}).get("Repository")
+    repository = _repository(config)
 
     def link(path: str) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(document), path))

@@ -20,6 +20,7 @@ from t2t_keras.cli.data import (
     add_languages,
     add_sources,
     data_languages,
+    train_command,
     with_sources,
 )
 from t2t_keras.data.atomic_files import open_lines
@@ -254,10 +255,7 @@ def _sentences(result: dict[str, Any]) -> list[str]:
 
 def _next_command(args: argparse.Namespace) -> str:
     if args.data_dir:
-        return (
-            f"t2t train --problem {args.problem} --data_dir {quoted(args.data_dir)} "
-            "--hparams_set SET --output_dir RUN"
-        )
+        return train_command(args)
     words = [f"t2t datagen --problem {args.problem} --data_dir DIR"]
     if args.languages:
         words.append(f"--languages {args.languages}")

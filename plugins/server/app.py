@@ -467,13 +467,15 @@ class Service:
         servable = (
             f"Latest({name})" if version is None else f"Specific({name}, {version})"
         )
+        missing = f"Servable not found for request: {servable}"
         if name not in self._sources:
-            raise HTTPException(404, f"Servable not found for request: {servable}")
+            names = ", ".join(self._sources)
+            raise HTTPException(404, f"{missing}; the models are: {names}")
         if name not in self._served:
             raise Overloaded("the model is loading; try again later")
         served = self._served[name]
         if version not in (None, served.version):
-            raise HTTPException(404, f"Servable not found for request: {servable}")
+            raise HTTPException(404, f"{missing}; its version is {served.version}")
         return served
 
     async def _answer(

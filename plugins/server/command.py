@@ -157,14 +157,19 @@ def _directories(args: argparse.Namespace) -> dict[str, Path]:
         path = Path(directory if sign else text)
         if not sign:
             absolute = path.absolute()
-            name = (absolute.parent if absolute.name.isdecimal() else absolute).name
+            is_version = absolute.name.isdecimal() and not is_run(path)
+            name = (absolute.parent if is_version else absolute).name
         if not _NAME.fullmatch(name):
             raise UserError(
                 f"--model: the name '{name}' of {path} may have letters, digits and "
                 "._- only; give NAME=DIR"
             )
         if name in directories:
-            raise UserError(f"--model: two models are named '{name}'; give NAME=DIR")
+            other_name = f"{path.absolute().parent.name}-{name}"
+            raise UserError(
+                f"--model: {directories[name]} and {path} are both named '{name}'; "
+                f"give one another name, such as {other_name}={path}"
+            )
         directories[name] = path
     return directories
 

@@ -23,10 +23,24 @@ from t2t_keras.data.console import say
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
 from t2t_keras.run.config import RunConfig, require_run
+from t2t_keras.text_processor import TextProcessor
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
     from t2t_keras.data.tasks import TaskRunner
+
+
+# The hparam set for at most so many training pairs, as `t2t list` describes the sets.
+_SETS = {
+    150_000: "small_data",
+    500_000: "pairs_300k",
+    1_500_000: "pairs_1m",
+    4_000_000: "pairs_3m",
+}
+_LARGEST_SET = "base"
+# `tiny` is for so many pairs with a mean of at most so many target tokens.
+_TOY_PAIRS = 10_000
+_SHORT = 15
 
 
 def _datagen_flags(parser: argparse.ArgumentParser) -> None:
@@ -295,11 +309,33 @@ def _pairs(
     return ParallelFiles(*pair)
 
 
-def _next_command(args: argparse.Namespace) -> str:
-    return (
-        f"t2t train --problem {args.problem} --data_dir {quoted(args.data_dir)} "
-        "--hparams_set SET --output_dir RUN"
-    )
+def train_command(args: argparse.Namespace) -> str:
+    """Returns the command that trains on the data of `--problem` and `--data_dir`."""
+    from t2t_keras.data.manifest import Manifest
+
+    problem = registry.problem(args.problem)
+    manifest = Manifest.load(Manifest.path(Path(args.data_dir), problem.data_name))
+    words = [f"t2t train --problem {args.problem} --data_dir {quoted(args.data_dir)}"]
+    if args.usr_dir:
+        words.append(f"--usr_dir {quoted(args.usr_dir)}")
+    words.append(f"--hparams_set {_fitting_set(problem, manifest)} --output_dir RUN")
+    return " ".join(words)
+
+
+def _fitting_set(problem: Problem, manifest: "Manifest | None") -> str:
+    """Returns the hparam set for the number of training pairs, or else "SET".
+
+    The sets are for translation; other tasks have another text processor.
+    """
+    is_translation = type(problem.text_processor) is TextProcessor
+    pairs = manifest.examples.get("train") if manifest else None
+    if manifest is None or not pairs or not is_translation:
+        return "SET"
+    is_short = manifest.tokens["train"]["target"] <= _SHORT * pairs
+    if is_short and pairs <= _TOY_PAIRS:
+        return "tiny"
+    fitting = (name for limit, name in _SETS.items() if pairs <= limit)
+    return next(fitting, _LARGEST_SET)
 
 
 def _show_datagen(result: dict[str, Any]) -> str:
@@ -323,7 +359,7 @@ COMMANDS = {
         _check_datagen,
         waiting="reading the sources",
         resumes=True,
-        next_command=_next_command,
+        next_command=train_command,
         has_problem_flags=True,
         group="data and training",
     ),

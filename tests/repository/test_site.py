@@ -4,6 +4,8 @@ import html
 import itertools
 import os
 import re
+import runpy
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from helpers.browser import CHROMIUM, browser
 from helpers.documents import PAGES, ROOT, prose
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
+from mkdocs.config.defaults import MkDocsConfig
 
 import t2t_keras
 
@@ -38,11 +41,31 @@ def test_nothing_is_fetched_from_elsewhere(site):
         assert 'data-md-component="source"' not in text  # asks for GitHub's stars
 
 
-def test_formulas_need_no_script_and_links_to_source_files_no_address(site):
-    """Nobody but the owner can set the repository's address, in pyproject.toml."""
+def test_links_into_the_repository_need_its_address(site):
+    """Nobody but the owner can set it, in pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    has_address = "Repository" in project.get("urls", {})
     paper = (site / "paper.html").read_text(encoding="utf-8")
-    assert "residual.py" in paper and 'residual.py"' not in paper
+    assert "residual.py" in paper and ('residual.py"' in paper) == has_address
+    assert ('class="md-source"' in paper) == has_address
     assert "outside:" not in paper
+
+
+def test_pages_link_to_the_repository_once_it_has_an_address(tmp_path):
+    hooks = runpy.run_path(str(ROOT / "docs" / "_site" / "hooks.py"))
+    project = tmp_path / "pyproject.toml"
+    config = MkDocsConfig(config_file_path=str(tmp_path / "mkdocs.yml"))
+    for urls, address, name in (
+        ("", None, None),
+        ("[project.urls]\nRepository = 'https://x/me/t'", "https://x/me/t", "me/t"),
+    ):
+        project.write_text(f"[project]\n{urls}\n", encoding="utf-8")
+        config = hooks["on_config"](config)
+        assert (config.repo_url, config.repo_name) == (address, name)
+
+
+def test_formulas_need_no_script(site):
+    paper = (site / "paper.html").read_text(encoding="utf-8")
     assert paper.count("<math ") >= 6
     assert "```" not in re.sub(r"<code>.*?</code>", "", paper, flags=re.DOTALL)
     exports = (site / "exports.html").read_text(encoding="utf-8")
@@ -54,6 +77,12 @@ def test_links_between_pages_are_called_by_titles():
     for page in PAGES:
         names = re.findall(r"\[[\w/.-]+\.md\]\(", prose(page))
         assert not names or page.parent == ROOT, f"{page}: {names}"
+
+
+# The blocks of code that are wider than their column.
+WIDE_BLOCKS = """[...document.querySelectorAll("pre > code")]
+  .filter((block) => block.scrollWidth > block.clientWidth)
+  .map((block) => block.textContent)"""
 
 
 @needs_chromium
@@ -76,6 +105,7 @@ def test_pages_suit_desktop_and_phone(site, tmp_path):
             page.picture(pictures / f"site-{name}-{width}-{mode}.png")
             is_wider = page.run("document.documentElement.scrollWidth > innerWidth")
             assert not is_wider, (name, width)
+            assert not page.run(WIDE_BLOCKS), (name, width)
             assert not page.errors, (name, page.errors)
 
 

@@ -159,6 +159,7 @@ def test_requests_that_are_too_large_or_ask_for_no_model(client):
         answer = predict(client, name, {"instances": ["a"]})
         assert answer.status_code == 404
         assert "Servable not found" in error_of(answer)
+        assert error_of(answer).endswith("; the models are: run")
 
 
 def test_other_endpoints():

@@ -41,7 +41,8 @@ def test_a_port_is_taken_before_models_are_loaded():
     ("flags", "message"),
     [
         (("--model", "."), "is neither a run"),
-        (("--model", "a/1", "--model", "a/1"), "two models are named 'a'"),
+        (("a/1", "b/a"), "a/1 and b/a are both named 'a'; give one another name, "),
+        (("a/1", "b/a"), "such as b-a=b/a"),
         (("--model", "x/y=a/1"), "the name 'x/y'"),
         (("--model", "a/1", "--decode_hparams", "raw=true"), "raw needs a run"),
         (("--model", "a/1", "--checkpoint", "5"), "--checkpoint needs a run"),
@@ -56,6 +57,17 @@ def test_flags(tmp_path, capfd, monkeypatch, flags, message):
     Path("a/1/saved_model.pb").touch()
     assert run("serve", *flags) == 2
     assert message in capfd.readouterr().err
+
+
+def test_a_model_has_the_name_of_its_directory(tmp_path, monkeypatch):
+    """A number is the version of an export, and the name of a run."""
+    monkeypatch.chdir(tmp_path)
+    for run_dir in ("runs/1", "runs/2"):
+        Path(run_dir).mkdir(parents=True)
+        Path(run_dir, "config.json").write_text('{"problem": "p"}')
+    models = ["served/ende/3", "served/fr", "runs/1", "runs/2", "m=runs/1"]
+    names = command._directories(argparse.Namespace(model=models))
+    assert list(names) == ["ende", "fr", "1", "2", "m"]
 
 
 def test_an_export_for_ctranslate2_is_not_taken_for_a_run(translator, tmp_path, capfd):

@@ -122,7 +122,7 @@ def test_the_newest_version_is_served(tmp_path, capfd):
         assert ask(client) == ask(client, "m/versions/13") == "thirteen"
         assert states(client) == {"13": "AVAILABLE", "10": "END"}
         assert states(client, "m/versions/10") == {"10": "END"}
-        missing = "Servable not found for request: Specific(m, 10)"
+        missing = "Servable not found for request: Specific(m, 10); its version is 13"
         assert ask(client, "m/versions/10") == (404, missing)
         # Without the newest one, the newest remaining one is served.
         shutil.rmtree(tmp_path / "0013")

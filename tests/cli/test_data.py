@@ -1,0 +1,63 @@
+"""`t2t datagen`: the command that it says comes next."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from t2t_keras import registry
+from t2t_keras.cli import command_line
+from t2t_keras.cli.data import _SETS
+from t2t_keras.data.manifest import Manifest
+
+
+def next_command(monkeypatch, pairs, tokens, problem="translate_text", *flags):
+    """The command for data of so many pairs with so many tokens each."""
+    manifest = SimpleNamespace(
+        examples={"train": pairs}, tokens={"train": {"target": pairs * tokens}}
+    )
+    monkeypatch.setattr(Manifest, "load", lambda path: manifest)
+    words = ["datagen", "--problem", problem, "--data_dir", "data", *flags]
+    command, args = command_line.parse(words)
+    return command.next_command(args)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "tokens", "name"),
+    [
+        (10_000, 13, "tiny"),  # the toy problem
+        (10_000, 18, "small_data"),
+        (29_000, 18, "small_data"),
+        (150_001, 25, "pairs_300k"),
+        (1_500_000, 25, "pairs_1m"),
+        (4_000_000, 25, "pairs_3m"),
+        (4_500_000, 25, "base"),
+    ],
+)
+def test_the_next_command_has_the_set_for_the_number_of_pairs(
+    pairs, tokens, name, monkeypatch
+):
+    command = next_command(monkeypatch, pairs, tokens)
+    assert f"--hparams_set {name} " in command
+    assert name in registry.list_hparams()
+
+
+def test_the_sets_are_for_the_pairs_that_they_say():
+    for limit, name in _SETS.items():
+        shown = f"{limit:,}" if limit < 500_000 else f"{limit / 1e6:g} million"
+        assert f"to {shown} pairs:" in registry.list_hparams()[name]
+
+
+def test_other_tasks_and_absent_data_have_no_set(monkeypatch):
+    parser = next_command(monkeypatch, 40_000, 40, "parsing_wsj")
+    assert "--hparams_set SET " in parser
+    monkeypatch.undo()
+    words = ["datagen", "--problem", "translate_text", "--data_dir", "absent"]
+    command, args = command_line.parse(words)
+    assert "--hparams_set SET " in command.next_command(args)
+
+
+def test_the_next_command_has_the_folder_of_the_users_code(monkeypatch):
+    command = next_command(
+        monkeypatch, 29_000, 18, "translate_text", "--usr_dir", "my code"
+    )
+    assert "--usr_dir 'my code'" in command

@@ -115,6 +115,15 @@ def trained_run(data_dir, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def chromium():
+    """A browser, started once."""
+    from helpers.browser import started
+
+    with started() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
 def translator(tmp_path_factory):
     """A translator of texts with random weights, whose graphs are traced once."""
     from helpers.decoding_models import text_translator

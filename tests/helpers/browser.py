@@ -26,18 +26,25 @@ _FLAGS = (
 )
 
 
-class Browser:
-    """A page; it speaks the DevTools protocol."""
+class Page:
+    """A page with its own cookies and storage; it speaks the DevTools protocol."""
 
     def __init__(self, to: int, back: int) -> None:
         self._to, self._back, self._rest = to, back, b""
         self._session: dict[str, str] = {}
         self.errors: list[str] = []  # of scripts, since `open`
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._profile = self.call("Target.createBrowserContext")
+        blank = {"url": "about:blank"} | self._profile
+        target = self.call("Target.createTarget", **blank)["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = {"sessionId": attached["sessionId"]}
-        for domain in ("Page", "Runtime", "Log"):
+        for domain in ("Page", "Runtime", "Log", "Animation"):
             self.call(f"{domain}.enable")
+        self.call("Animation.setPlaybackRate", playbackRate=20)
+
+    def close(self) -> None:
+        self._session = {}
+        self.call("Target.disposeBrowserContext", **self._profile)
 
     def call(self, method: str, **params: object) -> dict[str, Any]:
         """Calls a method and returns its answer; keeps the errors among the events."""
@@ -91,7 +98,7 @@ class Browser:
         deadline = time.monotonic() + 60
         while not self.run(condition):
             assert time.monotonic() < deadline, self.run("document.body.innerText")
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def submit(self, text: str) -> None:
         """Types a text, and presses Ctrl and Enter."""
@@ -117,8 +124,21 @@ class Browser:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
 
+class Chromium:
+    """A running browser."""
+
+    def __init__(self, to: int, back: int) -> None:
+        self._pipes = (to, back)
+
+    @contextlib.contextmanager
+    def page(self) -> Iterator[Page]:
+        """Opens a page, the only one at a time."""
+        with contextlib.closing(Page(*self._pipes)) as page:
+            yield page
+
+
 @contextlib.contextmanager
-def browser() -> Iterator[Browser]:
+def started() -> Iterator[Chromium]:
     """Starts Chromium with a profile that is thrown away."""
     to_read, to_write = os.pipe()
     back_read, back_write = os.pipe()
@@ -132,7 +152,7 @@ def browser() -> Iterator[Browser]:
         os.close(to_read)
         os.close(back_write)
         try:
-            yield Browser(to_write, back_read)
+            yield Chromium(to_write, back_read)
         finally:
             process.terminate()
             process.wait()

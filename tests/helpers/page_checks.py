@@ -1,6 +1,6 @@
 """Checks that every page must pass in a browser: contrast, size, the order of Tab."""
 
-from helpers.browser import Browser
+from helpers.browser import Page
 
 # For every text that can be seen: its colour and what is behind it, by painting both.
 _CONTRASTS = """
@@ -93,7 +93,7 @@ _FOCUSED = """
 """
 
 
-def check_page(page: Browser) -> None:
+def check_page(page: Page) -> None:
     """Checks the page that is shown, with the size and mode that the browser has."""
     assert page.errors == []
     assert page.run(_CONTRASTS) == []
@@ -103,7 +103,7 @@ def check_page(page: Browser) -> None:
     assert page.run("document.documentElement.scrollWidth") <= width
 
 
-def check_tab_order(page: Browser) -> None:
+def check_tab_order(page: Page) -> None:
     """Checks that Tab reaches all controls in order, and that the focus is seen."""
     count = page.run(_FOCUSABLE)
     page.run("document.activeElement.blur(); scrollTo(0, 0)")
@@ -114,9 +114,8 @@ def check_tab_order(page: Browser) -> None:
         )
 
 
-def check_views(page: Browser, url: str) -> None:
-    """Opens a page at two widths in both modes, and checks it each time."""
-    for width in (1280, 390):
-        for dark in (False, True):
-            page.open(url, width, dark=dark)
-            check_page(page)
+def check_views(page: Page, url: str) -> None:
+    """Opens a page on a light desktop and on a dark phone, and checks it there."""
+    for width, dark in ((1280, False), (390, True)):
+        page.open(url, width, dark=dark)
+        check_page(page)

@@ -6,7 +6,7 @@ import shlex
 import tomllib
 
 import pytest
-from helpers.browser import CHROMIUM, browser
+from helpers.browser import CHROMIUM
 from helpers.command_line import run, run_json, write
 from helpers.errors import refused
 from helpers.page_checks import check_page, check_tab_order, check_views
@@ -191,14 +191,14 @@ def test_pairs_are_read_up_to_the_last_one():
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
-def test_the_choices_of_the_page_are_a_recipe(files, tmp_path, capfd):
+def test_the_choices_of_the_page_are_a_recipe(files, tmp_path, capfd, chromium):
     hebrew = "שלום &amp; עולם " * 30
     source = lines(files["--train_source"])
     source[50:52] = [hebrew, f"<script>alert(1)</script> &amp; {'x' * 5000}"]
     write(files["--train_source"], *source)
     page = tmp_path / "page.html"
     assert run(*command(files), "--page", page) == 0
-    with browser() as shown:
+    with chromium.page() as shown:
         check_views(shown, page.as_uri())
         for width in (1280, 390):
             shown.open(page.as_uri(), width)

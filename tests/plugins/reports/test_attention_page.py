@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from helpers import numpy_transformer
-from helpers.browser import CHROMIUM, browser
+from helpers.browser import CHROMIUM
 from helpers.errors import refused
 from helpers.numpy_transformer import NumpyTransformer, randomise, softmax
 from helpers.page_checks import check_page, check_tab_order, check_views
@@ -160,13 +160,13 @@ SELECT = """(() => {{
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
-def test_the_page_in_a_browser(tmp_path):
+def test_the_page_in_a_browser(tmp_path, chromium):
     """With tokens from right to left, and a token that is wider than a phone."""
     attention = random_attention(
         ["الكلب", "▁runs", "</s>"], ["ein", "x" * 200, "."], encoder_layers=3
     )
     (tmp_path / "page.html").write_text(attention_page(attention), encoding="utf-8")
-    with browser() as page:
+    with chromium.page() as page:
         check_views(page, (tmp_path / "page.html").as_uri())
         check_tab_order(page)
         # At first, the mean of all heads of cross-attention's last layer.

@@ -3,7 +3,7 @@
 import html
 
 import pytest
-from helpers.browser import CHROMIUM, browser
+from helpers.browser import CHROMIUM
 from helpers.page_checks import check_tab_order, check_views
 
 from t2t_keras.evaluation.bleu import Bleu
@@ -36,7 +36,7 @@ ARABIC = "الكلب يجري في الحديقة"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
-def test_the_page_in_a_browser(tmp_path):
+def test_the_page_in_a_browser(tmp_path, chromium):
     sentences = [
         ComparedSentence(1, ARABIC, LONG, [LONG, f"{LONG} x"], [10.0, 30.0], 20.0),
         ComparedSentence(2, "a" * 5000, "b", ["b c", "b d"], [1.0, 2.0], 1.0),
@@ -44,7 +44,7 @@ def test_the_page_in_a_browser(tmp_path):
     rows = [{"system": "a", "score": "1"}, {"system": "b", "score": "2"}]
     page = difference_page(["a", "b"], {"bleu": rows}, "2 lines.", sentences)
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    with browser() as shown:
+    with chromium.page() as shown:
         check_views(shown, (tmp_path / "page.html").as_uri())
         check_tab_order(shown)
         shown.open((tmp_path / "page.html").as_uri(), 1280)

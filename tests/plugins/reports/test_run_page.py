@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.browser import CHROMIUM, browser
+from helpers.browser import CHROMIUM
 from helpers.command_line import run_json, run_refused
 from helpers.page_checks import check_page, check_tab_order, check_views
 from helpers.small_run import trainer
@@ -272,8 +272,8 @@ def test_a_page_of_a_long_training_is_below_a_megabyte(large_page):
 
 
 @needs_chromium
-def test_a_large_page_in_a_browser(large_page):
-    with browser() as page:
+def test_a_large_page_in_a_browser(large_page, chromium):
+    with chromium.page() as page:
         check_views(page, large_page.as_uri())
         page.run("for (const d of document.querySelectorAll('details')) d.open = true")
         check_page(page)
@@ -283,12 +283,12 @@ def test_a_large_page_in_a_browser(large_page):
 
 
 @needs_chromium
-def test_a_page_in_a_browser(live_run, tmp_path):
+def test_a_page_in_a_browser(live_run, tmp_path, chromium):
     facts = long_run(tmp_path / "run", live_run, 4, ["the dog .", ARABIC])
     attention = weights(["▁the", "</s>"], ["▁der", "</s>"], layers=2, heads=2)
     file = tmp_path / "page.html"
     file.write_text(run_page(facts, attention, is_live=True), encoding="utf-8")
-    with browser() as page:
+    with chromium.page() as page:
         check_views(page, file.as_uri())
         check_tab_order(page)
         # The values of a curve, by mouse and by keyboard.
@@ -307,6 +307,6 @@ def test_a_page_in_a_browser(live_run, tmp_path):
 
 
 @needs_chromium
-def test_the_page_of_a_real_training_in_a_browser(live_run):
-    with browser() as page:
+def test_the_page_of_a_real_training_in_a_browser(live_run, chromium):
+    with chromium.page() as page:
         check_views(page, (live_run / "page.html").as_uri())

@@ -6,7 +6,7 @@ import math
 import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
-from helpers.browser import CHROMIUM, browser
+from helpers.browser import CHROMIUM
 from helpers.page_checks import check_page, check_tab_order
 from helpers.stub_server import Stub, serving
 
@@ -72,8 +72,8 @@ class Explained(Stub):
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    with browser() as page:
+def tab(chromium):
+    with chromium.page() as page:
         yield page
 
 
@@ -85,13 +85,13 @@ def server():
 
 
 @pytest.fixture
-def page(chromium, server):
+def page(tab, server):
     """The page of the stub, and what the stub was asked."""
     model, url = server
     model.missing = {}
     model.asked.clear()
-    open_page(chromium, url)
-    return chromium
+    open_page(tab, url)
+    return tab
 
 
 def open_page(page, url, width=1280, **options):
@@ -362,41 +362,41 @@ def test_the_translation_is_copied_with_its_lines(page):
     assert page.run("window.copied") == "A DOG RUNS. IT IS LATE.\n\nTHE END."
 
 
-def test_what_a_model_lacks_is_told(chromium, server):
+def test_what_a_model_lacks_is_told(tab, server):
     model, url = server
     names = ("probabilities", "alignment", "prefixes", "glossary", "forbidden")
     model.missing = dict.fromkeys(names, "alignment: a SavedModel returns none")
-    open_page(chromium, url)
-    translate(chromium, "A dog runs.", 1)
-    assert texts(chromium, "#missing") == [
+    open_page(tab, url)
+    translate(tab, "A dog runs.", 1)
+    assert texts(tab, "#missing") == [
         "Not with this model: probabilities, word alignment, alternatives and forced "
         "words, glossary, forbidden words (a SavedModel returns none)."
     ]
-    click(chromium, WORDS)
+    click(tab, WORDS)
     buttons = "[...document.querySelectorAll('#menu button')]"
-    assert chromium.run(f"{buttons}.filter(x => x.checkVisibility()).length") == 1
-    assert chromium.run("glossary.checkVisibility()") is False
+    assert tab.run(f"{buttons}.filter(x => x.checkVisibility()).length") == 1
+    assert tab.run("glossary.checkVisibility()") is False
     assert "glossary" not in model.asked[-1][2]
-    check_page(chromium)
+    check_page(tab)
     model.missing = {"forbidden": "forbidden: the engine has no bans"}
-    open_page(chromium, url)
-    translate(chromium, "A dog runs.", 1)
-    open_word(chromium, WORDS)
+    open_page(tab, url)
+    translate(tab, "A dog runs.", 1)
+    open_word(tab, WORDS)
     signature, _, options = model.asked[-1]
     assert signature == "alternatives" and "forbidden" not in options
 
 
-def test_a_model(translator, chromium):
+def test_a_model(translator, tab):
     """What the stub is asked and answers is what a model understands and answers."""
     text = "<img src=x onerror=alert(1)> a dog"
     with serving(ServedModel(translator), "run") as (_, port, _):
-        open_page(chromium, f"http://127.0.0.1:{port}")
-        translate(chromium, f"{text}\nthe old dog .", 2)
+        open_page(tab, f"http://127.0.0.1:{port}")
+        translate(tab, f"{text}\nthe old dog .", 2)
         (best,) = translator.translate([text])
-        assert texts(chromium, ".target")[0] == " ".join(best.split())
-        assert texts(chromium, ".source")[0] == text
-        assert chromium.run("document.images.length") == 0
-        click(chromium, WORDS)
-        chromium.wait("!document.querySelector('#menu-words').innerText.includes('…')")
-        click(chromium, "#menu-close")
-        check_page(chromium)
+        assert texts(tab, ".target")[0] == " ".join(best.split())
+        assert texts(tab, ".source")[0] == text
+        assert tab.run("document.images.length") == 0
+        click(tab, WORDS)
+        tab.wait("!document.querySelector('#menu-words').innerText.includes('…')")
+        click(tab, "#menu-close")
+        check_page(tab)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.browser import CHROMIUM, browser
+from helpers.browser import CHROMIUM
 from helpers.page_checks import check_tab_order, check_views
 from helpers.sweeps import sweep_settings
 
@@ -124,9 +124,9 @@ def test_a_test_of_other_trials_is_not_shown(tmp_path, tested, is_shown):
 
 
 @needs_chromium
-def test_the_page_in_a_browser(page, tmp_path):
+def test_the_page_in_a_browser(page, tmp_path, chromium):
     path = tmp_path / "page.html"
     path.write_text(page)
-    with browser() as shown:
+    with chromium.page() as shown:
         check_views(shown, path.as_uri())
         check_tab_order(shown)

@@ -22,6 +22,10 @@ decoding.DEFAULT_ENGINE = "tensorflow"
 make_strategy(simulate_devices=8)
 
 
+# Tracing makes many objects that stay. They are examined once a file, see
+# `frozen_objects`, and not over and over, which is a twentieth of the time of all tests.
+gc.set_threshold(50_000, 10, 100)
+
 # Files that take the longest are begun first, so that no process ends long before the
 # other one.
 LONGEST = (

@@ -104,6 +104,7 @@ def test_texts_of_an_n_best_list_are_distinct(translator, tokenizer):
         distinct = len({output.text[:6] for output in plain})
         assert len(outputs) >= distinct
         replaced += len(outputs) - distinct
+    for line, outputs in zip(LINES[:2], n_best, strict=False):
         ((*alone,),) = coarse.n_best([line], 4)
         assert [x.ids for x in alone] == [x.ids for x in outputs]
     assert replaced > 0
@@ -233,12 +234,18 @@ def test_problems_defaults(translator):
 # Log-probabilities of tokens, against NumPy.
 
 
-def token_log_probs(model, source, target):
-    """The log-softmax of every token of a target, in float64."""
-    logits = model(np.array([source]), np.array([target]))[0].numpy()
+def token_log_probs(model, source, targets):
+    """The log-softmax of every token of each target, in float64."""
+    target = np.zeros((len(targets), max(map(len, targets))), np.int32)
+    for row, ids in zip(target, targets, strict=True):
+        row[: len(ids)] = ids
+    logits = model(np.array([source] * len(targets)), target).numpy()
     logits = logits.astype(np.float64)
-    rows = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    return [row[token] for row, token in zip(rows, target, strict=True)]
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    return [
+        [row[token] for row, token in zip(rows[: len(ids)], ids, strict=True)]
+        for rows, ids in zip(log_probs, targets, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -250,15 +257,16 @@ def test_outputs_have_the_log_probability_of_each_token(translator, options):
     assert [[x._replace(token_log_probs=()) for x in row] for row in n_best] == plain
     for line, outputs in zip(LINES, n_best, strict=True):
         source = translator.source_tokenizer.encode(line)
-        for output in outputs:
-            assert len(output.token_log_probs) == len(output.ids)
-            if not line.strip():
-                continue
+        if not line.strip():
+            assert not any(output.token_log_probs for output in outputs)
+            continue
+        targets = [output.ids for output in outputs]
+        rows = token_log_probs(translator.model, source, targets)
+        for output, expected in zip(outputs, rows, strict=True):
+            assert output.token_log_probs == pytest.approx(expected, abs=1e-4)
             assert sum(output.token_log_probs) == pytest.approx(
                 output.log_prob, abs=1e-4
             )
-            expected = token_log_probs(translator.model, source, output.ids)
-            assert output.token_log_probs == pytest.approx(expected, abs=1e-4)
 
 
 def test_score_of_given_targets(translator, tokenizer):
@@ -267,8 +275,8 @@ def test_score_of_given_targets(translator, tokenizer):
         LINES, targets, translator.score(LINES, targets, batch_tokens=40), strict=True
     ):
         assert list(score.ids) == tokenizer.encode(target.strip())
-        expected = token_log_probs(
-            translator.model, tokenizer.encode(source.strip()), score.ids
+        (expected,) = token_log_probs(
+            translator.model, tokenizer.encode(source.strip()), [score.ids]
         )
         assert score.token_log_probs == pytest.approx(expected, abs=1e-4)
         assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)

@@ -73,11 +73,13 @@ class Roundtrip(tf.Module):
         super().__init__()
         self.tokenizer = tokenizer
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def encode(self, texts):
         return self.tokenizer.encode(texts).to_tensor()
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False
+    )
     def decode(self, ids):
         return self.tokenizer.decode(ids)
 

@@ -211,7 +211,7 @@ def visible(text):
 
 def test_no_text_is_lost(tokenizer):
     """In the graph as in Python; every part obeys the limit."""
-    texts = [*HARD_LINES, *random_lines(10), *(text * 9 for text in SPLIT)]
+    texts = [*HARD_LINES, *random_lines(10), *(text * 9 for text in [*SPLIT][::3])]
     texts = [text.replace("\n", " ") for text in texts if text.strip()]
     graph = tokenizer.graph()
 
@@ -219,7 +219,7 @@ def test_no_text_is_lost(tokenizer):
         ids = tokenizer.encode_batch(strings(texts))
         return tf.ragged.constant(ids, tf.int32, ragged_rank=1)
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
     def in_graph(text):
         return split_long_text(text, graph.encode, 20)
 
@@ -243,7 +243,7 @@ def test_all_parts_have_the_tag_of_their_text(tmp_path):
     tokenizer = SentencePieceTokenizer(tmp_path / "v.spm")
     graph = tokenizer.graph()
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
     def in_graph(text):
         return split_long_text(text, graph.encode, 20, tags)
 

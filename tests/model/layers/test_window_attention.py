@@ -117,7 +117,7 @@ def test_the_largest_tensor_grows_linearly_with_the_length(num_after):
                 y, *_ = layer.compute_attention(x)
             return tape.gradient(y, x)
 
-        graph = tf.function(gradient).get_concrete_function(x).graph
+        graph = tf.function(gradient, autograph=False).get_concrete_function(x).graph
         outputs = [tensor for op in graph.get_operations() for tensor in op.outputs]
         shapes = [t.shape for t in outputs if t.shape.is_fully_defined()]
         assert len(shapes) > 0.9 * len(outputs)

@@ -120,7 +120,7 @@ def test_twenty_steps_of_training(config, tmp_path):
     variables = model_variables(model)
     adam = Adam(variables, hparams)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def update(source, target, rate, step):
         with tf.GradientTape() as tape:
             loss = mean_loss(model, source, target)

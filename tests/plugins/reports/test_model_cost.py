@@ -84,7 +84,8 @@ def training_graph(hparams, length=LENGTH):
 
     ids = tf.TensorSpec([BATCH, length], tf.int32)
     seed = tf.TensorSpec([2], tf.int32)
-    graph = tf.function(gradients).get_concrete_function(ids, ids, seed).graph
+    function = tf.function(gradients, autograph=False)
+    graph = function.get_concrete_function(ids, ids, seed).graph
     forward = []
     backward = []
     for op in graph.get_operations():

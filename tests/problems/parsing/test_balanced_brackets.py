@@ -35,6 +35,7 @@ from t2t_keras.problems.parsing.tree import parse_tree
 # PAD, EOS, and pieces that are no symbols at 2 and 7.
 PIECES = ("", "", "?", "S", "/S", "n", "v", "?", "P", "/P")
 VOCAB = len(PIECES)
+WORD = PIECES.index("n")
 
 
 class Vocabulary:
@@ -92,7 +93,9 @@ def test_equals_the_best_of_all_trees():
     hypotheses = search(sources, limit, beam_size=600, alpha=0.3, n_best=n)
     for row, source in enumerate(sources):
         trees = [
-            target for target in every_target(limit) if is_tree(target, words[row])
+            target
+            for target in every_target(limit)
+            if target.count(WORD) == words[row] and is_tree(target, words[row])
         ]
         assert len(trees) >= n
         scores = log_probs_of(model, source, trees)

@@ -9,7 +9,7 @@ from helpers.command_line import write
 from helpers.decoding_models import LINES
 from helpers.errors import refused
 from helpers.one_step import HPARAMS, Setup, assert_close, summed_loss, unequal_batch
-from helpers.small_data import sentence_pairs, small_data
+from helpers.small_data import sentence_pairs, write_pairs
 from helpers.small_run import trainer
 
 from t2t_keras import registry
@@ -43,14 +43,13 @@ def reversed_links(text: str) -> tuple[tuple[int, int], ...]:
 def aligned_dir(tmp_path_factory):
     """Data of `translate_text` with word alignments."""
     directory = tmp_path_factory.mktemp("aligned")
-    small_data(directory / "plain")  # for its text files
     links = [format_alignment(reversed_links(source)) for source, _ in sentence_pairs()]
-    plain = directory / "plain"
+    plain = write_pairs(directory)
     files = ParallelFiles(
-        plain / "source.txt", plain / "target.txt", write(directory / "links", *links)
+        plain.source_path, plain.target_path, write(directory / "links", *links)
     )
     problem = registry.problem("translate_text")
-    sources = {"train": files, "dev": ParallelFiles(*list(vars(files).values())[:2])}
+    sources = {"train": files, "dev": plain}
     problem = problem.replace(vocab_size=310, sources=sources)
     generate(problem, directory, workers=1)
     return directory
@@ -262,8 +261,8 @@ def test_batches_have_the_links(aligned_dir, swap):
 
 
 def test_training_needs_links(aligned_dir, data_dir, tmp_path):
-    result = trainer(aligned_dir, tmp_path / "guided", guided_alignment=0.5).train()
-    assert result["step"] == 4
+    changes = {"guided_alignment": 0.5, "dropout": 0, "train_steps": 1}
+    assert trainer(aligned_dir, tmp_path / "guided", **changes).train()["step"] == 1
     message = "guided_alignment needs word alignments, and"
     refused(message, trainer, data_dir, tmp_path / "none", guided_alignment=0.5)
     message = "guided_alignment must be at least 0"

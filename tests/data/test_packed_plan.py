@@ -71,10 +71,11 @@ def test_a_step_names_its_batch_whatever_was_asked_before():
     used = plan()
     for step in range(2 * len(used)):
         used.records(step)
-    for step in (0, len(used) + 2, 5):
-        np.testing.assert_array_equal(used.rows(step), plan().rows(step))
-        np.testing.assert_array_equal(used.records(step), plan().records(step))
-    assert not np.array_equal(plan(seed=4).records(0), plan().records(0))
+    for step in (0, len(used) + 2):
+        new = plan()
+        np.testing.assert_array_equal(used.rows(step), new.rows(step))
+        np.testing.assert_array_equal(used.records(step), new.records(step))
+    assert not np.array_equal(plan(seed=4).records(0), used.records(0))
 
 
 def test_the_batches_of_the_other_direction_are_the_same():
@@ -109,7 +110,7 @@ def test_pairs_of_equal_lengths_leave_no_padding():
 
 
 def test_rows_that_eight_replicas_share_stay_within_the_budget():
-    for count in (100_000, 90_000, 1_999):
+    for count in (20_000, 18_000, 1_999):
         batches = plan([10] * count, [12] * count, budget=25_000)
         rows, _, target = batches.shapes[0].tolist()
         assert -(-rows // 8) * 8 * target <= 25_000

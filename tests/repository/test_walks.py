@@ -16,6 +16,7 @@ from tensorflow.python.ops import script_ops
 
 from t2t_keras import registry
 from t2t_keras.data.datagen import generate
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.strategy import distribute
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,7 @@ def imported():
 
 
 @pytest.fixture(scope="module")
-def entered(tmp_path_factory):
+def entered(trained_run, tmp_path_factory):
     """The files that each walk enters."""
     folder = tmp_path_factory.mktemp("walks")
     files_of = {}
@@ -91,8 +92,7 @@ def entered(tmp_path_factory):
             run._step.update(next(batches), 0, 1e-3)
         files_of["A batch to its update"] = profile.files
 
-        run.train()
-        translator = run._run.translator()
+        translator = RunDirectory(trained_run).translator()
         with Profile(monkeypatch) as profile:
             assert len(translator.translate(["the dog sees the cat"])) == 1
         files_of["A request to its answer"] = profile.files

@@ -59,10 +59,10 @@ sys.exit(2)
 """
 # Trial 0 begins and fails then; the others are refused before they begin.
 REFUSED_LATER = """
-import sys, time
-from pathlib import Path
-from t2t_keras.plugins.sweep.study import SweepStudy
+import sys
 if sys.argv[2] == "0":
+    from pathlib import Path
+    from t2t_keras.plugins.sweep.study import SweepStudy
     SweepStudy.open(Path(sys.argv[1])).begin(0)
     print("step 7: the training has diverged")
 else:

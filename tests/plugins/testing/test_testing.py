@@ -57,7 +57,9 @@ def test_model_keeps_the_guarantees(name, capsys):
 )
 def test_variants_keep_the_guarantees_of_decoding(options):
     rates = {"dropout": 0.1, "attention_dropout": 0.3, "ffn_dropout": 0.2}
-    model = small_model(**{"max_positions": 4} | rates | options)
+    # That caches are those of their layers is checked with two layers above.
+    sizes = {"num_layers": 1, "max_positions": 4}
+    model = small_model(**sizes | rates | options)
     _check_independence(model)
     _check_packing(model)
     _check_steps(model)

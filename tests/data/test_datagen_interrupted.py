@@ -46,7 +46,10 @@ with faults(int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
     assert at > 30
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "signal_number",
+    [signal.SIGKILL, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)],
+)
 def test_killed_with_its_workers_at_work(complete, tmp_path, signal_number):
     code = """
 import sys

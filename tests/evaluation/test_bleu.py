@@ -1,3 +1,4 @@
+import functools
 import gzip
 import json
 
@@ -60,7 +61,9 @@ def with_gaps(texts):
 
 
 def test_german_with_unicode_quotes_scores_as_the_perl_scripts(monkeypatch):
-    monkeypatch.setattr("sacrebleu.metrics.TER", CHRF)  # takes many seconds
+    for name in ("CHRF", "TER"):  # they take seconds
+        plain = functools.partial(BLEU, tokenize="none")
+        monkeypatch.setattr(f"sacrebleu.metrics.{name}", plain)
     path = reference("news_commentary/train.de.gz")
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
         references = [next(file).removesuffix("\n") for _ in range(2000)]

@@ -23,13 +23,13 @@ RATES = {"dropout": 0.2, "attention_dropout": 0.3, "ffn_dropout": 0.2}
         {"guided_alignment": 0.7},
         {"attention": "additive"},
         {"model": "extended_transformer", "position": "t2t", "output_bias": True},
-        {"model": "next_word_transformer", "num_brackets": 9},
+        {"model": "next_word_transformer", "num_brackets": 9, "num_layers": 2},
     ],
     ids=str,
 )
 def test_losses_and_gradients_are_those_of_rows_with_one_pair(options):
     """With dropout, whose masks are therefore the same."""
-    network = small_model(**RATES | options)
+    network = small_model(**{"num_layers": 1} | RATES | options)
     *batch, alignment = pairs()
     *packed_batch, packed_alignment, packing = packed_pairs()
     if not network.hparams.guided_alignment:

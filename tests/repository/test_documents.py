@@ -14,6 +14,7 @@ Commands in a comment that begins with `<!-- setup:` run and are not shown: they
 what a page takes for granted, such as a trained run.
 """
 
+import functools
 import glob
 import gzip
 import itertools
@@ -145,6 +146,7 @@ def test_flags_in_the_prose_exist(page):
     assert not re.search(r"^ {4}t2t \w+ ", text, re.MULTILINE), "indented, not fenced"
 
 
+@functools.cache
 def flags_of(command: str) -> set[str]:
     return set(command_parser(command, commands()[command])._option_string_actions)
 

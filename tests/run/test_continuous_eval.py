@@ -46,7 +46,7 @@ def set_train_steps(run: Path, steps: int) -> None:
     RunDirectory.create(run, opened.config, hparams)
 
 
-def test_every_checkpoint_is_evaluated_once(run, capfd, monkeypatch):
+def test_every_checkpoint_is_evaluated_once(run, capfd):
     result = call_json(capfd, *every(run))
     points = result["checkpoints"]
     assert [point["step"] for point in points] == [1, 2, 3, 4]
@@ -68,21 +68,6 @@ def test_every_checkpoint_is_evaluated_once(run, capfd, monkeypatch):
         for event in curve:
             index = run / f"model.ckpt-{event.step}.index"
             assert event.wall_time == pytest.approx(index.stat().st_mtime, abs=1e-3)
-
-    # A new one joins; the others are not touched again.
-    copy_checkpoint(run, 4, 5)
-    calls = []
-    loss = Evaluator.loss
-    monkeypatch.setattr(Evaluator, "loss", lambda *args: calls.append(1) or loss(*args))
-    repeated = call_json(capfd, *every(run))
-    assert len(calls) == 1
-    assert repeated["checkpoints"][:4] == points
-    assert repeated["checkpoints"][4] == points[3] | {"step": 5}
-    assert call(*every(run)) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert lines[0].split()[:2] == ["step", "loss"]
-    assert [line.split()[0] for line in lines[1:6]] == ["1", "2", "3", "4", "5"]
-    assert lines[-1] == f"best: step {repeated['best']['step']}"
 
 
 def test_other_settings_and_data_are_refused(run, capfd, tmp_path):
@@ -116,7 +101,23 @@ def test_a_training_is_followed_to_its_last_step(run, capfd, monkeypatch):
 
     monkeypatch.setattr(continuous_eval.Curve, "add", add_and_go_on)
     result = call_json(capfd, *every(run, *LOSS, "--wait_minutes", 60))
-    assert [point["step"] for point in result["checkpoints"]] == [1, 2, 3, 4, 5, 6]
+    points = result["checkpoints"]
+    assert [point["step"] for point in points] == [1, 2, 3, 4, 5, 6]
+    assert points[4:] == [points[3] | {"step": step} for step in (5, 6)]
+
+    # A new one joins; the others are not touched again.
+    copy_checkpoint(run, 4, 7)
+    calls = []
+    loss = Evaluator.loss
+    monkeypatch.setattr(Evaluator, "loss", lambda *args: calls.append(1) or loss(*args))
+    repeated = call_json(capfd, *every(run, *LOSS))
+    assert len(calls) == 1
+    assert repeated["checkpoints"] == [*points, points[3] | {"step": 7}]
+    assert call(*every(run, *LOSS)) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["step", "loss"]
+    assert [int(line.split()[0]) for line in lines[1:8]] == [1, 2, 3, 4, 5, 6, 7]
+    assert lines[-1] == f"best: step {repeated['best']['step']}"
 
 
 def test_a_training_that_has_yet_to_begin_is_waited_for(run, monkeypatch):

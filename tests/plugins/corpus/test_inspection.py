@@ -22,9 +22,9 @@ FILES = ["multi30k/train.{}", "news_commentary/train.{}.gz"]
 
 @pytest.fixture(scope="module", params=FILES, ids=["multi30k", "news"])
 def corpus(request):
-    """The first 8,000 pairs of a real corpus."""
+    """The first 5,000 pairs of a real corpus."""
     files = (reference(request.param.format(side)) for side in ("en", "de"))
-    pairs = itertools.islice(ParallelFiles(*files)(), 8_000)
+    pairs = itertools.islice(ParallelFiles(*files)(), 5_000)
     return [(source.strip(), target.strip()) for source, target in pairs]
 
 

@@ -1,5 +1,6 @@
 """tensor2tensor's checkpoints give here the numbers that they gave there."""
 
+import itertools
 import re
 
 import numpy as np
@@ -235,9 +236,16 @@ def compare_all(model, oracle):
 
 
 @pytest.mark.parametrize(
-    "state", ["trained", pytest.param("random", marks=pytest.mark.slow)]
+    ("config", "state"),
+    [
+        (CONFIGS[0], "trained"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in itertools.product(CONFIGS, ("trained", "random"))
+            if case != (CONFIGS[0], "trained")
+        ),
+    ],
 )
-@pytest.mark.parametrize("config", CONFIGS)
 def test_beams_of_batches_and_of_single_sentences(config, state, tmp_path):
     """Greedy and beam 4, 1 best and 4, alpha 0, 0.6 and 1, limits 50, 10 and -5."""
     model = oracle_model(config, state, tmp_path)

@@ -190,10 +190,10 @@ def test_forbidden_words_and_terms_hold_for_alternatives(words):
     row = {"texts": LINES[0], "prefixes": ""}
     (free,) = model.predict("alternatives", [row], {})
     word = free["words"][0] or free["words"][1]
-    (answer,) = model.predict("alternatives", [row], {"forbidden": (word,)})
+    assert word != "book"
+    options = {"forbidden": (word,), "glossary": (("river", "book"),)}
+    (answer,) = model.predict("alternatives", [row], options)
     assert word not in answer["words"]
-    glossary = (("river", "book"),)
-    (answer,) = model.predict("alternatives", [row], {"glossary": glossary})
     texts = [text for text in answer["texts"] if text]
     assert texts and all("book" in text.split() for text in texts)
 

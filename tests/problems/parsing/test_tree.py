@@ -85,7 +85,7 @@ def test_a_line_that_is_not_utf8_can_be_left_out(tmp_path):
 def test_every_tree_of_the_treebank_sample_is_read():
     text = "".join(f.read_text() for f in tree_files(reference("wsj_sample")))
     trees = [tree for _, tree in parse_trees(text.split("\n"), "wsj")]
-    assert len(trees) == len(list(read_trees(reference("wsj_sample")))) == 3914
+    assert len(trees) == 3914
     # A second reading of the same files, by regular expression.
     leaves = re.findall(r"\(([^()\s]+) ([^()\s]+)\)", text)
     nodes = (node for tree in trees for node, _ in tree.walk() if node.word)

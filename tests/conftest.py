@@ -23,7 +23,7 @@ make_strategy(simulate_devices=8)
 
 
 # Tracing makes many objects that stay. They are examined once a file, see
-# `frozen_objects`, and not over and over, which is a twentieth of the time of all tests.
+# `frozen_objects`, and not over and over, which would take a twentieth of the time.
 gc.set_threshold(50_000, 10, 100)
 
 # Files that take the longest are begun first, so that no process ends long before the

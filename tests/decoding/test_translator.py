@@ -93,9 +93,7 @@ def test_texts_of_an_n_best_list_are_distinct(translator, tokenizer):
     coarse = ModelTranslator(translator.problem, translator.model, tokenizer, Coarse())
     n_best = coarse.n_best(LINES, 4)
     replaced = 0
-    for line, plain, outputs in zip(
-        LINES, translator.n_best(LINES, 4), n_best, strict=True
-    ):
+    for plain, outputs in zip(translator.n_best(LINES, 4), n_best, strict=True):
         texts = [output.text for output in outputs]
         assert len(set(texts)) == len(texts)
         assert outputs[0].ids == plain[0].ids

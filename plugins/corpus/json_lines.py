@@ -61,22 +61,28 @@ def _texts(file: PairFile, record: Mapping[str, object], location: str) -> Pair:
 
 
 def matches_jsonl(head: bytes, suffix: str) -> bool:
-    """Returns whether each line is a JSON object, which one line of a text may be."""
+    """Returns whether each line is a JSON value, which one line of a text may be.
+
+    In a file with another suffix, an object or a list with anything but numbers.
+    """
     lines = head_lines(head)
-    if len(lines) < (1 if suffix in ("jsonl", "ndjson") else 2):
+    is_named = suffix in ("jsonl", "ndjson")
+    if len(lines) < (1 if is_named else 2):
         return False
-    return all(map(_is_object, lines))
+    return all(_is_value(line, '{["' if is_named else "{[") for line in lines)
 
 
-def _is_object(line: str) -> bool:
-    if not line.lstrip().startswith("{"):
+def _is_value(line: str, begins: str) -> bool:
+    """Returns whether a line is a JSON value with texts that begins in some way."""
+    if not line.lstrip().startswith(tuple(begins)):
         return False
     try:
-        return bool(json.loads(line))
+        value = json.loads(line)
     except ValueError:
         return False
     except RecursionError:  # the line may be nothing but brackets
         return True
+    return bool(value) and any(not isinstance(item, int | float) for item in value)
 
 
 def jsonl_languages(path: str | Path) -> tuple[str, str] | None:

@@ -40,8 +40,8 @@ def evaluate_files(
     reported by a warning.
 
     Raises:
-        UserError: a file cannot be read, the numbers of trees differ, or a tree of a
-            treebank is bad.
+        UserError: a file cannot be read, there are no gold trees, the numbers of trees
+            differ, or a tree of a treebank is bad.
     """
     gold_lines = _read_trees(gold)
     test_lines = _read_trees(test)
@@ -54,6 +54,8 @@ def evaluate_files(
             f"{len(test_lines)} {_unit(test)}; number n of one must belong to number n "
             "of the other"
         )
+    if not any(EvalbLine(line, parameters).is_tree for line in gold_lines):
+        raise UserError(f"{gold} has no tree")
     _warn_of_errors(gold, gold_lines, parameters)
     _warn_of_errors(test, test_lines, parameters)
     return evaluate_trees(gold_lines, test_lines, parameters)

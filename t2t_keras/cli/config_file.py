@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.parser import Parser
+from t2t_keras.data.text_files import read_text
 from t2t_keras.entry_points import counterpart
 from t2t_keras.errors import UserError, did_you_mean, first_line, short_repr
 
@@ -64,17 +65,16 @@ def _parsed(path: str) -> object:
     suffix = Path(path).suffix
     if suffix not in (".toml", ".yaml", ".yml"):
         raise UserError(f"--config: {path} must end in .toml, .yaml or .yml")
+    text = read_text(path)
     try:
-        text = Path(path).read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UserError(f"--config: cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"--config: {path} is not UTF-8") from None
-    if suffix == ".toml":
-        try:
-            return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise UserError(f"{path} is not TOML: {error}") from None
+        return tomllib.loads(text) if suffix == ".toml" else _parsed_yaml(path, text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path}: its lists or tables are nested too deeply") from None
+
+
+def _parsed_yaml(path: str, text: str) -> object:
     import yaml
 
     try:

@@ -41,6 +41,7 @@ class _NotText(NamedTuple):
 
 
 _EXTRACT = "write its sentences into a text file, one per line"
+_COMMENTS = rb"(?is)\s*(?:<!--.*?-->\s*)*"  # before the first element of markup
 _UNPACK = "unpack it (`{}`) and give the text files in it"
 _CONVERT = "convert it (`iconv -f {} -t UTF-8 {{name}} > utf8.txt`)"
 
@@ -54,7 +55,7 @@ _NOT_TEXT = (
     _NotText(rb"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK.format("7z x {name}")),
     _NotText(rb"Rar!\x1a\x07", "a RAR archive", _UNPACK.format("unrar x {name}")),
     _NotText(
-        rb"\x1f[\x9d\xa0]|\x04\x22\x4d\x18|LZIP\x01",
+        rb"\x1f[\x9d\xa0]|\x04\x22\x4d\x18|LZIP\x01|\x5d\x00\x00|\xff\x06\x00\x00sNaPpY",
         "a compressed file",
         "decompress it, or compress it with gzip, xz, zstd or bzip2",
     ),
@@ -72,7 +73,9 @@ _NOT_TEXT = (
         rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff", "in UTF-32", _CONVERT.format("UTF-32")
     ),
     _NotText(rb"\xff\xfe|\xfe\xff", "in UTF-16", _CONVERT.format("UTF-16")),
-    # Without a byte order mark, every second byte of an alphabet's first letters is 0.
+    # Without a byte order mark, most bytes of an alphabet's first letters are 0.
+    _NotText(rb"(?:[^\x00]\x00{3}){4}", "in UTF-32 (LE)", _CONVERT.format("UTF-32LE")),
+    _NotText(rb"(?:\x00{3}[^\x00]){4}", "in UTF-32 (BE)", _CONVERT.format("UTF-32BE")),
     _NotText(rb"(?:[^\x00]\x00){8}", "in UTF-16 (LE)", _CONVERT.format("UTF-16LE")),
     _NotText(rb"(?:\x00[^\x00]){8}", "in UTF-16 (BE)", _CONVERT.format("UTF-16BE")),
     _NotText(
@@ -81,28 +84,48 @@ _NOT_TEXT = (
         "convert them (`tr '\\r' '\\n' < {name} > lines.txt`)",
     ),
     _NotText(
-        rb"(?i)\s*<(?:!doctype\s+html|html)\b",
+        _COMMENTS + rb"<(?:!doctype\s+html|html|head|body)\b",
         "an HTML page",
         "download the file that it links to, or " + _EXTRACT,
     ),
     _NotText(
-        rb"(?i)\s*<(?:srcset|refset|tstset|mteval|dataset)\b[^>]*>",
+        _COMMENTS + rb"<(?:srcset|refset|tstset|mteval|dataset)\b[^>]*>",
         "a test set in SGML or XML",
         _EXTRACT + " (`sacrebleu --echo` does for published ones)",
     ),
     _NotText(rb"\s*<\?xml\s", "XML", _EXTRACT),
-    _NotText(rb"\s*<!DOCTYPE\s", "XML or SGML", _EXTRACT),
+    _NotText(_COMMENTS + rb"<!DOCTYPE\s", "XML or SGML", _EXTRACT),
+    _NotText(  # the corpora of IWSLT and of Europarl, as they are published
+        rb"<url>[^\n]*</url>\s*\n<|<CHAPTER\s+ID=",
+        "a text between lines of markup",
+        "leave them out, on both sides (`grep -v '^<' {name} > text`)",
+    ),
     _NotText(
-        rb"WEBVTT\s|\s*1\r?\n\d+:\d\d:\d\d[,.]\d+ --> \d",
+        rb"WEBVTT\s|\s*\d+\r?\n\d+:\d\d:\d\d[,.]\d+ --> \d"
+        rb"|\[Script Info\]\s|\{\d+\}\{\d+\}",
         "a file of subtitles",
         _EXTRACT,
     ),
     _NotText(
-        rb'(?:\s*#[^\n]*\n)*\s*msgid "[^\n]*"\r?\n(?:"[^\n]*"\r?\n)*msgstr "',
+        rb'(?:\s*#[^\n]*\n)*\s*(?:msgctxt "[^\n]*"\r?\n)?'
+        rb'msgid "[^\n]*"\r?\n(?:(?:msgid_plural )?"[^\n]*"\r?\n)*msgstr(?:\[0\])? "',
         "a catalogue of messages (gettext)",
         _EXTRACT,
     ),
+    _NotText(
+        rb"(?:#[^\n]*\n)*1(?:-\d+)?\t(?:[^\t\n]*\t){6,}",
+        "a treebank (CoNLL)",
+        _EXTRACT,
+    ),
+    _NotText(
+        rb"%!PS-|\\documentclass\b|diff --git ",
+        "PostScript, LaTeX or a patch",
+        _EXTRACT,
+    ),
 )
+# The first element of XML that begins without `<?xml`; its name.
+_ELEMENT = re.compile(_COMMENTS + rb"<([a-z_][\w:.-]*)[^<>]*>")
+_MIN_NULS = 10  # a text may have some
 _JSON_BEGINS = re.compile(r'\s*[\[{]\s*(?:\{\s*)?"')
 
 
@@ -171,10 +194,32 @@ def require_text(file: "io.BufferedReader[Any]", name: str) -> None:
                 f"{name} is {other_format.title}, not UTF-8 text with one sentence per "
                 f"line; {advice}"
             )
-    if _is_json(head, suffix):
+    title = "JSON" if _is_json(head, suffix) else ""
+    if title or _is_element(head, suffix):
         raise UserError(
-            f"{name} is JSON, not UTF-8 text with one sentence per line; {_EXTRACT}"
+            f"{name} is {title or 'XML'}, not UTF-8 text with one sentence per line; "
+            f"{_EXTRACT}"
         )
+    if head.count(0) >= max(_MIN_NULS, len(head) / 100):
+        raise UserError(
+            f"{name} is a binary file or in UTF-16, not UTF-8 text with one sentence "
+            "per line: it has many NUL bytes"
+        )
+
+
+def _is_element(head: bytes, suffix: str) -> bool:
+    """Returns whether a file is one element in XML, of several lines.
+
+    In a text with markup the first element ends before the text does.
+    """
+    element = _ELEMENT.match(head.removeprefix(codecs.BOM_UTF8))
+    if element is None:
+        return False
+    if len(head) >= HEAD:  # its end is not known
+        return suffix == "xml"
+    content, end_tag = head.rstrip(), b"</%s>" % element[1]
+    is_whole = content.find(end_tag) == len(content) - len(end_tag)
+    return is_whole and b"\n" in content
 
 
 def _is_json(head: bytes, suffix: str) -> bool:

@@ -103,6 +103,11 @@ def decompressed(
         head = file.peek(HEAD)
         require_fetched(str(path), head)
         suffix = compression(head) or _suffix(path)
+        if suffix in _MAGIC and head and not compression(head):
+            raise UserError(
+                f"{path} does not begin as a {_KINDS[suffix]} file; copy it again, or "
+                "rename it if it is not compressed"
+            )
         if suffix == ".zst":
             require_extra("data", str(path), "backports.zstd")
         if suffix not in _OPEN:
@@ -164,7 +169,7 @@ def decoded_lines(file: BinaryIO, name: str, first: int = 1) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise UserError(
                 f"{name}, line {line_number}: byte {line[error.start]:#04x} is not "
-                "valid UTF-8; convert the file (`iconv -t UTF-8`)"
+                "valid UTF-8; convert the file (`iconv -f ENCODING -t UTF-8`)"
             ) from None
         if line_number == 1:
             text = text.removeprefix("\ufeff")

@@ -1,9 +1,10 @@
 """The options that are phrases: parsing their texts, and checking their values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from t2t_keras.blank_text import is_blank
+from t2t_keras.data.lines import read_lines
 from t2t_keras.data.text_files import read_text
 from t2t_keras.errors import UserError, require_unicode, short_repr
 
@@ -26,7 +27,11 @@ def parse_glossary(text: str) -> Glossary:
                 raise UserError(f"glossary: term {index} is not SOURCE=TARGET")
             pairs.append(pair)
     else:
-        for line_number, line in _read_lines("glossary", text).items():
+        # `read_lines` would refuse a glossary, which is a table.
+        lines = _lines_of_file(
+            "glossary", text, lambda path: read_text(path).split("\n")
+        )
+        for line_number, line in lines.items():
             pair = line.split("\t")
             if len(pair) != 2:
                 raise UserError(
@@ -40,7 +45,7 @@ def parse_forbidden(text: str) -> tuple[str, ...]:
     """Returns the phrases in a text: `[phrase,...]`, or the path of a file."""
     if text.startswith("["):
         return parse_list(text)
-    return tuple(_read_lines("forbidden", text).values())
+    return tuple(_lines_of_file("forbidden", text, read_lines).values())
 
 
 def parse_list(text: str) -> tuple[str, ...]:
@@ -48,11 +53,12 @@ def parse_list(text: str) -> tuple[str, ...]:
     return tuple(map(str.strip, text.removeprefix("[").removesuffix("]").split(",")))
 
 
-def _read_lines(name: str, path: str) -> dict[int, str]:
+def _lines_of_file(
+    name: str, path: str, read: Callable[[str], Iterable[str]]
+) -> dict[int, str]:
     """Returns the lines of a file that are not blank, by line number."""
     try:
-        # `read_lines` would refuse a glossary, which is a table.
-        lines = read_text(path).split("\n")
+        lines = list(read(path))
     except UserError as error:
         raise UserError(f"{name}: {error}; a list is [...]") from None
     return {i: line for i, line in enumerate(lines, 1) if not is_blank(line)}

@@ -137,6 +137,9 @@ def test_mistakes(text, message, capfd):
         ("f.yaml", "a: b: c", "f.yaml, line 1 is not YAML"),
         ("f.yaml", "- a", "f.yaml must have lines such as"),
         ("f.json", "{}", "f.json must end in .toml, .yaml or .yml"),
+        ("f.toml", "\ufeffseed = ", "f.toml is not TOML: Invalid value"),
+        ("f.toml", "a = " + "[" * 9000, "f.toml: its lists or tables are nested too"),
+        ("f.yaml", "[" * 9000, "f.yaml: its lists or tables are nested too deeply"),
     ],
 )
 def test_other_files_are_refused(name, text, message, capfd):

@@ -166,7 +166,18 @@ OTHERS = {
     "is a test set in SGML or XML": b'<srcset setid="x" srclang="any">\n<doc>\n',
     "is JSON, ": JSON.encode(),
     "is a file of subtitles": b"1\r\n00:00:01,000 --> 00:00:02,000\r\nHello.\r\n",
+    "is a file of subtitles,": b"{0}{25}Hello.\n{26}{50}Yes.\n",
     "is a catalogue of messages": b'# de\nmsgid ""\nmsgstr ""\n"Language: de\\n"\n',
+    "is a catalogue of messages .gettext": b'#, fuzzy\nmsgctxt "x"\nmsgid "a"\n'
+    b'msgid_plural "b"\nmsgstr[0] "c"\n',
+    "is a treebank": b"# sent_id = 1\n1\tA\ta\tDET\t_\t_\t0\troot\t_\t_\n",
+    "is an HTML page, ": b"<!-- saved -->\n<!DOCTYPE html>\n<html></html>\n",
+    "is XML, not": b"<root>\n<a>x</a>\n<a>y</a>\n</root>\n",
+    "is a text between lines of markup": b"<url>http://a.b/</url>\n<title>x</title>\na\n",
+    "is in UTF-32 .LE.*iconv -f UTF-32LE": "A house .\n".encode("utf-32-le"),
+    "is in UTF-32 .BE.*iconv -f UTF-32BE": "A house .\n".encode("utf-32-be"),
+    "is a binary file or in UTF-16": ("\u4f60\u597d\u3002\n" * 20).encode("utf-16-le"),
+    "is a compressed file": b"\x5d\x00\x00\x80\x00abc",
     "is in UTF-16, .*iconv -f UTF-16 ": "gut\n".encode("utf-16"),
     "is in UTF-16 .LE.*iconv -f UTF-16LE": "A house .\n".encode("utf-16-le"),
     "is in UTF-16 .BE.*iconv -f UTF-16BE": "A house .\n".encode("utf-16-be"),
@@ -208,6 +219,8 @@ TEXTS = [
     b'"quoted", he said\n"and again", she said\n',
     b"\n" * 70_000,
     b"\x00\x00\n",
+    b"<b>Open</b>\n<b>Close</b>\n",
+    b"1\tone\n2\ttwo\n",
 ]
 
 
@@ -248,6 +261,8 @@ def test_content_tells_the_compression(tmp_path, compression):
         damaged[len(content) // 2] ^= 255
         path = save(tmp_path / "damaged", bytes(damaged))
         refused(f"{path} is not a complete compressed file", list, read_lines(path))
+    path = save(tmp_path / f"text.{compression}", text.encode())
+    refused(f"{path} does not begin as a", list, read_lines(path))
     empty = save(tmp_path / f"empty.{compression}", COMPRESS[compression](b""))
     assert list(read_lines(empty)) == []
 
@@ -286,6 +301,8 @@ def test_lists_begin_after_a_byte_order_mark(tmp_path):
         refused("is a pointer of Git LFS", parse, str(path))
         path = save(tmp_path / "terms.gz", gzip.compress(b"a\tb\n"))
         assert len(parse(str(path))) == 1
+    path = save(tmp_path / "utf16", "the dog\n".encode("utf-16-le"))
+    refused(f"forbidden: {path} is in UTF-16", parse_forbidden, str(path))
     path = save(tmp_path / "m.toml", "a = 'schön'".encode("latin-1"))
     refused(f"{path}, line 1: byte 0xf6", read_mixture, path)
     path = save(tmp_path / "large", b"a\n" * 5_000_001)

@@ -84,7 +84,7 @@ def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, name):
     with opened(tmp_path / name, "wb") as file:
         file.write(b"short\n")
         for _ in range(60):
-            file.write(bytes(1_000_000))
+            file.write(b"a" * 1_000_000)
     tracemalloc.start()
     refused("line 2 has more than 10,000,000 bytes", list, read_lines(tmp_path / name))
     peak = tracemalloc.get_traced_memory()[1]

@@ -47,7 +47,7 @@ def test_compressed_files(suffix, tmp_path):
         text.write_bytes(COMPRESS[suffix](TSV * 1000)[:-9])
         assert f"{text} is not a complete" in fails(ParallelFiles(text, text))
         path.write_bytes(b"no such file " * 9)
-        assert f"{path} is not a complete" in fails(pairs)
+        assert f"{path} does not begin as a" in fails(pairs)
 
 
 @pytest.mark.parametrize(

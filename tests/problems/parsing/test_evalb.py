@@ -131,6 +131,9 @@ def test_gold_trees_may_be_a_treebank(tmp_path):
     refused(r"gold.mrg has 2 trees and .*test has 1 lines", evaluate_files, gold, test)
     gold.write_text(TREEBANK.replace("(VBZ sleeps)", "(VBZ fell asleep)"))
     refused(r"gold.mrg:7: .*space", evaluate_files, gold, test)
+    text = tmp_path / "text"
+    text.write_text("the dog\n")
+    refused("text has no tree", evaluate_files, text, text)
 
 
 # What the program printed for these, compiled from its source.

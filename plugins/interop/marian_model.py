@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.data.text_files import read_text
+from t2t_keras.data.yaml_text import parse_yaml
 from t2t_keras.errors import UserError
 from t2t_keras.pointer_files import require_fetched_file
 
@@ -190,15 +191,7 @@ def _parse_yaml(text: str, path: Path) -> dict[str, Any]:
     Raises:
         UserError: it is not valid YAML, or not a mapping.
     """
-    import yaml
-
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        reason = str(error).replace("\n", " ")
-        raise UserError(f"{path} is not valid YAML: {reason}") from None
-    except RecursionError:
-        raise UserError(f"{path} is nested too deeply") from None
+    values = parse_yaml(text, str(path))
     if not isinstance(values, dict):
         raise UserError(f"{path} is not a mapping in YAML")
     return values

@@ -22,7 +22,7 @@ from typing import Any
 from t2t_keras.cli.parser import Parser
 from t2t_keras.data.text_files import read_text
 from t2t_keras.entry_points import counterpart
-from t2t_keras.errors import UserError, did_you_mean, first_line, short_repr
+from t2t_keras.errors import UserError, did_you_mean, short_repr
 
 # What a flag of the command line gives that is not there.
 _UNSET = object()
@@ -66,24 +66,16 @@ def _parsed(path: str) -> object:
     if suffix not in (".toml", ".yaml", ".yml"):
         raise UserError(f"--config: {path} must end in .toml, .yaml or .yml")
     text = read_text(path)
+    if suffix != ".toml":
+        from t2t_keras.data.yaml_text import parse_yaml
+
+        return parse_yaml(text, path)
     try:
-        return tomllib.loads(text) if suffix == ".toml" else _parsed_yaml(path, text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path} is not TOML: {error}") from None
     except RecursionError:
         raise UserError(f"{path}: its lists or tables are nested too deeply") from None
-
-
-def _parsed_yaml(path: str, text: str) -> object:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or first_line(error)
-        raise UserError(f"{path}{line} is not YAML: {problem}") from None
 
 
 def apply_config(
@@ -159,6 +151,8 @@ def _set(
 ) -> None:
     """Sets what a flag does, with a value of the file."""
     flag = f"--{name}"
+    if flag == "--config":
+        raise UserError(f"{path}: a file cannot name another one in config")
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise UserError(f"{path}: {name} must be true or false")
@@ -168,6 +162,8 @@ def _set(
     texts = [
         flag_text(item) for item in (value if isinstance(value, list) else [value])
     ]
+    if any("\0" in text for text in texts):
+        raise UserError(f"{path}: {name} has a NUL character")
     is_repeated = isinstance(action, argparse._AppendAction)
     if isinstance(value, list) and action.nargs is None and not is_repeated:
         raise UserError(f"{path}: {name} takes one value, not {short_repr(value)}")

@@ -114,7 +114,7 @@ _NOT_TEXT = (
     ),
     _NotText(
         rb"(?:#[^\n]*\n)*1(?:-\d+)?\t(?:[^\t\n]*\t){6,}",
-        "a treebank (CoNLL)",
+        "annotated text (CoNLL)",
         _EXTRACT,
     ),
     _NotText(

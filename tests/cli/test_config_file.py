@@ -139,6 +139,14 @@ def test_mistakes(text, message, capfd):
         ("f.json", "{}", "f.json must end in .toml, .yaml or .yml"),
         ("f.toml", "\ufeffseed = ", "f.toml is not TOML: Invalid value"),
         ("f.toml", "a = " + "[" * 9000, "f.toml: its lists or tables are nested too"),
+        ("f.toml", "config = 'g.toml'", "f.toml: a file cannot name another one in"),
+        ("f.toml", 'usr_dir = "\\u0000"', "f.toml: usr_dir has a NUL character"),
+        (
+            "f.yaml",
+            "a: 1\na: 2",
+            "f.yaml, line 2 is not YAML: the key 'a' is there twice",
+        ),
+        ("f.yaml", "a: 2020-99-99", "f.yaml is not YAML: month must be in 1..12"),
         ("f.yaml", "[" * 9000, "f.yaml: its lists or tables are nested too deeply"),
     ],
 )

@@ -170,7 +170,7 @@ OTHERS = {
     "is a catalogue of messages": b'# de\nmsgid ""\nmsgstr ""\n"Language: de\\n"\n',
     "is a catalogue of messages .gettext": b'#, fuzzy\nmsgctxt "x"\nmsgid "a"\n'
     b'msgid_plural "b"\nmsgstr[0] "c"\n',
-    "is a treebank": b"# sent_id = 1\n1\tA\ta\tDET\t_\t_\t0\troot\t_\t_\n",
+    "is annotated text": b"# sent_id = 1\n1\tA\ta\tDET\t_\t_\t0\troot\t_\t_\n",
     "is an HTML page, ": b"<!-- saved -->\n<!DOCTYPE html>\n<html></html>\n",
     "is XML, not": b"<root>\n<a>x</a>\n<a>y</a>\n</root>\n",
     "is a text between lines of markup": b"<url>http://a.b/</url>\n<title>x</title>\na\n",

@@ -189,7 +189,7 @@ def _parse_yaml(text: str, path: Path) -> dict[str, Any]:
     """Returns the mapping in a YAML text.
 
     Raises:
-        UserError: it is not valid YAML, or not a mapping.
+        UserError: it is not YAML, or not a mapping.
     """
     values = parse_yaml(text, str(path))
     if not isinstance(values, dict):

@@ -10,6 +10,7 @@ from pathlib import Path
 from t2t_keras.cli.command import KeyValues
 from t2t_keras.cli.lines import STDIN, read_lines
 from t2t_keras.data.regular_files import is_special
+from t2t_keras.data.text_files import COMPRESSED
 from t2t_keras.errors import UserError
 from t2t_keras.options import split_pairs
 
@@ -39,6 +40,11 @@ def require_writable(flag: str, path: str | None) -> None:
         raise UserError(f"--{flag}: there is no directory {parent}; make it first")
     if file.is_dir():
         raise UserError(f"--{flag}: {path} is a directory; name a file")
+    if file.suffix.lower() in COMPRESSED and not is_special(file):
+        raise UserError(
+            f"--{flag}: {path} is named as a compressed file, and the output is not "
+            f"compressed; leave out {file.suffix}"
+        )
     if not os.access(file if file.exists() else parent, os.W_OK):
         raise UserError(f"--{flag}: {path} cannot be written; name another file")
 

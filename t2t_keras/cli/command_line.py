@@ -102,7 +102,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         command=name, argv=list(argv), environ=dict(os.environ)
     )
     args = parser.parse_args(words, namespace)
-    _require_local_paths(args, parser)
+    _require_values(args, parser)
     for extension in extensions(name):
         command = extension.select(command, args)
     return command, args
@@ -205,14 +205,18 @@ def _check_flags(
         parser.error(message or f"there is no flag {flag}{hint}")
 
 
-def _require_local_paths(args: argparse.Namespace, parser: Parser) -> None:
-    """Refuses addresses of remote storage in the values of flags."""
+def _require_values(args: argparse.Namespace, parser: Parser) -> None:
+    """Refuses empty names and addresses of remote storage in the values of flags."""
     for action in parser._actions:
-        if action.type is not utf8:  # a text may look like an address
-            values = getattr(args, action.dest, None)
-            for value in values if isinstance(values, list) else [values]:
-                name = (action.option_strings or [action.dest])[0]
-                require_local(name, value)
+        if action.type is utf8:  # a text may be empty, or look like an address
+            continue
+        values = getattr(args, action.dest, None)
+        for value in values if isinstance(values, list) else [values]:
+            name = (action.option_strings or [action.dest])[0]
+            # An empty list K=V,K=V changes nothing.
+            if value == "" and action.type is None and action.metavar != "K=V,K=V":
+                raise UserError(f"{name} is empty; give a value, or leave it out")
+            require_local(name, value)
 
 
 def _early_flags(words: Sequence[str]) -> argparse.Namespace:

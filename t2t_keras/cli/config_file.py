@@ -104,6 +104,8 @@ def apply_config(
             left_out |= names
     new_defaults = argparse.Namespace()
     for name, value in values.items():
+        if name == "config":
+            raise UserError(f"{path}: a file cannot name another one in config")
         action = parser._option_string_actions.get(f"--{name}")
         if action is None:
             _require_known(path, name, value, parser, other_flags)
@@ -151,8 +153,6 @@ def _set(
 ) -> None:
     """Sets what a flag does, with a value of the file."""
     flag = f"--{name}"
-    if flag == "--config":
-        raise UserError(f"{path}: a file cannot name another one in config")
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise UserError(f"{path}: {name} must be true or false")

@@ -107,6 +107,7 @@ MISTAKES = [
     ),
     ((*PAIRS, "--output", "no/such"), "--output: there is no directory no"),
     ((*PAIRS, "--output", "file"), "file is the input; name another"),
+    ((*PAIRS, "--output", "scores.gz"), "is not compressed; leave out .gz"),
     ((*RUN, "--alpha", "nan"), "alpha must be a finite number"),
     (
         ("evaluate", "--output_dir", "run", "--export_dir", "x", "--checkpoint", "1"),

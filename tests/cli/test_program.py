@@ -96,6 +96,8 @@ MISTAKES = {
     (*DATAGEN, "translate_text", "--vocab", "s3://bucket/vocab.spm"): (
         "--vocab: s3://bucket/vocab.spm is not a path of this machine"
     ),
+    (*DATAGEN, "translate_text", "--data_dir", ""): "--data_dir is empty; give a",
+    ("list", "--usr_dir", ""): "--usr_dir is empty; give a value, or leave it out",
     ("list", "--usr_dir", "absent"): "--usr_dir: there is no directory absent",
     ("list", "bigg"): "hparams: there is no 'bigg'; did you mean",
     ("translate", "--output_dir", "a", "--export_dir", "b"): (

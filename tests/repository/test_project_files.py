@@ -206,7 +206,7 @@ def test_import_makes_no_objects_from_yaml(tmp_path):
     made = tmp_path / "made"
     text = f"models: !!python/object/apply:os.mkdir ['{made}']\nvocabs: [a, b]\n"
     (tmp_path / "decoder.yml").write_text(text)
-    refused(r"decoder\.yml is not valid YAML", load_marian, tmp_path)
+    refused(r"decoder\.yml, line 1 is not YAML", load_marian, tmp_path)
     assert not made.exists()
 
 

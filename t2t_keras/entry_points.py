@@ -1,8 +1,9 @@
 """Entry points: the plugins of installed packages, by name."""
 
+import functools
 import sys
 from collections.abc import Iterable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 from t2t_keras.errors import UserError, did_you_mean, first_line
@@ -36,12 +37,29 @@ def load_plugins(group: str) -> dict[str, Any]:
     Args:
         group: the group, without `t2t_keras.`.
     """
-    return _load(entry_points(group=f"t2t_keras.{group}"))
+    return _load(_entries(group))
 
 
 def load_plugin(group: str, name: str) -> Any:
     """Returns one plugin; None if there is none of this name, see `load_plugins`."""
-    return _load(entry_points(group=f"t2t_keras.{group}", name=name)).get(name)
+    return _load(_entries(group).select(name=name)).get(name)
+
+
+def _entries(group: str) -> EntryPoints:
+    """Returns the entry points of a group."""
+    return _all_entries(tuple(sys.path)).get(f"t2t_keras.{group}", EntryPoints())
+
+
+@functools.lru_cache(maxsize=1)
+def _all_entries(path: tuple[str, ...]) -> dict[str, EntryPoints]:
+    """Returns the entry points of all packages on a search path by their groups.
+
+    Reading them opens a file of each package; a command asks for a dozen groups.
+    """
+    del path
+    installed = entry_points()
+    groups = [name for name in installed.groups if name.startswith("t2t_keras.")]
+    return {name: installed.select(group=name) for name in groups}
 
 
 def _load(entries: Iterable[EntryPoint]) -> dict[str, Any]:
@@ -65,7 +83,7 @@ def _load(entries: Iterable[EntryPoint]) -> dict[str, Any]:
 
 def plugin_names(group: str) -> list[str]:
     """Returns the names of a group's plugins without importing them."""
-    return sorted(entry.name for entry in entry_points(group=f"t2t_keras.{group}"))
+    return sorted(_entries(group).names)
 
 
 def _is_absent(error: Exception, module: str) -> bool:

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 from helpers.errors import refused
 
-from t2t_keras import HParams, Problem, register_hparams, register_problem, registry
+from t2t_keras import (
+    HParams,
+    Problem,
+    entry_points,
+    register_hparams,
+    register_problem,
+    registry,
+)
 from t2t_keras.usr_dir import load_usr_dir
 
 
@@ -291,3 +298,17 @@ def test_entry_points_of_another_package(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     registry._problems._loaded = False
     assert registry.problem("plugged").summary == "of another package"
+
+
+def test_entry_points_are_read_once(monkeypatch):
+    read = []
+    original = entry_points.entry_points
+    monkeypatch.setattr(
+        entry_points, "entry_points", lambda: read.append(None) or original()
+    )
+    entry_points._all_entries.cache_clear()
+    assert "describe" in entry_points.plugin_names("commands")
+    assert entry_points.load_plugin("commands", "describe").summary
+    assert entry_points.load_plugin("commands", "unknown") is None
+    assert entry_points.plugin_names("unknown") == []
+    assert len(read) == 1

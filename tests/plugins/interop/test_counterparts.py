@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import importlib
 import re
 
 import pytest
@@ -93,16 +92,8 @@ def refusal(location, name, value, capsys):
     return error([location, typed(name, location), *filter(None, [value])], capsys)
 
 
-@pytest.fixture
-def few_readings(monkeypatch):
-    """Reads the entry points once, which takes a tenth of the time."""
-    option = importlib.import_module("t2t_keras.entry_points")
-    entry_points = functools.cache(option.entry_points)
-    monkeypatch.setattr(option, "entry_points", entry_points)
-
-
 @pytest.mark.parametrize("toolkit", sorted({table.toolkit for table in TABLES}))
-def test_every_row_is_what_the_parser_says(toolkit, capsys, few_readings):
+def test_every_row_is_what_the_parser_says(toolkit, capsys):
     """Names that are also ours keep our meaning; their rows say "the same"."""
     seen = 0
     for table, name, value, sentence in entries():

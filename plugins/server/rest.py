@@ -60,7 +60,9 @@ class Request(NamedTuple):
         """
         if not isinstance(body, dict) or ("instances" in body) == ("inputs" in body):
             raise UserError("the body must have either 'instances' or 'inputs'")
-        signature = body.get("signature_name") or "serving_default"
+        signature = body.get("signature_name")
+        if signature is None or signature == "":
+            signature = "serving_default"
         if not isinstance(signature, str) or signature not in _TEXTS:
             raise UserError(
                 f"signature_name: {signature!r:.80} is not a signature; there are "

@@ -42,6 +42,9 @@ _ASTERISKS = re.compile(r"\*(?!LRB\*|RRB\*|LSB\*|RSB\*)[^*\s]+\*(?:-\d+)?")
 _SGML = re.compile(r"<[/!?]?[A-Za-z][^()]*")
 _BETWEEN_TREES = re.compile(r"<[/!?]?[A-Za-z]|\*x\*|;|%|#")
 
+# Remarks of several lines between trees, as CorpusSearch writes and reads them.
+_REMARKS = {"/*": "*/", "/~*": "*~/"}
+
 
 def core_label(label: str) -> str:
     """Strips features, function tags and indices: NP-SBJ-1 becomes NP."""
@@ -108,3 +111,11 @@ def is_between_trees(line: str) -> bool:
 def is_sgml(line: str) -> bool:
     """Returns whether a line is SGML, which no line within a tree is."""
     return _SGML.fullmatch(line.strip()) is not None
+
+
+def end_of_remark(line: str) -> str | None:
+    """Returns what ends the remark that begins with a line outside of trees, if any."""
+    for beginning, end in _REMARKS.items():
+        if line.lstrip().startswith(beginning):
+            return end
+    return None

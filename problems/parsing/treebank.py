@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from t2t_keras.data.text_files import open_binary, raw_lines, readable
+from t2t_keras.errors import UserError
 
-from .conventions import is_between_trees, is_sgml
+from .conventions import end_of_remark, is_between_trees, is_sgml
 from .survey import Survey
 from .tree import OUTER_LABELS, BadTree, Tree, parse_trees, prepare
 from .treebank_files import tree_files
@@ -95,15 +96,26 @@ def _chunks(
     Yields:
         The number of the first line, from 1, and the lines. Lines between trees are
         empty, and bytes that are not UTF-8 are escaped by surrogates.
+
+    Raises:
+        UserError: the file cannot be read, or a remark is not closed.
     """
     start_line = 1
     lines: list[str] = []
     depth = 0  # number of open brackets
+    remark_line = 0  # where the last remark begins
+    remark_end: str | None = None
     with readable(file), open_binary(file) as stream:
         for line_number, line in enumerate(raw_lines(stream, str(file)), 1):
             encoding = "utf-8-sig" if line_number == 1 else "utf-8"
             text = line.decode(encoding, "surrogateescape")
-            if is_sgml(text) or (depth <= 0 and is_between_trees(text)):
+            if depth <= 0 and remark_end is None:
+                remark_line = line_number
+                remark_end = end_of_remark(text)
+            if remark_end is not None:
+                remark_end = None if remark_end in text else remark_end
+                text = "\n"
+            elif is_sgml(text) or (depth <= 0 and is_between_trees(text)):
                 text = "\n"
             elif depth <= 0 and survey is not None and not _BRACKET.search(text):
                 survey.add_line(f"{file}:{line_number}", text)
@@ -119,6 +131,11 @@ def _chunks(
                 start_line = line_number
             lines.append(text)
             depth += text.count("(") - text.count(")")
+    if remark_end is not None:
+        raise UserError(
+            f"{file}:{remark_line}: the remark that begins here is not closed by "
+            f"{remark_end}"
+        )
     if lines:
         yield start_line, lines
 

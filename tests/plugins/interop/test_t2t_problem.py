@@ -147,6 +147,8 @@ def mine():
     """A narrow base."""
     hparams = transformer.transformer_base()
     hparams.hidden_size = 256
+    if hasattr(hparams, "my_own"):
+        hparams.hidden_size = getattr(hparams, "my_other", 1)
     return hparams
 
 

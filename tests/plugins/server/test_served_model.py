@@ -206,6 +206,7 @@ def columns(signature="translate", **inputs):
         ({"instances": [{"b64": "%"}]}, "base 64"),
         ({"instances": ["\ud800"]}, "character 1 is a lone surrogate"),
         ({"instances": ["a"], "signature_name": "\ud800"}, "there are"),
+        ({"instances": ["a"], "signature_name": False}, "there are"),
         ({"inputs": 3}, "inputs must be an object with texts"),
         ({"inputs": {"\ud800": 1}}, "inputs must be an object with texts"),
         (columns(beam=3), "has the inputs texts, beam_size"),

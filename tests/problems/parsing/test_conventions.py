@@ -91,6 +91,16 @@ def test_lines_that_treebanks_have_between_trees(tmp_path):
     refused("trees:18: the tree that begins here is not closed", list, read_trees(file))
 
 
+def test_remarks_between_trees_may_have_several_lines(tmp_path):
+    file = tmp_path / "trees"
+    file.write_text(
+        f"/*\nHEADER (x\n*/\n{GOOD}/~*\n(TOP (NN y)) */\n*~/\n{GOOD}/* x */\n"
+    )
+    assert len(list(read_trees(file))) == 2
+    file.write_text(f"{GOOD}/~*\n{GOOD}*/\n")
+    refused("trees:2: the remark that begins here is not", list, read_trees(file))
+
+
 def test_an_unknown_line_is_not_lost_unseen(tmp_path):
     file = tmp_path / "trees"
     file.write_text(f"{GOOD}Sentence 2\n{GOOD}")

@@ -75,6 +75,10 @@ NAMES = (
 )
 
 
+class _AbsentHparamError(UserError, AttributeError):
+    """What `hasattr` and `getattr` with a default also take for an absence."""
+
+
 class HParams:
     """tensor2tensor's hyper-parameters by its names; they can be assigned.
 
@@ -94,7 +98,7 @@ class HParams:
             raise AttributeError(name)
         if name in self._values:
             return self._values[name]
-        raise UserError(absence(name, self._values))
+        raise _AbsentHparamError(absence(name, self._values))
 
     def __setattr__(self, name: str, value: object) -> None:
         self.set_hparam(name, value)

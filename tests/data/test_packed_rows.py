@@ -97,7 +97,7 @@ def test_an_epoch_holds_every_pair_once(data_dir, swap):
 
 @pytest.mark.parametrize(
     ("replicas", "micro_batches", "local"),
-    [(2, 1, None), (8, 3, None), (4, 1, range(1, 3))],
+    [(8, 3, None), (4, 1, range(1, 3))],
 )
 def test_replicas_divide_the_rows_of_one(data_dir, replicas, micro_batches, local):
     """Segments are numbered over all of them; also where a training is resumed."""

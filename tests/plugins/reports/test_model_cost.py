@@ -142,8 +142,7 @@ def test_flops_are_those_of_the_graph(options):
         {"compute_dtype": "bfloat16"},
         {"norm": "pre", "num_layers": 2},
         EXTENDED | {"num_decoder_layers": 1},
-        {"d_ff": 1024},
-        {"num_heads": 16},
+        {"d_ff": 1024, "num_heads": 16},
     ],
     ids=str,
 )

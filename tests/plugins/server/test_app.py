@@ -75,7 +75,7 @@ def test_columns(client, translator):
 def test_rows_have_their_own_options(client, translator):
     glossaries = [[["house", "Haus"], ["", ""]], [["book", "x y"]]]
     columns = {"texts": [TEXTS[0], TEXTS[2]], "glossary": glossaries}
-    columns |= {"forbidden": [["the", "", "old house"], [""]], "beam_size": [3, 4]}
+    columns |= {"forbidden": [["the", "", "old house"], ["zq"]], "beam_size": [3, 4]}
     rows = [{name: values[i] for name, values in columns.items()} for i in (0, 1)]
     body = {"signature_name": "translate", "instances": rows}
     predictions = predict(client, "run", body).json()["predictions"]
@@ -89,7 +89,7 @@ def test_rows_have_their_own_options(client, translator):
     ):
         its = {"glossary": {"house": "Haus"}, "forbidden": ["the", "old house"]}
         if text == TEXTS[2]:
-            its = {"glossary": {"book": "x y"}}
+            its = {"glossary": {"book": "x y"}, "forbidden": ["zq"]}
         assert output == translator.translate([text], beam_size=beam_size, **its)
 
 

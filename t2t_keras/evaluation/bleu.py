@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from t2t_keras.data.console import say
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.tokenization import (
     BleuTokens,
@@ -228,8 +229,11 @@ def bleu_scores(
     scores: dict[str, object] = {}
     signatures: dict[str, str] = {}
     for name, metric in metrics.items():
-        scores[name] = metric.corpus_score(list(hypotheses), [list(references)]).score
+        score = metric.corpus_score(list(hypotheses), [list(references)])
+        scores[name] = score.score
         signatures[name] = str(metric.get_signature())
+        if name == f"sacrebleu_{tokens}" and not score.totals[-1]:
+            say("BLEU: no output has four tokens, so BLEU is 0; see chrF")
 
     # BLEU as multi-bleu.perl computes it, without smoothing.
     multi_bleu = BLEU(tokenize="none", smooth_method="none", force=True)

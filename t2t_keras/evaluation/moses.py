@@ -9,6 +9,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
 from t2t_keras.errors import UserError
+from t2t_keras.evaluation.tokenization import OTHER_LANGUAGES
 
 # Codes of the languages for which sacremoses has a list of abbreviations.
 LANGUAGES: Final = tuple(sorted(set(NonbreakingPrefixes().available_langs.values())))
@@ -54,7 +55,7 @@ def check_language(language: str) -> None:
     if language not in LANGUAGES:
         raise UserError(
             f"--language: '{language}' has no tokenizer; give one of "
-            f"{', '.join(LANGUAGES)}"
+            f"{', '.join(sorted({*LANGUAGES, *OTHER_LANGUAGES}))}"
         )
 
 

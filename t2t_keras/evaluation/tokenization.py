@@ -77,9 +77,13 @@ def is_unspaced(language: str) -> bool:
     return short_code(language) in {"zh", "ja", *_WITHOUT_DEFAULT}
 
 
+# The languages that have another tokenization than 13a, in two letters.
+OTHER_LANGUAGES = frozenset({*_DEFAULTS, *_WITHOUT_DEFAULT})
+
+
 def has_tokenization(language: str) -> bool:
     """Returns whether a language has another tokenization than 13a."""
-    return short_code(language) in {*_DEFAULTS, *_WITHOUT_DEFAULT}
+    return short_code(language) in OTHER_LANGUAGES
 
 
 def guessed_language(texts: Sequence[str]) -> str | None:

@@ -150,8 +150,8 @@ def test_a_text_of_one_sentence_is_unchanged():
 def test_splitting_takes_linear_time(unit):
     for start in ("", "Aa. ", "Aa."):
         start_time = time.process_time()
-        sentence_ends.split_sentences(f"{start}{unit * 60_000}x")
-        assert time.process_time() - start_time < 2
+        sentence_ends.split_sentences(f"{start}{unit * 30_000}x")
+        assert time.process_time() - start_time < 1
 
 
 def letters(texts):
@@ -189,7 +189,7 @@ def parts_by_hand(text, max_length):
 def test_parts_are_as_long_as_possible(max_length):
     pick = random.Random(max_length)
     units = [*"ab.!。 ", "  ", ". ", " Mr", "\n", "\t", "日本語", "verylongword " * 2]
-    texts = ["".join(pick.choices(units, k=pick.randrange(1, 60))) for _ in range(25)]
+    texts = ["".join(pick.choices(units, k=pick.randrange(1, 60))) for _ in range(12)]
     for text in [ENGLISH, *texts]:
         rows = split_long_text(tf.constant(text), letters, max_length + 1).to_list()
         assert all(row[-1] == EOS for row in rows)
@@ -211,7 +211,7 @@ def visible(text):
 
 def test_no_text_is_lost(tokenizer):
     """In the graph as in Python; every part obeys the limit."""
-    texts = [*HARD_LINES, *random_lines(10), *(text * 9 for text in [*SPLIT][::3])]
+    texts = [*HARD_LINES, *random_lines(10), *(text * 9 for text in [*SPLIT][::6])]
     texts = [text.replace("\n", " ") for text in texts if text.strip()]
     graph = tokenizer.graph()
 

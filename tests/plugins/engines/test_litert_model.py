@@ -33,7 +33,7 @@ def translator(tmp_path_factory):
     file = tmp_path_factory.mktemp("vocab") / "vocab.spm"
     SentencePieceTokenizer.train(LINES * 2, file, 340)
     tokenizer = SentencePieceTokenizer(file)
-    model = transformer(tokenizer.vocab_size, share_embeddings=True, num_layers=2)
+    model = transformer(tokenizer.vocab_size, share_embeddings=True)
     return ModelTranslator(
         Problem(summary="", extra_length=6), model, tokenizer, tokenizer
     )

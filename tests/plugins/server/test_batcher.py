@@ -55,7 +55,7 @@ class Simulation:
         self.numbers = itertools.count()
         for _ in range(clients):
             self.plan(self.random.random(), self.ask)
-        for tick in range(40 * 90):  # threads look at the queue now and then
+        for tick in range(40 * 60):  # threads look at the queue now and then
             self.plan(tick / 40, lambda time: None)
 
     def plan(self, time, event, *args):
@@ -72,7 +72,7 @@ class Simulation:
         return self
 
     def ask(self, time):
-        if time > 60:
+        if time > 30:
             return
         name, *_ = self.random.choices([*self.classes], [*self.classes.values()])
         works = SIZES[name]

@@ -145,3 +145,22 @@ def export_dir(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "model" / "7"
     export_saved_model(translator, path, **SHORT)
     return path
+
+
+@pytest.fixture(scope="session")
+def served(export_dir):
+    """The signatures of the export."""
+    from t2t_keras.export.saved_model_loader import load_saved_model
+
+    return load_saved_model(export_dir)
+
+
+@pytest.fixture(scope="session")
+def exported(export_dir, served):
+    """The translator of the export, which TensorFlow loads once."""
+    import t2t_keras
+    from t2t_keras.export import saved_model_loader
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saved_model_loader, "load_saved_model", lambda path: served)
+        return t2t_keras.load(export_dir)

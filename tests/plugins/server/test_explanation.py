@@ -9,11 +9,9 @@ import tensorflow as tf
 from helpers.decoding_models import LINES, SHORT, transformer
 from helpers.errors import refused
 
-import t2t_keras
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.model_translator import ModelTranslator
-from t2t_keras.export.saved_model_loader import load_saved_model
 from t2t_keras.export.settings import ExportSettings
 from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.plugins.server.explanation import missing_features, word_probabilities
@@ -146,16 +144,11 @@ def test_sentences_are_those_that_the_model_searches():
     assert searched[0].sentences == len(parts)
 
 
-@pytest.fixture(scope="module")
-def saved_model(export_dir):
-    return load_saved_model(export_dir)
-
-
-def test_the_graph_of_an_export_splits_texts_itself(saved_model):
+def test_the_graph_of_an_export_splits_texts_itself(served):
     settings = ExportSettings(
         version="", problem="", decoding={"split_sentences": True}
     )
-    strings = TextSavedModel(saved_model, settings)
+    strings = TextSavedModel(served, settings)
     assert [x["source"] for x in explain(ServedModel(strings), TEXT)] == [TEXT]
 
 
@@ -198,8 +191,8 @@ def test_forbidden_words_and_terms_hold_for_alternatives(words):
     assert texts and all("book" in text.split() for text in texts)
 
 
-def test_what_a_saved_model_lacks(export_dir, saved_model, translator):
-    model = ServedModel(t2t_keras.load(export_dir))
+def test_what_a_saved_model_lacks(served, exported, translator):
+    model = ServedModel(exported)
     assert {*model.missing} == {"alignment", "prefixes"}
     (sentence,) = explain(model, LINES[8])
     (expected,) = explain(ServedModel(translator), LINES[8])
@@ -211,7 +204,7 @@ def test_what_a_saved_model_lacks(export_dir, saved_model, translator):
     row = {"texts": "a", "prefixes": "b"}
     for signature in ("alternatives", "explain"):
         refused("an export cannot force them", model.predict, signature, [row], {})
-    strings = TextSavedModel(saved_model, None)
+    strings = TextSavedModel(served, None)
     model = ServedModel(strings)
     assert {*model.missing} == {"alignment", "prefixes", "probabilities"}
     (sentence,) = explain(model, LINES[8])

@@ -11,7 +11,6 @@ from helpers.decoding_models import LINES, SHORT
 from helpers.errors import refused
 from tensorflow.python.eager import context
 
-import t2t_keras
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.rest import Request, TooLarge, parse_json
 from t2t_keras.plugins.server.served_model import ServedModel, Unwanted
@@ -32,9 +31,8 @@ def phrases(i):
 
 
 @pytest.fixture(scope="module")
-def translate(export_dir):
+def translate(served):
     """The signature of an export, as a function of columns to arrays."""
-    served = tf.saved_model.load(str(export_dir))
     options = served.signatures["options"]()
 
     def call(texts, **changes):
@@ -56,11 +54,11 @@ def assert_row(texts, scores, expected):
 
 
 @pytest.fixture(params=["run", "export"], scope="module")
-def model(request, translator, export_dir):
+def model(request, translator):
     """What the server asks, with the defaults of the server."""
     if request.param == "run":
         return ServedModel(translator, n_best=2, **SHORT)
-    return ServedModel(t2t_keras.load(export_dir), n_best=2)
+    return ServedModel(request.getfixturevalue("exported"), n_best=2)
 
 
 def test_other_phrases_cost_no_trace(model, translator):

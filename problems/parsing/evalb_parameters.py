@@ -82,9 +82,12 @@ def read_parameters(path: str | Path) -> EvalbParameters:
     leading digits of a number are read.
 
     Raises:
-        UserError: the file cannot be read, or a parameter has no value.
+        UserError: the file cannot be read, a parameter has no value, or the file has
+            nothing but unknown parameters.
     """
     values: dict[str, Any] = {}
+    fields = _INTEGER_FIELDS | _LABEL_FIELDS | _PAIR_FIELDS
+    names = set[str]()
     # `read_lines` would refuse a file with a tab in each line, which is a table.
     for line_number, line in enumerate(read_text(path).split("\n"), 1):
         line = line.rstrip()
@@ -93,7 +96,8 @@ def read_parameters(path: str | Path) -> EvalbParameters:
         location = f"{path}:{line_number}"
         # A line that begins with a space has no name.
         name, _, value = re.sub(r"\s+", " ", line, count=1).partition(" ")
-        field = (_INTEGER_FIELDS | _LABEL_FIELDS | _PAIR_FIELDS).get(name)
+        names.add(name)
+        field = fields.get(name)
         if field is None:
             _log.warning("%s: EVALB has no parameter '%s'", location, name)
         elif not value:
@@ -110,5 +114,7 @@ def read_parameters(path: str | Path) -> EvalbParameters:
         else:
             warning = "%s: %s needs two values, not '%s'"
             _log.warning(warning, location, name, value)
+    if names and names.isdisjoint(fields):
+        raise UserError(f"{path} has no parameter of EVALB, such as DELETE_LABEL TOP")
     values.pop("", None)
     return EvalbParameters(**values)

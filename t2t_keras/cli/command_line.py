@@ -10,7 +10,7 @@ import importlib.metadata
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from t2t_keras import registry
@@ -143,7 +143,7 @@ def _answer_flag(flag: str) -> NoReturn:
     """Prints the help or the versions; refuses other flags before the command."""
     parser = _program_parser()
     if flag not in parser._option_string_actions:
-        hint = did_you_mean(flag, parser._option_string_actions, "{}")
+        hint = _near_flag(flag, parser._option_string_actions)
         parser.error(f"there is no flag {flag} before the command{hint}")
     if flag != "--version":
         parser.epilog = f"{_commands_help()}\n{_WORKFLOW}"
@@ -201,8 +201,14 @@ def _check_flags(
             continue
         # The flag may be one of the problem's, if that could be used.
         message = "; ".join(filter(None, (advice, str(mistake or ""))))
-        hint = did_you_mean(flag, flags, "{}")
+        hint = _near_flag(flag, flags)
         parser.error(message or f"there is no flag {flag}{hint}")
+
+
+def _near_flag(flag: str, flags: Iterable[str]) -> str:
+    """Returns `did_you_mean` by names: the dashes would make any two flags similar."""
+    names = [known.removeprefix("--") for known in flags]
+    return did_you_mean(flag.removeprefix("--"), names, "--{}")
 
 
 def _require_values(args: argparse.Namespace, parser: Parser) -> None:

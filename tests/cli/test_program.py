@@ -83,6 +83,7 @@ MISTAKES = {
     ("--verison",): "--verison before the command; did you mean --version?",
     ("evalute",): "t2t: error: there is no command 'evalute'; did you mean evaluate?",
     ("list", "--jsno"): "t2t list: error: there is no flag --jsno; did you mean --json",
+    ("translate", "--gpu", "0"): "t2t translate: error: there is no flag --gpu\n",
     ("train",): "t2t train: error: the following arguments are required",
     (*TRAIN, "--train_steps", "0"): "--train_steps: must be at least 1, not 0",
     ("attention", "--output_dir", "x", "--source", "caf\udce9"): (

@@ -49,6 +49,8 @@ def test_parameters_may_be_a_table(tmp_path):
     """Ten lines with a tab each are refused where texts are expected."""
     (tmp_path / "x.prm").write_text("DELETE_LABEL\tX\n" * 9 + "LABELED\t0\n")
     parameters = read_parameters(tmp_path / "x.prm")
+    (tmp_path / "text").write_text("the dog\n")
+    refused("text has no parameter of EVALB", read_parameters, tmp_path / "text")
     assert parameters == EvalbParameters(delete_labels=("X",) * 9, labeled=False)
 
 

@@ -34,8 +34,6 @@ from .worker_pool import Failure, WorkerPool
 
 _SECONDS_BETWEEN_REPORTS = 10.0
 _MAX_SHOWN_FAULTS = 20
-# If so many lines in a row cannot be computed, something else is wrong.
-_MAX_FAILURES = 20
 _SPOOLED_BYTES = 1 << 20  # of the faulty lines of an output; more are in a file
 # Windows that are computed at the same time, so that no worker waits for the last
 # batch of a window.
@@ -190,7 +188,6 @@ class _Run:
         self._count = workers
         self._windows: deque[Window] = deque()
         self._counts = Counter[str]()
-        self._failures = 0  # in a row
         self._writer = _Writer(job, folder, files)
         self._progress = _Progress(job.task, files)
         self._pool = WorkerPool(job.request, size, workers, tick=self._progress.report)
@@ -205,7 +202,6 @@ class _Run:
                 else:
                     for i, row in zip(batch.indices, outcome.rows, strict=True):
                         batch.window.rows[i] = row
-                    self._failures = 0
                     self._counts.update(outcome.counts)
                     self._progress.lines += len(batch.indices)
                 self._write()
@@ -253,12 +249,6 @@ class _Run:
         line = window.lines[index]
         window.lines[index] = line._replace(fault=failure.reason)
         window.rows[index] = self._job.faulty_row(line.number)
-        self._failures += 1
-        if self._failures > _MAX_FAILURES:
-            raise UserError(
-                f"--cluster: {self._failures} lines in a row fail, the last one with: "
-                f"{failure.reason}; try a few lines without --cluster"
-            )
 
     def _write(self) -> None:
         """Writes the windows that are complete, in their order."""

@@ -5,6 +5,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import ray
+
 from t2t_keras import load
 from t2t_keras.cli.command import MAX_SEED
 from t2t_keras.cli.output_rows import numbered_rows, score_row
@@ -72,12 +74,24 @@ class TextWorker:
         """Returns true: the process runs."""
         return True
 
-    def load(self) -> None:
-        """Loads the model, unless that is done.
+    def start(self, good_line: Line | None = None) -> str:
+        """Loads the model; returns the node that has this process.
+
+        Args:
+            good_line: a line that is computed, so that an error shows at once; None:
+                none is.
 
         Raises:
-            UserError: it cannot be loaded.
+            UserError: the model cannot be loaded.
         """
+        self._load()
+        if good_line is not None:
+            self.compute([good_line])
+        node: str = ray.get_runtime_context().get_node_id()
+        return node
+
+    def _load(self) -> None:
+        """Loads the model, unless that is done."""
         if self._translator is not None:
             return
         request = self._request
@@ -95,7 +109,7 @@ class TextWorker:
             lines: the lines, none of them faulty.
             seed_offset: what is added to the seed of samples.
         """
-        self.load()
+        self._load()
         if self._request.scores_pairs:
             return self._score(lines)
         return self._translate(lines, seed_offset)

@@ -66,8 +66,11 @@ class Batch:
         seed_offset: what is added to the seed of samples.
         deaths: how many workers died while they had these lines.
         failed_by: the worker that raised an error; None: none did.
-        cures: how often that worker had been started again until then.
-        reason: the first line of that error.
+        failed_on: the node that has the worker which raised an error or died; "": none.
+        starts: how often the worker of `failed_by` had been started again until then.
+        reason: the first line of the last error.
+        suspect: the batch that is to blame if this batch, of a good line, is
+            computed; None: this batch is not such a test.
     """
 
     window: Window
@@ -75,8 +78,10 @@ class Batch:
     seed_offset: int = 0
     deaths: int = 0
     failed_by: object = None
-    cures: int = 0
+    failed_on: str = ""
+    starts: int = 0
     reason: str = ""
+    suspect: "Batch | None" = None
 
     @property
     def lines(self) -> list[Line]:

@@ -4,8 +4,10 @@ Ray restarts an actor, on another node if its node is lost. The pool sends the b
 of a lost actor to others. A batch that loses several actors is not repeated for ever.
 
 An error of the code may be due to the lines or to the actor: it may lack memory, or its
-device may be broken. So another actor computes the batch; if it succeeds, the first one
-is started again.
+device may be broken. So another actor computes the batch, on another node if there is
+one; if it succeeds, the first one is started again. If it fails as well, it computes a
+line that was computed before. Only if it can, the lines are to blame. A worker that
+cannot is started again, and given up if it still cannot.
 """
 
 import collections
@@ -22,12 +24,14 @@ from t2t_keras.errors import UserError, first_line
 from .cluster import LifeWatch, require_start
 from .flags import WorkerSize
 from .text_worker import Outcome, Request, TextWorker
-from .windows import Batch
+from .windows import Batch, Line, Window
 
 _MAX_DEATHS = 2  # of the workers that compute one batch
 _MAX_CURES = 3  # of a worker: after so many starts it is given up
 _BATCHES_AHEAD = 2  # of each worker, so that it does not wait for the next one
 _SECONDS_TO_WAIT = 1.0
+# What any worker can compute, as long as no other line was; source and target.
+_SIMPLE_LINE = Line(0, 1, ("a", "a"))
 
 
 class Failure(NamedTuple):
@@ -46,24 +50,29 @@ class _Worker:
     Attributes:
         actor: the handle of Ray.
         is_ready: whether the model is loaded.
+        node: the node that has it; "": not yet known.
         batches: the batches that were sent and not yet answered, by reference.
-        cures: how often it was started again because of its errors.
+        starts: how often it was started again because of errors.
+        cures: how often, because of errors that others did not have.
     """
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
         self.is_ready = False
+        self.node = ""
+        self.starts = 0
         self.cures = 0
         self.batches: dict[Any, Batch] = {}
 
     def can_take(self, batch: Batch) -> bool:
         """Whether the batch can be sent.
 
-        A batch that has lost a worker is computed alone, so that no other is blamed.
+        A batch that has lost a worker is computed alone, so that no other is blamed,
+        and so is a good line by which the worker shows that it works.
         """
         if not self.is_ready or len(self.batches) >= _BATCHES_AHEAD:
             return False
-        suspects = [x for x in (batch, *self.batches.values()) if x.deaths]
+        suspects = [x for x in (batch, *self.batches.values()) if x.deaths or x.suspect]
         return not (suspects and self.batches)
 
 
@@ -93,7 +102,7 @@ class WorkerPool:
         tick: Callable[[int], None] = lambda workers: None,
     ) -> None:
         # With `max_restarts=-1` Ray restarts a lost actor as soon as it fits.
-        # Methods are not repeated, except `load`, which waits for the restart.
+        # Methods are not repeated, except `start`, which waits for the restart.
         actor_class = ray.remote(worker_class).options(
             num_cpus=size.cores,
             num_gpus=size.gpus,
@@ -106,6 +115,7 @@ class WorkerPool:
         self.size = size
         self._tick = tick
         self._repeated: collections.deque[Batch] = collections.deque()
+        self._good_line = _SIMPLE_LINE
         self._loading: dict[Any, _Worker] = {}
         self._life = LifeWatch("all workers are lost, and none has started again")
         alive = []
@@ -128,7 +138,8 @@ class WorkerPool:
             batches: the batches; None: there is none at the moment.
 
         Raises:
-            UserError: the model cannot be loaded, or all workers are lost.
+            UserError: the model cannot be loaded, no worker can compute anything, or
+                all are lost.
         """
         upcoming: Batch | None = None
         is_exhausted = False
@@ -154,20 +165,27 @@ class WorkerPool:
     def _load(self, worker: _Worker) -> None:
         """Makes an actor load the model, as soon as it runs."""
         worker.is_ready = False
-        load = worker.actor.load.options(max_task_retries=-1)
-        self._loading[load.remote()] = worker
+        start = worker.actor.start.options(max_task_retries=-1)
+        good_line = self._good_line if worker.starts else None
+        self._loading[start.remote(good_line)] = worker
 
     def _send(self, batch: Batch) -> bool:
         """Sends a batch to the worker that has least to do; false: none can take it."""
-        free = [worker for worker in self._workers if worker.can_take(batch)]
-        if self._has_other(batch.failed_by):
-            free = [worker for worker in free if worker is not batch.failed_by]
+        free = [worker for worker in self._suitable(batch) if worker.can_take(batch)]
         if not free:
             return False
-        worker = min(free, key=lambda worker: len(worker.batches))
+        self._send_to(min(free, key=lambda worker: len(worker.batches)), batch)
+        return True
+
+    def _suitable(self, batch: Batch) -> list[_Worker]:
+        """Returns the workers for a batch: others, on other nodes, if it has failed."""
+        ready = [worker for worker in self._workers if worker.is_ready]
+        elsewhere = [x for x in ready if batch.failed_on not in ("", x.node)]
+        return elsewhere or [x for x in ready if x is not batch.failed_by] or ready
+
+    def _send_to(self, worker: _Worker, batch: Batch) -> None:
         ref = worker.actor.compute.remote(batch.lines, batch.seed_offset)
         worker.batches[ref] = batch
-        return True
 
     def _collect(
         self, in_flight: list[Any]
@@ -188,20 +206,23 @@ class WorkerPool:
         self._tick(ready)
 
     def _finish_loading(self, ref: Any) -> None:
-        """Notes that an actor has loaded the model.
+        """Notes that an actor has started.
 
         Raises:
-            UserError: it cannot load it.
+            UserError: it cannot load the model, or, as the only one, compute a line.
         """
         worker = self._loading.pop(ref)
         if worker not in self._workers:
             return  # it was given up
         try:
-            ray.get(ref)
+            worker.node = ray.get(ref)
             worker.is_ready = True
         except RayTaskError as error:
-            reason = f"a worker cannot load the model: {_reason(error)}"
-            if not worker.cures or len(self._workers) == 1:
+            event = (
+                "fails with every line" if worker.starts else "cannot load the model"
+            )
+            reason = f"a worker {event}: {_reason(error)}"
+            if not worker.starts or len(self._workers) == 1:
                 raise UserError(reason) from None
             self._give_up(worker, reason)
         except RayError:  # it died again
@@ -220,35 +241,75 @@ class WorkerPool:
             if worker.is_ready:
                 say("a worker is lost; others compute its lines")
                 self._load(worker)
-            batch.deaths += 1
-            if batch.deaths > _MAX_DEATHS:
-                yield batch, Failure("it ends the worker that computes it")
-            else:
-                self._repeated.appendleft(batch)
+            batch.reason = batch.reason or "it ends the worker that computes it"
+            yield from self._handle_loss(worker, batch)
         else:
-            if batch.failed_by not in (None, worker):
-                self._cure(batch)
-            yield batch, outcome
+            yield self._finish_batch(worker, batch, outcome)
+
+    def _finish_batch(
+        self, worker: _Worker, batch: Batch, outcome: Outcome
+    ) -> tuple[Batch, Outcome | Failure]:
+        """Returns the outcome of a batch, or the failure of a line that it tests."""
+        if batch.suspect is not None:
+            return batch.suspect, Failure(batch.suspect.reason)
+        if self._good_line is _SIMPLE_LINE:
+            self._good_line = _shortest(batch.lines) or _SIMPLE_LINE
+        if batch.failed_by not in (None, worker):
+            self._cure(batch)
+        return batch, outcome
 
     def _handle_error(
         self, worker: _Worker, batch: Batch, error: RayTaskError
     ) -> Iterator[tuple[Batch, Failure]]:
-        """Yields the failure of a batch, or gives it to another worker first."""
-        reason = _reason(error)
-        is_alone = not self._has_other(worker)
-        if (
+        """Yields the failure of some lines, or has another worker compute them first.
+
+        The lines are to blame only if the worker computes a good one afterwards.
+        """
+        batch.reason = _reason(error)
+        is_final = (
             isinstance(error.cause, UserError)  # on purpose
             or batch.failed_by is not None
-            or (is_alone and worker.cures == _MAX_CURES)
-        ):
-            yield batch, Failure(reason)
-            return
-        batch.failed_by = worker
-        batch.cures = worker.cures
-        batch.reason = reason
-        self._repeated.appendleft(batch)
-        if is_alone:
-            self._cure(batch)
+            or not self._has_other(worker)
+        )
+        if batch.suspect is not None:  # the worker cannot even compute a good line
+            self._restart(worker, batch.reason)
+            yield from self._handle_loss(worker, batch.suspect)
+        elif not is_final:
+            batch.failed_by = worker
+            batch.failed_on = worker.node
+            batch.starts = worker.starts
+            self._repeated.appendleft(batch)
+        else:
+            self._send_to(worker, self._test_of(batch))
+
+    def _handle_loss(
+        self, worker: _Worker, batch: Batch
+    ) -> Iterator[tuple[Batch, Failure]]:
+        """Repeats a batch that has lost a worker, or yields its failure.
+
+        A single line that has lost several is to blame if a worker computes a good one.
+
+        Raises:
+            UserError: a good line has lost several workers.
+        """
+        batch.deaths += 1
+        batch.failed_by = None
+        batch.failed_on = worker.node
+        if batch.deaths <= _MAX_DEATHS:
+            self._repeated.appendleft(batch)
+        elif batch.suspect is not None:
+            raise UserError(
+                "--cluster: every line ends the worker that computes it; try a few "
+                "lines without --cluster"
+            )
+        elif len(batch.indices) > 1:
+            yield batch, Failure(batch.reason)
+        else:
+            self._repeated.appendleft(self._test_of(batch))
+
+    def _test_of(self, suspect: Batch) -> Batch:
+        """Returns a batch with a good line, by which a worker shows that it works."""
+        return Batch(Window([self._good_line]), [0], suspect=suspect)
 
     def _has_other(self, worker: object) -> bool:
         """Returns whether a worker other than one is ready."""
@@ -260,16 +321,21 @@ class WorkerPool:
         It does so once for all batches that have failed since the last start.
         """
         worker: Any = batch.failed_by
-        if worker not in self._workers or worker.cures > batch.cures:
+        if worker not in self._workers or worker.starts > batch.starts:
             return
         if worker.cures == _MAX_CURES:
             reason = f"a worker fails again and again: {batch.reason}"
             self._give_up(worker, reason)
             return
+        worker.cures += 1
+        self._restart(worker, batch.reason)
+
+    def _restart(self, worker: _Worker, reason: str) -> None:
+        """Starts a worker again because of an error."""
         self._take_back(worker)
         ray.kill(worker.actor, no_restart=False)
-        worker.cures += 1
-        say(f"a worker fails, and is started again: {batch.reason}")
+        worker.starts += 1
+        say(f"a worker fails, and is started again: {reason}")
         self._load(worker)
 
     def _give_up(self, worker: _Worker, reason: str) -> None:
@@ -281,8 +347,15 @@ class WorkerPool:
 
     def _take_back(self, worker: _Worker) -> None:
         """Lets others compute the batches of a worker."""
-        self._repeated.extend(worker.batches.values())
+        for batch in worker.batches.values():
+            self._repeated.append(batch.suspect or batch)
         worker.batches.clear()
+
+
+def _shortest(lines: list[Line]) -> Line | None:
+    """Returns the shortest line for which a model computes something."""
+    texts = [line for line in lines if all(text.strip() for text in line.texts)]
+    return min(texts, key=lambda line: sum(map(len, line.texts)), default=None)
 
 
 def _reason(error: RayError) -> str:

@@ -21,6 +21,17 @@ def require_directory(flag: str, path: str | None) -> None:
         raise UserError(f"--{flag}: there is no directory {path}")
 
 
+def require_utf8(flag: str, path: str) -> None:
+    """Refuses a directory with a name that TensorFlow cannot write."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            f"--{flag}: the name {path} is not UTF-8, and TensorFlow cannot write "
+            "such a path; give another name"
+        ) from None
+
+
 def require_readable(path: str | None) -> None:
     """Refuses a text file that cannot be read; None stands for no file."""
     if path is None:

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from t2t_keras.cli.checks import require_utf8
 from t2t_keras.cli.command import (
     Command,
     add_checkpoint,
@@ -73,6 +74,7 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_export(args: argparse.Namespace) -> None:
+    require_utf8("export_dir", args.export_dir)
     for run in (args.output_dir, *args.ensemble):
         require_run(run)
     require_free(Path(args.export_dir), args.overwrite)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_directory
+from t2t_keras.cli.checks import require_directory, require_utf8
 from t2t_keras.cli.command import (
     Command,
     add_hparams,
@@ -126,6 +126,7 @@ def _add_further_flags(parser: argparse.ArgumentParser) -> None:
 def _check_train(args: argparse.Namespace) -> None:
     from t2t_keras.data.manifest import Manifest
 
+    require_utf8("output_dir", args.output_dir)
     problem = registry.problem(args.problem)
     first_hparams(args.hparams_set, args.init_from).parse(args.hparams)
     options = given_options(args, TrainOptions, "train_options")

@@ -1,8 +1,9 @@
 """Paths that TensorFlow can read.
 
 TensorFlow takes the path of a checkpoint for a pattern: it writes one under `run[1]`,
-or under a path with a backslash, and then finds no file that matches. So it reads such
-a path through links in a temporary directory, whose path is plain.
+or under a path with a backslash, and then finds no file that matches. It takes no path
+that is not UTF-8. So it reads such a path through links in a temporary directory, whose
+path is plain.
 """
 
 import os
@@ -15,10 +16,11 @@ from pathlib import Path
 from t2t_keras.errors import UserError
 
 _WILDCARDS = re.compile(r"[*?\[\\]")
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # as Python has it in a path
 
 
 class PlainPath:
-    """A path without wildcards that leads to a checkpoint or a directory.
+    """A path in UTF-8, without wildcards, that leads to a checkpoint or a directory.
 
     The links are removed when the object is.
 
@@ -26,7 +28,7 @@ class PlainPath:
         path: a directory, or a checkpoint without suffix.
 
     Attributes:
-        path: the plain path; the given one if it has no wildcards.
+        path: the plain path; the given one if it is plain.
 
     Raises:
         UserError: the directory of temporary files has wildcards as well.
@@ -34,7 +36,7 @@ class PlainPath:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not has_wildcards(self.path):
+        if not has_wildcards(self.path) and not _ESCAPED_BYTE.search(str(path)):
             return
         temporary = tempfile.gettempdir()
         if has_wildcards(temporary):

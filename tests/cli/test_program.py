@@ -99,6 +99,8 @@ MISTAKES = {
     ),
     (*DATAGEN, "translate_text", "--data_dir", ""): "--data_dir is empty; give a",
     ("list", "--usr_dir", ""): "--usr_dir is empty; give a value, or leave it out",
+    (*TRAIN, "--output_dir", "a\udcff"): "--output_dir: the name a",
+    ("export", "x", "a\udcff"): "is not UTF-8, and TensorFlow cannot write such a path",
     ("list", "--usr_dir", "absent"): "--usr_dir: there is no directory absent",
     ("list", "bigg"): "hparams: there is no 'bigg'; did you mean",
     ("translate", "--output_dir", "a", "--export_dir", "b"): (

@@ -60,6 +60,12 @@ def test_a_path_that_tensorflow_takes_for_a_pattern(name, tmp_path, monkeypatch)
     assert not links.exists()
 
 
+def test_a_path_that_is_not_utf8_is_read(tmp_path):
+    saved(tmp_path / "a", 1)
+    directory = (tmp_path / "a").rename(tmp_path / "a\udcff")
+    assert Checkpoint(directory / "model.ckpt-1").step == 1
+
+
 def test_without_a_plain_directory_it_is_said(tmp_path, monkeypatch):
     (tmp_path / "[1]").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "[1]"))

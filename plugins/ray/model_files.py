@@ -1,4 +1,4 @@
-"""The files of a model, which every node must have."""
+"""The files of a model: which every node must have, and which one has loaded."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ def model_files(
 
     Args:
         model: the directory of a run or export.
-        checkpoint: of a run, see `t2t_keras.load`.
+        checkpoint: see `t2t_keras.load`.
         ensemble: the directories of further runs.
     """
     files: list[Path] = []
@@ -22,9 +22,30 @@ def model_files(
         if find_loader(Path(directory)):
             files += Path(directory).rglob("*")
             continue
-        name = checkpoint if directory == model else None
-        path, _ = checkpoint_id(directory, "latest" if name == "ema" else name)
+        name = "latest" if checkpoint == "ema" else checkpoint
+        path, _ = checkpoint_id(directory, name)
         # The index has the checksums of all weights.
         files += [Path(f"{path}.index"), Path(directory, "config.json")]
         files += Path(directory).glob("vocab.*")
     return sorted(path for path in files if path.is_file())
+
+
+def weight_ids(
+    model: str, checkpoint: str | None, ensemble: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Returns a checksum of the weights of each run; none for an export.
+
+    A name such as "latest" may mean other weights later, when a training has gone on.
+
+    Args:
+        model: see `model_files`.
+        checkpoint: see `model_files`.
+        ensemble: see `model_files`.
+    """
+    if find_loader(Path(model)):
+        return ()
+    ids = []
+    for run in (model, *ensemble):
+        _, checksum = checkpoint_id(run, checkpoint)
+        ids.append(checksum)
+    return tuple(ids)

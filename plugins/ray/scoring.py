@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command, table
-from t2t_keras.cli.loaded_model import checkpoint_id
+from t2t_keras.cli.loaded_model import checkpoint_id, ensemble_ids
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.run.config import require_run
 
 from .flags import add_cluster_flags, cluster_extension, worker_size
 from .input_files import absolute, matching_pairs, output_paths
-from .model_files import model_files
+from .model_files import model_files, weight_ids
 from .translating import require_folder
 
 
@@ -35,10 +35,15 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     checkpoint, identity = checkpoint_id(args.output_dir, args.checkpoint)
     if checkpoint != "ema":
         checkpoint = absolute(checkpoint)
+    model = absolute(args.output_dir)
+    # Each run of an ensemble has its own files.
+    checkpoint = args.checkpoint if args.ensemble else checkpoint
+    ensemble = tuple(map(absolute, args.ensemble))
     request = Request(
-        model=absolute(args.output_dir),
-        checkpoint=args.checkpoint if args.ensemble else checkpoint,
-        ensemble=tuple(map(absolute, args.ensemble)),
+        model=model,
+        checkpoint=checkpoint,
+        ensemble=ensemble,
+        weights=weight_ids(model, checkpoint, ensemble),
         usr_dir=absolute(args.usr_dir) if args.usr_dir else "",
         options={},
         scores_pairs=True,
@@ -49,7 +54,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     if args.token_scores:
         settings["token_scores"] = True
     if args.ensemble:
-        settings["ensemble"] = {run: checkpoint_id(run)[1] for run in args.ensemble}
+        settings["ensemble"] = ensemble_ids(args)
     sources, targets = matching_pairs(args.source, args.target)
     job = BulkJob(
         task="score",
@@ -58,7 +63,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         outputs=output_paths(sources, Path(args.output)),
         folder=Path(args.output),
         settings=settings,
-        read=model_files(request.model, request.checkpoint, request.ensemble),
+        read=model_files(model, checkpoint, ensemble),
         faulty_row=lambda line_number: "-inf\t0\n",
     )
     result: dict[str, Any] = {**run_job(job, args.cluster, size, args.workers)}

@@ -11,9 +11,11 @@ from t2t_keras import load
 from t2t_keras.cli.command import MAX_SEED
 from t2t_keras.cli.output_rows import numbered_rows, score_row
 from t2t_keras.cores import PYTHON_CPU_COUNT
+from t2t_keras.errors import UserError
 from t2t_keras.options import OptionValues
 from t2t_keras.usr_dir import load_usr_dir
 
+from .model_files import weight_ids
 from .windows import Line
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ class Request:
         model: the directory of the run or export.
         checkpoint: see `t2t_keras.load`.
         ensemble: see `t2t_keras.load`.
+        weights: the `weight_ids` of the model.
         usr_dir: the folder of `--usr_dir`; "": none.
         options: the decoding options that are given.
         scores_pairs: whether pairs are scored, and texts are not translated.
@@ -39,6 +42,7 @@ class Request:
     model: str
     checkpoint: str | None
     ensemble: tuple[str, ...]
+    weights: tuple[str, ...]
     usr_dir: str
     options: OptionValues
     scores_pairs: bool = False
@@ -82,7 +86,7 @@ class TextWorker:
                 none is.
 
         Raises:
-            UserError: the model cannot be loaded.
+            UserError: the model cannot be loaded, or is not that of the request.
         """
         self._load()
         if good_line is not None:
@@ -98,7 +102,15 @@ class TextWorker:
         limit_cores(request.cores)
         if request.usr_dir:
             load_usr_dir(request.usr_dir)
-        translator = load(request.model, request.checkpoint, request.ensemble)
+        model = (request.model, request.checkpoint, request.ensemble)
+        translator = load(*model)
+        if weight_ids(*model) != request.weights:
+            raise UserError(
+                f"{request.checkpoint or 'the newest checkpoint'} of "
+                f"{', '.join((request.model, *request.ensemble))} is no longer what it "
+                "was when the command began: a training writes there; name a step, or "
+                "wait for the end of the training"
+            )
         translator.choose(**request.options)
         self._translator = translator
 

@@ -14,7 +14,7 @@ from t2t_keras.errors import UserError, require_extra
 
 from .flags import add_cluster_flags, cluster_extension, worker_size
 from .input_files import absolute, matching_files, output_paths
-from .model_files import model_files
+from .model_files import model_files, weight_ids
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -68,10 +68,15 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     if checkpoint not in (None, "ema"):
         checkpoint = absolute(checkpoint)
     has_numbers = is_numbered(args, options)
+    model = absolute(args.output_dir or args.export_dir)
+    # Each run of an ensemble has its own files.
+    checkpoint = args.checkpoint if args.ensemble else checkpoint
+    ensemble = tuple(map(absolute, args.ensemble))
     request = Request(
-        model=absolute(args.output_dir or args.export_dir),
-        checkpoint=args.checkpoint if args.ensemble else checkpoint,
-        ensemble=tuple(map(absolute, args.ensemble)),
+        model=model,
+        checkpoint=checkpoint,
+        ensemble=ensemble,
+        weights=weight_ids(model, checkpoint, ensemble),
         usr_dir=absolute(args.usr_dir) if args.usr_dir else "",
         options=options,
         is_numbered=has_numbers,
@@ -86,7 +91,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         outputs=output_paths(inputs, Path(args.output)),
         folder=Path(args.output),
         settings=output_settings(args, identity, options),
-        read=model_files(request.model, request.checkpoint, request.ensemble),
+        read=model_files(model, checkpoint, ensemble),
         faulty_row=lambda line_number: (
             f"{line_number}\t1\t-inf\t\n" if has_numbers else "\n"
         ),

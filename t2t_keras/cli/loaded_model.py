@@ -47,6 +47,11 @@ def checkpoint_id(output_dir: str, checkpoint: str | None = None) -> tuple[str, 
     return ("ema", f"ema-{checksum}") if is_average else (str(path), checksum)
 
 
+def ensemble_ids(args: argparse.Namespace) -> dict[str, str]:
+    """Returns a checksum of the weights of each further run of an ensemble."""
+    return {run: checkpoint_id(run, args.checkpoint)[1] for run in args.ensemble}
+
+
 def output_settings(
     args: argparse.Namespace, model_id: str, options: OptionValues
 ) -> dict[str, object]:
@@ -55,6 +60,6 @@ def output_settings(
     if args.token_scores:
         settings["token_scores"] = True
     if args.ensemble:
-        settings["ensemble"] = {run: checkpoint_id(run)[1] for run in args.ensemble}
+        settings["ensemble"] = ensemble_ids(args)
     settings.pop("batch_tokens", None)  # it only changes how results are rounded
     return settings

@@ -9,6 +9,11 @@ from t2t_keras.errors import UserError
 _NAMES = ("latest", "average", "best")
 
 
+def is_path(name: str | int | Path | None) -> bool:
+    """Returns whether a user names a checkpoint by its path, which only one run has."""
+    return not (name is None or str(name).isdigit() or name in (*_NAMES, "ema"))
+
+
 class CheckpointPaths:
     """The paths of the checkpoints in a directory."""
 

@@ -44,6 +44,7 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, slot_name
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.run.checkpoint_paths import is_path
 from t2t_keras.run.config import RunConfig, Tokenizers, is_run, require_run
 from t2t_keras.text.preprocessor import Preprocessor
 
@@ -184,13 +185,19 @@ class RunDirectory:
         """Returns a translator with a checkpoint's weights.
 
         Args:
-            checkpoint: see `restore`; the same for all runs.
+            checkpoint: see `restore`; the same step or name for all runs.
             ensemble: further run directories with the same vocabularies, whose models
                 decode together with this one (`decoding.ensemble`).
 
         Raises:
-            UserError: a run has other vocabularies or no such checkpoint.
+            UserError: a run has other vocabularies or no such checkpoint, or an
+                ensemble is given the path of one.
         """
+        if ensemble and is_path(checkpoint):
+            raise UserError(
+                f"checkpoint: {checkpoint} is a file of one run; give a step, or a "
+                "name such as best, which all runs of the ensemble have"
+            )
         models = []
         for run in (self, *(RunDirectory(path) for path in ensemble)):
             if run.config.vocab_sha256 != self.config.vocab_sha256:

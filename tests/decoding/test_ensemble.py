@@ -120,3 +120,12 @@ def test_runs_with_other_vocabularies_are_refused(runs):
     message = "other vocabularies than"
     members = [runs / "c"]
     refused(message, t2t_keras.load, runs / "a", ensemble=members)
+
+
+def test_a_checkpoint_of_an_ensemble_is_a_name(runs):
+    """A path would give all runs the same weights."""
+    path = runs / "a/model.ckpt-1"
+    members = [runs / "b"]
+    refused(
+        "is a file of one run; give a step", t2t_keras.load, runs / "a", path, members
+    )

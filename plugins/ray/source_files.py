@@ -12,10 +12,13 @@ import types
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import t2t_keras
 from t2t_keras.problem import Problem
 
 _MAX_VALUES = 100_000  # that are looked at; sources may hold their pairs in memory
 _INSTALLED = (sys.prefix, sys.base_prefix)  # whose files are not the user's
+# In a clone this package is not among the installed ones; its code names no sources.
+_OWN_CODE = os.path.dirname(t2t_keras.__file__) + os.sep
 
 
 def source_files(problem: Problem) -> list[Path]:
@@ -90,6 +93,8 @@ def _values_of_function(function: types.FunctionType) -> list[object]:
             values.append(cell.cell_contents)
         except ValueError:  # it is empty
             continue
+    if function.__code__.co_filename.startswith(_OWN_CODE):
+        return values
     codes = [function.__code__]
     while codes:
         code = codes.pop()

@@ -6,13 +6,16 @@ import dataclasses
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command, not_negative
 from t2t_keras.data.console import end_spinner, say
+from t2t_keras.data.locks import purpose_of_holder
 from t2t_keras.errors import UserError, first_line, require_extra
+from t2t_keras.run.config import TRAINING_LOCK
 from t2t_keras.training.launched_processes import (
     T2T,
     LostProcesses,
@@ -30,6 +33,7 @@ _SECONDS_TO_START = 25.0
 # After a node was lost, another one may be on its way.
 _SECONDS_TO_RESTART = 300.0
 _SECONDS_TO_ANSWER = 60.0
+_SECONDS_BETWEEN_TRIES = 0.5
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +82,10 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         end_spinner()
         restarts = 0
         while True:
-            seconds = _SECONDS_TO_RESTART if restarts else _SECONDS_TO_START
+            seconds = _SECONDS_TO_START
+            if restarts:
+                seconds = _SECONDS_TO_RESTART
+                _await_earlier_training(folder)
             try:
                 with _placed(size, args.workers, seconds) as actors:
                     raise SystemExit(_train(actors, command, args.environ))
@@ -95,6 +102,28 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 def _existing(path: Path) -> Path:
     """Returns the nearest folder above a path, or itself, that exists."""
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def _await_earlier_training(folder: Path) -> None:
+    """Waits for processes on a node that a failure of the network has cut off.
+
+    They end by themselves, and until then the restarted chief would be refused.
+
+    Args:
+        folder: the run directory.
+
+    Raises:
+        UserError: they have not ended in five minutes.
+    """
+    deadline = time.monotonic() + _SECONDS_TO_RESTART
+    while (holder := purpose_of_holder(folder / TRAINING_LOCK)) is not None:
+        if time.monotonic() >= deadline:
+            raise UserError(
+                f"--output_dir: an earlier process of this training still writes to "
+                f"{folder}{holder and f', {holder}'}; end it, and run the same command "
+                "to continue"
+            )
+        time.sleep(_SECONDS_BETWEEN_TRIES)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,8 @@ from t2t_keras.usr_dir import load_usr_dir
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
 
+# The file of a run directory that the process which trains there has locked.
+TRAINING_LOCK = "train.lock"
 # The fields of `RunConfig` that are paths.
 _PATHS = ("data_dir", "usr_dir", "init_from")
 # Fields that may differ when a run is resumed.

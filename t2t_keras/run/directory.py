@@ -45,7 +45,13 @@ from t2t_keras.problem import Problem
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, slot_name
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.checkpoint_paths import is_path
-from t2t_keras.run.config import RunConfig, Tokenizers, is_run, require_run
+from t2t_keras.run.config import (
+    TRAINING_LOCK,
+    RunConfig,
+    Tokenizers,
+    is_run,
+    require_run,
+)
 from t2t_keras.text.preprocessor import Preprocessor
 
 
@@ -299,4 +305,4 @@ def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:
         )
 
     this_process = f"process {os.getpid()} on {socket.gethostname()}"
-    return lock(Path(path) / "train.lock", refusal, this_process)
+    return lock(Path(path) / TRAINING_LOCK, refusal, this_process)

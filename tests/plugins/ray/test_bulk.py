@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import shutil
 import subprocess
 import sys
 
@@ -203,6 +204,58 @@ def test_a_lost_node_costs_its_batches_only(export, crawl, expected, tmp_path):
         wait_until(lambda: len(actor_processes(cluster)) == 2, process)
         wait_until(lambda: (out / "cluster.lock").exists(), process)
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert contents(out, expected) == expected
+
+
+def test_the_loss_of_all_nodes_is_one_sentence_and_nodes_continue(
+    export, crawl, expected, tmp_path
+):
+    out = tmp_path / "out"
+    impatient = "from t2t_keras.plugins.ray import cluster; "
+    impatient += "cluster._SECONDS_WITHOUT_LIFE = 10; "
+    with ray_cluster(1) as cluster:
+        words = command(export, crawl, out)
+        process = start(cluster, *words, code=SMALL + impatient)
+        wait_until(lambda: (out / "crawl-0.txt").exists(), process)
+        for node in list(cluster.worker_nodes):
+            cluster.remove_node(node, allow_graceful=False)
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 2, errors
+        assert "all workers are lost, and none has started again in 10 s" in errors
+        assert "Traceback" not in errors
+        cluster.add_node(num_cpus=1)
+        process = start(cluster, *words, code=SMALL)
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert contents(out, expected) == expected
+
+
+def test_the_loss_of_the_head_ends_the_command_and_another_continues(
+    export, crawl, expected, tmp_path, monkeypatch
+):
+    """Ray ends processes that cannot reach the head, by default after a minute."""
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "5")
+    inputs = shutil.copytree(crawl, tmp_path / "crawl")
+    long = inputs / "crawl-9.txt.gz"  # it is not finished within these seconds
+    long.write_bytes(
+        gzip.compress("".join(f"{row}\n" for row in sentences(1500, 9) * 40).encode())
+    )
+    out = tmp_path / "out"
+    with ray_cluster(1) as cluster:
+        process = start(cluster, *command(export, inputs, out), code=SMALL)
+        wait_until(lambda: (out / "crawl-0.txt").exists(), process)
+        for processes in cluster.head_node.all_processes.values():
+            for info in processes:
+                info.process.kill()
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1, errors
+    assert "Failed to connect to GCS within 5 seconds" in errors
+    assert "Traceback" not in errors
+    long.unlink()
+    with ray_cluster(1) as cluster:
+        process = start(cluster, *command(export, inputs, out), code=SMALL)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert contents(out, expected) == expected

@@ -7,12 +7,14 @@ import signal
 import psutil
 import pytest
 from helpers.command_line import run_refused
+from helpers.errors import refused
 from helpers.ray_cluster import ray_cluster, wait_until
 from helpers.training_process import assert_same_end, finish, start
 
 from t2t_keras.plugins.ray import launching
 from t2t_keras.plugins.ray.training_worker import State
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.run.directory import training_lock
 
 TIMEOUT = 200
 
@@ -28,6 +30,21 @@ TIMEOUT = 200
 def test_flags_that_do_not_fit(capfd, words, sentence):
     pytest.importorskip("ray", reason="needs the extra [ray]")
     assert sentence in run_refused(capfd, "launch", "--cluster", "auto", *words)
+
+
+def test_a_restart_awaits_the_end_of_an_earlier_process(monkeypatch, tmp_path):
+    launching._await_earlier_training(tmp_path)  # there is none
+    training = contextlib.ExitStack()
+    training.enter_context(training_lock(tmp_path))
+    monkeypatch.setattr(launching.time, "sleep", lambda seconds: training.close())
+    launching._await_earlier_training(tmp_path)
+
+    monkeypatch.setattr(launching, "_SECONDS_TO_RESTART", 0.0)
+    message = (
+        rf"still writes to .*, process {os.getpid()} on .*; end it, and run the sam"
+    )
+    with training_lock(tmp_path):
+        refused(message, launching._await_earlier_training, tmp_path)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r"])

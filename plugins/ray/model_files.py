@@ -5,10 +5,16 @@ from pathlib import Path
 
 from t2t_keras.cli.loaded_model import checkpoint_id
 from t2t_keras.export.formats import find_loader
+from t2t_keras.run.config import RunConfig
+
+from .source_files import module_files
 
 
 def model_files(
-    model: str, checkpoint: str | None, ensemble: Sequence[str] = ()
+    model: str,
+    checkpoint: str | None,
+    ensemble: Sequence[str] = (),
+    usr_dir: str = "",
 ) -> list[Path]:
     """Returns files by which a node shows that it has the model.
 
@@ -16,8 +22,9 @@ def model_files(
         model: the directory of a run or export.
         checkpoint: see `t2t_keras.load`.
         ensemble: the directories of further runs.
+        usr_dir: the folder of `--usr_dir`, which has been imported; "": none.
     """
-    files: list[Path] = []
+    files = module_files(usr_dir) if usr_dir else []
     for directory in (model, *ensemble):
         if find_loader(Path(directory)):
             files += Path(directory).rglob("*")
@@ -27,7 +34,9 @@ def model_files(
         # The index has the checksums of all weights.
         files += [Path(f"{path}.index"), Path(directory, "config.json")]
         files += Path(directory).glob("vocab.*")
-    return sorted(path for path in files if path.is_file())
+        if folder := RunConfig.read(Path(directory)).usr_dir:
+            files += module_files(folder)
+    return sorted({path for path in files if path.is_file()})
 
 
 def weight_ids(

@@ -63,7 +63,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         outputs=output_paths(sources, Path(args.output)),
         folder=Path(args.output),
         settings=settings,
-        read=model_files(model, checkpoint, ensemble),
+        read=model_files(model, checkpoint, ensemble, request.usr_dir),
         faulty_row=lambda line_number: "-inf\t0\n",
     )
     result: dict[str, Any] = {**run_job(job, args.cluster, size, args.workers)}

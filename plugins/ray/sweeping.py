@@ -49,11 +49,12 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 def _run(command: Command, args: argparse.Namespace) -> Any:
     from .cluster import connected, require_capacity
     from .nodes import require_same_nodes
+    from .source_files import module_files
 
     size = WorkerSize(args.cores_per_trial, args.gpus_per_trial)
     read = sorted(Path(args.data_dir).absolute().glob("*.manifest.json"))
     if args.usr_dir:
-        read += sorted(Path(args.usr_dir).absolute().glob("*.py"))
+        read += module_files(args.usr_dir)
     directory = Path(args.output_dir).absolute()
     with connected(args.cluster):
         require_capacity(size, args.workers)

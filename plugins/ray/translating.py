@@ -91,7 +91,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         outputs=output_paths(inputs, Path(args.output)),
         folder=Path(args.output),
         settings=output_settings(args, identity, options),
-        read=model_files(model, checkpoint, ensemble),
+        read=model_files(model, checkpoint, ensemble, request.usr_dir),
         faulty_row=lambda line_number: (
             f"{line_number}\t1\t-inf\t\n" if has_numbers else "\n"
         ),

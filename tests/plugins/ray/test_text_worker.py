@@ -1,10 +1,13 @@
-"""Which model a worker on a node loads."""
+"""Which model a worker on a node loads, and which files show that it can."""
 
 import dataclasses
 import shutil
 
 import pytest
 from helpers.errors import refused
+
+from t2t_keras.run.config import RunConfig
+from t2t_keras.usr_dir import load_usr_dir
 
 pytest.importorskip("ray", reason="needs the extra [ray]")
 text_worker = pytest.importorskip("t2t_keras.plugins.ray.text_worker")
@@ -25,3 +28,16 @@ def test_weights_that_a_training_has_replaced_are_refused(trained_run, tmp_path)
     refused(message, text_worker.TextWorker(request)._load)
     again = dataclasses.replace(request, weights=model_files.weight_ids(*model))
     text_worker.TextWorker(again)._load()
+
+
+def test_nodes_show_that_they_have_the_code_of_the_user(trained_run, tmp_path):
+    (tmp_path / "definitions_for_a_cluster.py").write_text("NAME = 1")
+    load_usr_dir(tmp_path)
+    files = model_files.model_files(str(trained_run), None, usr_dir=str(tmp_path))
+    names = {path.name for path in files}
+    assert {"definitions_for_a_cluster.py", "config.json"} < names
+
+    run = shutil.copytree(trained_run, tmp_path / "run")
+    config = dataclasses.replace(RunConfig.read(run), usr_dir=str(tmp_path))
+    config.write(run)
+    assert set(names) == {x.name for x in model_files.model_files(str(run), None)}

@@ -265,8 +265,10 @@ class _OpenBracket:
             if node.words():
                 return None
             return BadTree(f"{location}: the tree has no words", "no_words")
-        if self.children and not self.tokens:
+        if not self.tokens:
             message = f"{location}: a bracket within a tree has no label"
+            if not self.children:  # it may be a word, as in (NN ()
+                message += "; write a bracket in a word as -LRB- or -RRB-"
             return BadTree(message, "bracket_without_label")
         return None
 

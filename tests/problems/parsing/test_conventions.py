@@ -141,6 +141,7 @@ BAD = [
     ("(TOP (NP (NN dog) barks))", 2, "'barks' stands beside", "word_without_tag"),
     ("(TOP (S (NN a(b))))", 2, "'a' stands beside", "word_without_tag"),
     ("(TOP (S ((NN a))))", 2, "no label", "bracket_without_label"),
+    ("(TOP (S (NN () (VB a))))", 2, "as -LRB- or -RRB-", "bracket_without_label"),
     ("(TOP (S))", 2, "no words", "no_words"),
     ("()", 2, "no words", "no_words"),
     ("(TOP (NN a) (S (b c d e) (f g h)))", 2, "(b c d e) has", "space_in_word"),

@@ -4,7 +4,7 @@
 
 The tables of a toolkit's names of one noun stand between, for example,
 `<!-- generated: flags of Marian -->` and `<!-- end of flags of Marian -->`; the text
-around them does not change. They list the names that have a counterpart, each once.
+around them does not change. They list the names that have another name here, each once.
 """
 
 import itertools
@@ -22,6 +22,7 @@ PAGES = (
     _DOCS / "from-opennmt-tf.md",
     _DOCS / "from-marian.md",
 )
+_NONE = "leave it out"  # begins the sentence of a name without a counterpart
 _BLOCK = re.compile(
     r"(<!-- generated: ([^>]+) -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
@@ -35,16 +36,19 @@ def block_name(table: Table) -> str:
 def markdown(tables: Iterable[Table]) -> str:
     """Returns the tables of a block.
 
-    A name has no row if it has no counterpart, or if an earlier table has the row.
+    A name has no row if it is the same here, if it has no counterpart, or if an earlier
+    table has the row.
     """
     listed: set[tuple[str, str]] = set()
     texts = []
     for command, group in itertools.groupby(tables, lambda table: table.command):
         lines = [f"| {command} | here |", "|---|---|"]
-        for sentence, names in _new_names(group, listed).items():
+        new_names = _new_names(group, listed)
+        for sentence, names in new_names.items():
             cell = ", ".join(f"`{name}`" for name in names)
             lines.append(f"| {cell} | {sentence.removeprefix('use ')} |")
-        texts.append("\n".join(lines) + "\n")
+        if new_names:
+            texts.append("\n".join(lines) + "\n")
     return "\n".join(texts)
 
 
@@ -65,8 +69,8 @@ def _new_names(
                 # The other names of a program are file names and obsolete names.
                 names = names[:1]
             for name in names:
-                is_listed = (name, sentence) in listed
-                if is_listed or sentence.startswith("leave it out"):
+                has_row = sentence != "the same" and not sentence.startswith(_NONE)
+                if not has_row or (name, sentence) in listed:
                     continue
                 listed.add((name, sentence))
                 new_names.setdefault(sentence, []).append(_typed_name(name, table))

@@ -150,7 +150,8 @@ for task, arguments in ((fill, [1, 2]), (os._exit, [1])):
     try:
         list(runner(task, arguments))
     except (UserError, OSError) as error:
-        print(type(error).__name__, getattr(error, "errno", ""), error)
+        line = f"{type(error).__name__} {getattr(error, 'errno', '')} {error}"
+        print(f"\\n{line}", flush=True)  # Ray may have begun a line
 """
 
 
@@ -163,7 +164,9 @@ def test_tasks_that_cannot_be_done(cluster):
         check=True,
     )
     lines = done.stdout.splitlines()  # Ray writes others
-    full, lost = (line for line in lines if line.startswith(("OSError", "UserError")))
+    errors = [line for line in lines if line.startswith(("OSError", "UserError"))]
+    assert len(errors) == 2, done.stdout + done.stderr
+    full, lost = errors
     assert full.startswith(f"OSError {errno.ENOSPC} ")
     assert re.match("UserError  --cluster: a task lost its process 6 times", lost)
 

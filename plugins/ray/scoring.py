@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command, table
-from t2t_keras.cli.loaded_model import checkpoint_id, ensemble_ids
+from t2t_keras.cli.loaded_model import ensemble_ids, run_id
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.run.config import require_run
 
 from .flags import add_cluster_flags, cluster_extension, worker_size
-from .input_files import absolute, matching_pairs, output_paths
-from .model_files import model_files, weight_ids
+from .input_files import matching_pairs, output_paths
+from .model_files import Model
 from .translating import require_folder
 
 
@@ -32,19 +32,11 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     from .text_worker import Request
 
     size = worker_size(args)
-    checkpoint, identity = checkpoint_id(args.output_dir, args.checkpoint)
-    if checkpoint != "ema":
-        checkpoint = absolute(checkpoint)
-    model = absolute(args.output_dir)
-    # Each run of an ensemble has its own files.
-    checkpoint = args.checkpoint if args.ensemble else checkpoint
-    ensemble = tuple(map(absolute, args.ensemble))
+    checkpoint, identity = run_id(args)
+    model = Model.of(args, args.output_dir, checkpoint)
     request = Request(
         model=model,
-        checkpoint=checkpoint,
-        ensemble=ensemble,
-        weights=weight_ids(model, checkpoint, ensemble),
-        usr_dir=absolute(args.usr_dir) if args.usr_dir else "",
+        weights=model.weight_ids(),
         options={},
         scores_pairs=True,
         token_scores=args.token_scores,
@@ -63,7 +55,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         outputs=output_paths(sources, Path(args.output)),
         folder=Path(args.output),
         settings=settings,
-        read=model_files(model, checkpoint, ensemble, request.usr_dir),
+        read=model.files(),
         faulty_row=lambda line_number: "-inf\t0\n",
     )
     result: dict[str, Any] = {**run_job(job, args.cluster, size, args.workers)}

@@ -15,7 +15,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.options import OptionValues
 from t2t_keras.usr_dir import load_usr_dir
 
-from .model_files import weight_ids
+from .model_files import Model
 from .windows import Line
 
 if TYPE_CHECKING:
@@ -27,11 +27,8 @@ class Request:
     """The model, and what is asked of it.
 
     Attributes:
-        model: the directory of the run or export.
-        checkpoint: see `t2t_keras.load`.
-        ensemble: see `t2t_keras.load`.
+        model: the model.
         weights: the `weight_ids` of the model.
-        usr_dir: the folder of `--usr_dir`; "": none.
         options: the decoding options that are given.
         scores_pairs: whether pairs are scored, and texts are not translated.
         is_numbered: whether rows have line numbers, ranks and scores.
@@ -39,11 +36,8 @@ class Request:
         cores: the number of cores that a worker may use.
     """
 
-    model: str
-    checkpoint: str | None
-    ensemble: tuple[str, ...]
+    model: Model
     weights: tuple[str, ...]
-    usr_dir: str
     options: OptionValues
     scores_pairs: bool = False
     is_numbered: bool = False
@@ -100,14 +94,14 @@ class TextWorker:
             return
         request = self._request
         limit_cores(request.cores)
-        if request.usr_dir:
-            load_usr_dir(request.usr_dir)
-        model = (request.model, request.checkpoint, request.ensemble)
-        translator = load(*model)
-        if weight_ids(*model) != request.weights:
+        model = request.model
+        if model.usr_dir:
+            load_usr_dir(model.usr_dir)
+        translator = load(model.directory, model.checkpoint, model.ensemble)
+        if model.weight_ids() != request.weights:
             raise UserError(
-                f"{request.checkpoint or 'the newest checkpoint'} of "
-                f"{', '.join((request.model, *request.ensemble))} is no longer what it "
+                f"{model.checkpoint or 'the newest checkpoint'} of "
+                f"{', '.join((model.directory, *model.ensemble))} is no longer what it "
                 "was when the command began: a training writes there; name a step, or "
                 "wait for the end of the training"
             )

@@ -13,8 +13,8 @@ from t2t_keras.cli.output_rows import is_numbered
 from t2t_keras.errors import UserError, require_extra
 
 from .flags import add_cluster_flags, cluster_extension, worker_size
-from .input_files import absolute, matching_files, output_paths
-from .model_files import model_files, weight_ids
+from .input_files import matching_files, output_paths
+from .model_files import Model
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -65,19 +65,11 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         choose_engine(args)
     checkpoint, identity = model_id(args)
     options = given_decoding(args)
-    if checkpoint not in (None, "ema"):
-        checkpoint = absolute(checkpoint)
     has_numbers = is_numbered(args, options)
-    model = absolute(args.output_dir or args.export_dir)
-    # Each run of an ensemble has its own files.
-    checkpoint = args.checkpoint if args.ensemble else checkpoint
-    ensemble = tuple(map(absolute, args.ensemble))
+    model = Model.of(args, args.output_dir or args.export_dir, checkpoint)
     request = Request(
         model=model,
-        checkpoint=checkpoint,
-        ensemble=ensemble,
-        weights=weight_ids(model, checkpoint, ensemble),
-        usr_dir=absolute(args.usr_dir) if args.usr_dir else "",
+        weights=model.weight_ids(),
         options=options,
         is_numbered=has_numbers,
         token_scores=args.token_scores,
@@ -91,7 +83,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         outputs=output_paths(inputs, Path(args.output)),
         folder=Path(args.output),
         settings=output_settings(args, identity, options),
-        read=model_files(model, checkpoint, ensemble, request.usr_dir),
+        read=model.files(),
         faulty_row=lambda line_number: (
             f"{line_number}\t1\t-inf\t\n" if has_numbers else "\n"
         ),

@@ -27,7 +27,17 @@ def model_id(args: argparse.Namespace) -> tuple[str | None, str]:
         paths = [Path(args.export_dir, name) for name in names]
         digests = [sha256(path)[:12] for path in paths if path.exists()]
         return args.checkpoint, "-".join(digests)
-    return checkpoint_id(args.output_dir, args.checkpoint)
+    return run_id(args)
+
+
+def run_id(args: argparse.Namespace) -> tuple[str | None, str]:
+    """Returns the checkpoint of a run, or of an ensemble, to load, and a checksum.
+
+    The checksum is of the weights of the first run. Each run of an ensemble has its own
+    files, so that its checkpoint is what the user has given, not a path.
+    """
+    path, checksum = checkpoint_id(args.output_dir, args.checkpoint)
+    return args.checkpoint if args.ensemble else path, checksum
 
 
 def checkpoint_id(output_dir: str, checkpoint: str | None = None) -> tuple[str, str]:

@@ -150,8 +150,6 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     args.run = args.output_dir  # its engine may be an export
     choose_engine(args)
     checkpoint, identity = model_id(args)
-    if args.ensemble:
-        checkpoint = args.checkpoint  # each run has its own files
     translator: Any = load(
         args.output_dir or args.export_dir, checkpoint, args.ensemble
     )

@@ -16,28 +16,28 @@ model_files = pytest.importorskip("t2t_keras.plugins.ray.model_files")
 
 def test_weights_that_a_training_has_replaced_are_refused(trained_run, tmp_path):
     member = shutil.copytree(trained_run, tmp_path / "member")
-    model = (str(trained_run), "latest", (str(member),))
-    weights = model_files.weight_ids(*model)
+    model = model_files.Model(str(trained_run), "latest", (str(member),))
+    weights = model.weight_ids()
     assert len(weights) == 2 and weights[0] == weights[1]
-    request = text_worker.Request(*model, weights, usr_dir="", options={})
+    request = text_worker.Request(model, weights, options={})
     text_worker.TextWorker(request)._load()
 
     steps = sorted(member.glob("model.ckpt-*.index"))
     steps[-1].unlink()  # the newest one is another one
     message = "latest of .*member is no longer what it was when the command began"
     refused(message, text_worker.TextWorker(request)._load)
-    again = dataclasses.replace(request, weights=model_files.weight_ids(*model))
+    again = dataclasses.replace(request, weights=model.weight_ids())
     text_worker.TextWorker(again)._load()
 
 
 def test_nodes_show_that_they_have_the_code_of_the_user(trained_run, tmp_path):
     (tmp_path / "definitions_for_a_cluster.py").write_text("NAME = 1")
     load_usr_dir(tmp_path)
-    files = model_files.model_files(str(trained_run), None, usr_dir=str(tmp_path))
-    names = {path.name for path in files}
+    model = model_files.Model(str(trained_run), usr_dir=str(tmp_path))
+    names = {path.name for path in model.files()}
     assert {"definitions_for_a_cluster.py", "config.json"} < names
 
     run = shutil.copytree(trained_run, tmp_path / "run")
     config = dataclasses.replace(RunConfig.read(run), usr_dir=str(tmp_path))
     config.write(run)
-    assert set(names) == {x.name for x in model_files.model_files(str(run), None)}
+    assert names == {path.name for path in model_files.Model(str(run)).files()}

@@ -226,6 +226,7 @@ def test_the_loss_of_all_nodes_is_one_sentence_and_nodes_continue(
         assert "all workers are lost, and none has started again in 10 s" in errors
         assert "Traceback" not in errors
         cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes(timeout=60)  # until Ray knows which are dead
         process = start(cluster, *words, code=SMALL)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors

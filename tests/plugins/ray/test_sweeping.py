@@ -185,6 +185,7 @@ cluster._SECONDS_WITHOUT_LIFE = {seconds}
 
     for _ in range(2):
         cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes(timeout=60)  # until Ray knows which are dead
     result, errors = ended(start(cluster, "sweep", *words, "--json"))
     assert errors.count("resumes from step") == 2
     assert [trial["state"] for trial in result["trials"]] == ["complete"] * 2

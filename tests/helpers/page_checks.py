@@ -115,7 +115,8 @@ def check_tab_order(page: Page) -> None:
 
 
 def check_views(page: Page, url: str) -> None:
-    """Opens a page on a light desktop and on a dark phone, and checks it there."""
-    for width, dark in ((1280, False), (390, True)):
-        page.open(url, width, dark=dark)
-        check_page(page)
+    """Opens a page at two widths in both modes, and checks it each time."""
+    for width in (1280, 390):
+        for dark in (False, True):
+            page.open(url, width, dark=dark)
+            check_page(page)

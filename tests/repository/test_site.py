@@ -87,14 +87,14 @@ WIDE_BLOCKS = """[...document.querySelectorAll("pre > code")]
 
 @needs_chromium
 def test_pages_suit_desktop_and_phone(site, chromium):
-    """TEST_PICTURES names a folder for pictures."""
+    """At both widths and in both modes; TEST_PICTURES names a folder for pictures."""
     pictures = os.environ.get("TEST_PICTURES")
     with chromium.page() as page:
         # The page before stores the colours that it changes to with the next mode.
         script = "localStorage.clear()"
         page.call("Page.addScriptToEvaluateOnNewDocument", source=script)
-        for name, (width, dark) in itertools.product(
-            ("index", "cookbook", "cli"), ((1280, False), (390, True))
+        for name, width, dark in itertools.product(
+            ("index", "cookbook", "cli"), (1280, 390), (False, True)
         ):
             page.open((site / f"{name}.html").as_uri(), width, dark=dark)
             page.wait("document.getAnimations().length === 0")
@@ -102,7 +102,8 @@ def test_pages_suit_desktop_and_phone(site, chromium):
             assert scheme == ("slate" if dark else "default")
             if pictures:
                 Path(pictures).mkdir(exist_ok=True)
-                page.picture(Path(pictures) / f"site-{name}-{width}.png")
+                mode = "dark" if dark else "light"
+                page.picture(Path(pictures) / f"site-{name}-{width}-{mode}.png")
             is_wider = page.run("document.documentElement.scrollWidth > innerWidth")
             assert not is_wider, (name, width)
             assert not page.run(WIDE_BLOCKS), (name, width)

@@ -35,18 +35,12 @@ _PARTS = re.compile(
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Gives the pages a link to the repository, if it has an address."""
-    if address := _repository(config):
+    root = Path(config.config_file_path).parent
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    if address := project.get("urls", {}).get("Repository"):
         config.repo_url = address
         config.repo_name = urlsplit(address).path.strip("/")
     return config
-
-
-def _repository(config: MkDocsConfig) -> str | None:
-    """Returns the address of the repository, if `pyproject.toml` has one."""
-    root = Path(config.config_file_path).parent
-    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    address: str | None = project.get("urls", {}).get("Repository")
-    return address
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -67,7 +61,7 @@ def on_page_markdown(
         page.meta["search"] = {"boost": 0.001}  # guides come first in a search
     document = _DOCUMENT_OF.get(here, f"docs/{here}")
     root = Path(config.config_file_path).parent
-    repository = _repository(config)
+    repository = config.repo_url
 
     def link(path: str) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(document), path))

@@ -25,8 +25,6 @@ _PACKING_RULE = (
     "in every attention, and use the positions and segments that make_positions, "
     "source_input and cross_attention_bias get"
 )
-_TENSORFLOW = logging.getLogger("tensorflow")
-_ABSL = logging.getLogger("absl")
 _WORDS = ("the", "a", "old", "red", "dog", "cat", "house", "sees", "likes", "finds")
 
 
@@ -84,17 +82,21 @@ def _print_ok(guarantee: str) -> None:
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
     """Hides warnings of Keras and TensorFlow about the few tokens and many graphs."""
-    tensorflow_level = _TENSORFLOW.level
-    absl_level = _ABSL.level
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _errors_of("tensorflow"), _errors_of("absl"):
         warnings.simplefilter("ignore")
-        try:
-            _TENSORFLOW.setLevel(logging.ERROR)
-            _ABSL.setLevel(logging.ERROR)
-            yield
-        finally:
-            _TENSORFLOW.setLevel(tensorflow_level)
-            _ABSL.setLevel(absl_level)
+        yield
+
+
+@contextlib.contextmanager
+def _errors_of(name: str) -> Iterator[None]:
+    """Lets a logger write nothing but errors."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _ids(model: "Transformer", *shape: int) -> np.ndarray:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from t2t_keras.data.tasks import TaskRunner
 
 
-# The hparam set for at most so many training pairs, as `t2t list` describes the sets.
+# The hparam set for each maximum of training pairs, as `t2t list` describes the sets.
 _SETS = {
     150_000: "small_data",
     500_000: "pairs_300k",
@@ -38,9 +38,9 @@ _SETS = {
     4_000_000: "pairs_3m",
 }
 _LARGEST_SET = "base"
-# `tiny` is for so many pairs with a mean of at most so many target tokens.
+# `tiny` is for at most this many pairs, if their mean number of target tokens is low.
 _TOY_PAIRS = 10_000
-_SHORT = 15
+_SHORT = 15  # tokens
 
 
 def _datagen_flags(parser: argparse.ArgumentParser) -> None:

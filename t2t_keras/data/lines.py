@@ -194,12 +194,12 @@ def require_text(file: "io.BufferedReader[Any]", name: str) -> None:
                 f"{name} is {other_format.title}, not UTF-8 text with one sentence per "
                 f"line; {advice}"
             )
-    title = "JSON" if _is_json(head, suffix) else ""
-    if title or _is_element(head, suffix):
-        raise UserError(
-            f"{name} is {title or 'XML'}, not UTF-8 text with one sentence per line; "
-            f"{_EXTRACT}"
-        )
+    for title, matches in (("JSON", _is_json), ("XML", _is_element)):
+        if matches(head, suffix):
+            raise UserError(
+                f"{name} is {title}, not UTF-8 text with one sentence per line; "
+                f"{_EXTRACT}"
+            )
     if head.count(0) >= max(_MIN_NULS, len(head) / 100):
         raise UserError(
             f"{name} is a binary file or in UTF-16, not UTF-8 text with one sentence "

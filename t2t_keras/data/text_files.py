@@ -102,8 +102,9 @@ def decompressed(
     try:
         head = file.peek(HEAD)
         require_fetched(str(path), head)
-        suffix = compression(head) or _suffix(path)
-        if suffix in _MAGIC and head and not compression(head):
+        content_suffix = compression(head)
+        suffix = content_suffix or _suffix(path)
+        if suffix in _MAGIC and head and not content_suffix:
             raise UserError(
                 f"{path} does not begin as a {_KINDS[suffix]} file; copy it again, or "
                 "rename it if it is not compressed"

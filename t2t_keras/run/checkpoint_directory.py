@@ -38,9 +38,24 @@ class CheckpointDirectory(CheckpointPaths):
         """Returns when a step's checkpoint was written, in seconds since 1970."""
         return os.path.getmtime(f"{self.path(step)}.index")
 
-    def save(self, step: int, tensors: Mapping[str, tf.Tensor], keep: int) -> None:
-        """Writes a checkpoint and deletes all but the newest `keep`."""
+    def save(
+        self,
+        step: int,
+        tensors: Mapping[str, tf.Tensor],
+        keep: int,
+        replaced_step: int | None = None,
+    ) -> None:
+        """Writes a checkpoint and deletes all but the newest `keep`.
+
+        Args:
+            step: the checkpoint's step.
+            tensors: its content.
+            keep: how many checkpoints are kept.
+            replaced_step: a step whose checkpoint the new one replaces; None: no step.
+        """
         write_checkpoint(self.path(step), tensors)
+        if replaced_step is not None:
+            delete_checkpoint(self.path(replaced_step))
         for old_step in self.steps()[:-keep]:
             delete_checkpoint(self.path(old_step))
 
@@ -112,7 +127,11 @@ class CheckpointDirectory(CheckpointPaths):
                 rename_checkpoint(path, path.with_name(f"damaged.{path.name}"))
 
     def start_saving(
-        self, step: int, variables: Mapping[str, tf.Variable], keep: int
+        self,
+        step: int,
+        variables: Mapping[str, tf.Variable],
+        keep: int,
+        replaced_step: int | None = None,
     ) -> None:
         """Starts to `save` the present values of the variables, and returns.
 
@@ -122,7 +141,9 @@ class CheckpointDirectory(CheckpointPaths):
         # First, so that there is never a third copy of the variables in memory.
         self.wait()
         tensors = snapshot(variables, step)
-        self._last_save = self._thread.submit(self.save, step, tensors, keep)
+        self._last_save = self._thread.submit(
+            self.save, step, tensors, keep, replaced_step
+        )
 
     def wait(self) -> None:
         """Waits until the checkpoint that `start_saving` writes is complete.

@@ -366,6 +366,10 @@ class Trainer:
         for hook in self._hooks:
             hook.on_restore(step)
         self._set_saved(step)
+        # Where a training has ended early it has saved a checkpoint that an undisturbed
+        # one has not. The next one replaces it, so that both average the same steps.
+        is_scheduled = self._options.save_minutes or step % self._save_interval == 0
+        self._replaced_step = None if is_scheduled else step
         return step
 
     def _make_reporter(self, steps: range) -> Reporter:
@@ -520,7 +524,10 @@ class Trainer:
             return
         self._refuse_skipped_updates(step, MAX_SKIPPED_IN_A_ROW)
         variables = self._variables | self._step.counters
-        self._run.checkpoints.start_saving(step, variables, keep=self._options.keep)
+        self._run.checkpoints.start_saving(
+            step, variables, self._options.keep, self._replaced_step
+        )
+        self._replaced_step = None
         self._set_saved(step)
 
     def _set_saved(self, step: int) -> None:

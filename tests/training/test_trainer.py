@@ -16,6 +16,7 @@ from helpers.small_run import assert_same, trainer, weights
 
 from t2t_keras.data.datagen import generate
 from t2t_keras.run import checkpoint_directory as checkpoint_module
+from t2t_keras.run.averaging import average_run
 from t2t_keras.run.checkpoint import Checkpoint
 from t2t_keras.run.directory import RunDirectory
 
@@ -182,18 +183,26 @@ def before_step(training, hook):
 
 
 def test_a_run_stopped_by_a_signal_resumes_exactly(data_dir, trained_run, tmp_path):
-    options = {"save_every": 100, "eval_every": 1}
+    options = {"save_every": 2, "eval_every": 1}
     training = trainer(data_dir, tmp_path / "a", options=options)
     before_step(training, lambda step: step != 2 or signal.raise_signal(signal.SIGINT))
     figures = training.train()
     assert (figures["step"], figures["stopped_by"]) == (3, "SIGINT")
     assert figures["loss"] > 0
     assert "dev_average" not in figures  # there is no time for it
-    assert RunDirectory(tmp_path / "a").checkpoints.steps() == [3]
+    assert RunDirectory(tmp_path / "a").checkpoints.steps() == [2, 3]
 
     finished = trainer(data_dir, tmp_path / "a", options=options).train()
     assert finished["stopped_by"] == "train_steps"
     assert_same(weights(tmp_path / "a"), weights(trained_run))
+
+    # The average is that of an undisturbed run, without the signal's checkpoint.
+    assert finished["dev_average"]["checkpoints"] == 2
+    average = Checkpoint(average_run(tmp_path / "a", 2))
+    second, last = weights(trained_run, 2), weights(trained_run, 4)
+    for name in average.shapes.keys() - {"step"}:
+        mean = (np.float64(second[name]) + last[name]) / 2
+        np.testing.assert_array_equal(average.tensor(name), mean.astype(np.float32))
 
     # Each step was evaluated once, also the one at which the signal came.
     def evaluated(run):

@@ -10,7 +10,7 @@ import importlib.metadata
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from t2t_keras import registry
@@ -82,7 +82,12 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     early = _early_flags(argv[1:])
     values: dict[str, object] = {}
     if early.config:
-        values = read_config(early.config, name, [*CORE, *plugin_names("commands")])
+        names = [*CORE, *plugin_names("commands")]
+        try:
+            values = read_config(early.config, name, names)
+        except UserError as error:
+            _check_flags(name, argv[1:], parser, error)
+            raise
     problem = early.problem or _text(values, "problem")
     usr_dir = early.usr_dir or _text(values, "usr_dir")
     mistake = _add_problem_flags(command, problem, usr_dir, parser)
@@ -176,7 +181,7 @@ def _complete() -> None:
 def _check_flags(
     command: str, words: Sequence[str], parser: Parser, mistake: UserError | None
 ) -> None:
-    """Ends the program at an unknown flag: says what to use instead.
+    """Ends the program at unknown flags: says for each what to use instead.
 
     Args:
         command: the command.
@@ -184,6 +189,21 @@ def _check_flags(
         parser: its parser.
         mistake: why the flags of the problem are unknown.
     """
+    messages: list[str] = []
+    for flag, value in _unknown_flags(words, parser):
+        if advice := counterpart(command, flag, value):
+            messages.append(advice)
+        elif mistake and flag.startswith("--"):
+            messages.append(str(mistake))  # it may be one of the problem's flags
+        elif flag.startswith("--"):
+            hint = _near_flag(flag, parser._option_string_actions)
+            messages.append(f"there is no flag {flag}{hint}")
+    if messages:
+        parser.refuse(messages)
+
+
+def _unknown_flags(words: Sequence[str], parser: Parser) -> Iterator[tuple[str, str]]:
+    """Yields the flags that a parser does not have, with their values or ""."""
     flags = parser._option_string_actions
     has_command = any(action.nargs == argparse.REMAINDER for action in parser._actions)
     for index, word in enumerate(words):
@@ -196,13 +216,7 @@ def _check_flags(
             continue
         if not equals and index + 1 < len(words):
             value = words[index + 1]
-        advice = counterpart(command, flag, value)
-        if not advice and not flag.startswith("--"):
-            continue
-        # The flag may be one of the problem's, if that could be used.
-        message = "; ".join(filter(None, (advice, str(mistake or ""))))
-        hint = _near_flag(flag, flags)
-        parser.error(message or f"there is no flag {flag}{hint}")
+        yield flag, value
 
 
 def _near_flag(flag: str, flags: Iterable[str]) -> str:

@@ -95,8 +95,12 @@ def apply_config(
         other_flags: returns the flags of the other commands.
 
     Raises:
-        UserError: no command has such a flag, or the flag does not take the value.
+        UserError: a flag does not take its value.
+        SystemExit: there are names that are flags of no command; it has printed what
+            to use instead.
     """
+    if unknown := _unknown_names(values, parser, other_flags):
+        parser.refuse(f"{path}: {sentence}" for sentence in unknown)
     left_out = set(typed)
     for group in parser._mutually_exclusive_groups:
         names = {action.dest for action in group._group_actions}
@@ -107,9 +111,7 @@ def apply_config(
         if name == "config":
             raise UserError(f"{path}: a file cannot name another one in config")
         action = parser._option_string_actions.get(f"--{name}")
-        if action is None:
-            _require_known(path, name, value, parser, other_flags)
-        elif action.dest not in left_out and value is not None:
+        if action and action.dest not in left_out and value is not None:
             _set(path, name, value, parser, action, new_defaults)
     for group in parser._mutually_exclusive_groups:
         if any(hasattr(new_defaults, action.dest) for action in group._group_actions):
@@ -125,22 +127,36 @@ def apply_config(
         action.default = default
 
 
-def _require_known(
-    path: str,
-    name: str,
-    value: object,
+def _unknown_names(
+    values: Mapping[str, object],
     parser: Parser,
     other_flags: Callable[[], Collection[str]],
-) -> None:
-    """Refuses a key that is a flag of no command."""
-    flags = other_flags()
-    if f"--{name}" in flags:
-        return
+) -> list[str]:
+    """Returns a sentence for each name that is a flag of no command."""
     command = parser.prog.split()[-1]
+    sentences: list[str] = []
+    for name, value in values.items():
+        flag = f"--{name}"
+        if flag in parser._option_string_actions or flag in other_flags():
+            continue
+        if counterparts := _counterparts(command, name, value):
+            sentences += counterparts
+            continue
+        names = {known.lstrip("-") for known in other_flags() if known[:2] == "--"}
+        sentences.append(f"there is no flag '{name}'{did_you_mean(name, names)}")
+    return sentences
+
+
+def _counterparts(command: str, name: str, value: object) -> list[str]:
+    """Returns what to use instead of a name of another toolkit, or of its keys.
+
+    OpenNMT-tf's files have tables, such as `data`.
+    """
     if advice := counterpart(command, f"--{name}", str(value)):
-        raise UserError(f"{path}: {advice}")
-    names = {flag.lstrip("-") for flag in flags if flag.startswith("--")}
-    raise UserError(f"{path}: there is no flag '{name}'{did_you_mean(name, names)}")
+        return [advice]
+    keys = value if isinstance(value, dict) else {}
+    sentences = [counterpart(command, f"--{key}", str(keys[key])) for key in keys]
+    return list(filter(None, sentences))
 
 
 def _set(

@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 _HELP_COLUMN = 26
@@ -20,8 +20,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Prints the message, and ends the program with exit code 2."""
         sentence = rf"give \1; `{self.prog} --help` says what it is"
-        message = re.sub("^one of the arguments (.*) is required$", sentence, message)
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        self.refuse(
+            [re.sub("^one of the arguments (.*) is required$", sentence, message)]
+        )
+
+    def refuse(self, messages: Iterable[str]) -> NoReturn:
+        """Prints each message once, in a line; ends the program with exit code 2."""
+        for message in dict.fromkeys(messages):
+            print(f"{self.prog}: error: {message}", file=sys.stderr)
         sys.exit(2)
 
     def format_usage(self) -> str:

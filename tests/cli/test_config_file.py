@@ -1,7 +1,7 @@
 """`--config FILE` says what flags say, and its mistakes are one sentence."""
 
 import pytest
-from helpers.command_line import run_refused
+from helpers.command_line import run, run_refused
 
 from t2t_keras.cli import command_line
 
@@ -152,6 +152,18 @@ def test_mistakes(text, message, capfd):
 )
 def test_other_files_are_refused(name, text, message, capfd):
     assert message in run_refused(capfd, "train", *write(text, name))
+
+
+def test_all_names_of_another_toolkit_are_answered(capfd):
+    """Those in OpenNMT-tf's tables also; a name that occurs twice has one line."""
+    text = "model_dir: m\ndata: {train_labels_file: t, eval_labels_file: e}\n"
+    text += "train: {batch_size: 1}\ninfer: {batch_size: 2}\nprobelm: x\n"
+    assert run("train", *write(text, "f.yaml")) == 2
+    lines = capfd.readouterr().err.splitlines()
+    assert "there is no flag 'probelm'; did you mean 'problem'?" in lines.pop()
+    keys = ["model_dir", "train_labels_file", "eval_labels_file", "batch_size"]
+    for key, line in zip(keys, lines, strict=True):
+        assert line.startswith(f"t2t train: error: f.yaml: --{key} is a ")
 
 
 def test_a_missing_file_is_refused(capfd):

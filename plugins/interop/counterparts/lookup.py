@@ -4,13 +4,16 @@ import re
 from typing import NamedTuple
 
 from .fairseq import FAIRSEQ
+from .hugging_face import HUGGING_FACE
 from .marian import MARIAN
 from .opennmt_tf import OPENNMT_TF
 from .t2t_flags import T2T_FLAGS
 from .t2t_hparams import T2T_HPARAMS
 from .table import Table
 
-TABLES: tuple[Table, ...] = (*T2T_FLAGS, *T2T_HPARAMS, *FAIRSEQ, *OPENNMT_TF, *MARIAN)
+TABLES: tuple[Table, ...] = (
+    *(*T2T_FLAGS, *T2T_HPARAMS, *FAIRSEQ, *OPENNMT_TF, *MARIAN, *HUGGING_FACE),
+)
 
 # The contexts of keys that are typed in a flag, with the command that has the flag.
 _KEY_COMMANDS = {

@@ -70,11 +70,15 @@ def typed(name, location):
     return f"--{name}"
 
 
-def error(argv, capsys):
+def errors(argv, capsys):
     with pytest.raises(SystemExit) as exit_info:
         program.main(argv)
     assert exit_info.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    return capsys.readouterr().err.splitlines()
+
+
+def error(argv, capsys):
+    (line,) = errors(argv, capsys)
     return line
 
 
@@ -228,6 +232,9 @@ MESSAGES = [
     ("decode_hparams", "lenpen", "1", "--decode_hparams length_penalty=power"),
     ("hparams", "lr", "1", "is a flag of fairseq-train; here, use learning_rate=X"),
     ("launch", "--masters", "", "here, use `--processes N`; for"),
+    ("translate", "--num_beams", "5", "of Hugging Face's generate; here, use --beam_s"),
+    ("train", "--num_beams", "5", "leave it out: evaluations during training decode"),
+    ("train", "--bf16", "", "here, use `--hparams compute_dtype=bfloat16`"),
     ("t2t", "fairseq-generate", "", "a program of fairseq; here, use"),
     ("t2t", "trian", "", ""),
     ("train", "--probelm", "", ""),
@@ -238,6 +245,32 @@ MESSAGES = [
 def test_messages(location, name, value, expected):
     message = explain(location, name, value)
     assert expected in message if expected else not message
+
+
+COMMAND_LINES = {
+    "train data-bin --arch transformer_wmt_en_de --adam-betas (0.9,0.98) --lr=1 "
+    "--arch transformer_wmt_en_de --clip-norm -1 --probelm x": [
+        *("--arch is a ", "--adam-betas is a ", "--lr is a ", "--clip-norm is a "),
+        "there is no flag --probelm; did you mean --problem?",
+    ],
+    "train --model_type Transformer --config absent.yml --auto_config --num_gpus 2": [
+        *("--model_type is a ", "--auto_config is a ", "--num_gpus is a "),
+    ],
+    "translate --model_name_or_path t5-small --num_beams 4 --do_sample": [
+        *("--model_name_or_path is a ", "--num_beams is a ", "--do_sample is a "),
+    ],
+    "datagen --problem absent --t2t_usr_dir d --foo --tmp_dir=t --bar": [
+        *("--t2t_usr_dir is a ", "problems: there is no 'absent'", "--tmp_dir is a "),
+    ],
+}
+
+
+@pytest.mark.parametrize(("line", "answers"), COMMAND_LINES.items())
+def test_all_flags_of_a_command_line_are_answered(line, answers, capsys):
+    """Each once, in the order of the line; an absent file does not hide them."""
+    words = line.split()
+    for answer, printed in zip(answers, errors(words, capsys), strict=True):
+        assert printed.startswith(f"t2t {words[0]}: error: {answer}")
 
 
 def test_flags_of_a_command_that_is_launched_are_its_own(capsys):

@@ -23,6 +23,10 @@ PAGES = (
     _DOCS / "from-marian.md",
 )
 _NONE = "leave it out"  # begins the sentence of a name without a counterpart
+# Finds the command, if the sentence names one, and the name of a flag or of its key.
+_OPTION = re.compile(
+    r"use `(?:t2t (\w+) )?(?:--(?:hparams|decode_hparams) |--)(\w+)(?:[ =][A-Z]+)?`"
+)
 _BLOCK = re.compile(
     r"(<!-- generated: ([^>]+) -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
@@ -37,7 +41,8 @@ def markdown(tables: Iterable[Table]) -> str:
     """Returns the tables of a block.
 
     A name has no row if it is the same here, if it has no counterpart, or if an earlier
-    table has the row.
+    table has the row. Hyphens and the flag that takes a hyper-parameter do not make
+    another name.
     """
     listed: set[tuple[str, str]] = set()
     texts = []
@@ -65,6 +70,8 @@ def _new_names(
     for table in tables:
         for entry, sentence in table.rows.items():
             names = entry.split()
+            if _keep_their_name(names, sentence, table):
+                continue
             if table.noun == "program":
                 # The other names of a program are file names and obsolete names.
                 names = names[:1]
@@ -75,6 +82,16 @@ def _new_names(
                 listed.add((name, sentence))
                 new_names.setdefault(sentence, []).append(_typed_name(name, table))
     return new_names
+
+
+def _keep_their_name(names: list[str], sentence: str, table: Table) -> bool:
+    """Returns whether names are ours, apart from hyphens and the flag before them."""
+    option = _OPTION.fullmatch(sentence)
+    if option is None:
+        return False
+    command, new_name = option.groups()
+    long_names = {name.replace("-", "_") for name in names if not name.startswith("-")}
+    return command in (None, *table.contexts) and long_names == {new_name}
 
 
 def _typed_name(name: str, table: Table) -> str:

@@ -334,6 +334,8 @@ def test_a_page_lists_each_other_name_once():
         for command, own_rows in (
             ("train", rows),
             ("train", {"tpu": "leave it out: there are none", "out": "the same"}),
+            ("train", {"d-ff": "use `--hparams d_ff=N`", "seed -s": "use `--seed`"}),
+            ("train", {"length": "use `t2t datagen --length N`"}),
             ("score", rows),
             ("decode", {**rows, "m": "use `--output_dir`"}),
         )
@@ -343,6 +345,7 @@ def test_a_page_lists_each_other_name_once():
         "|---|---|",
         "| `-m`, `--model` | `--output_dir` |",
         "| `--arch big` | `--hparams_set big` |",
+        "| `--length` | `t2t datagen --length N` |",
         "",
         "| decode | here |",
         "|---|---|",

@@ -31,9 +31,11 @@ from t2t_keras.cli.parser import add_further
 from t2t_keras.data.pair_files import uncompressed_suffix
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import bleu_scores, metrics_of, with_bleu
+from t2t_keras.evaluation.metrics_line import LOSS_METRICS
 from t2t_keras.evaluation.tokenization import BleuTokens, has_tokenization
 from t2t_keras.export.formats import converted, find_loader
 from t2t_keras.problem import Problem, Split
+from t2t_keras.quantity import quantity
 from t2t_keras.run.config import require_run
 
 if TYPE_CHECKING:
@@ -332,13 +334,28 @@ def _show_evaluate(result: dict[str, Any]) -> str:
         best = f"best: step {result['best']['step']}"
         return f"{columns(result['checkpoints'])}\n\n{best}"
     rows = {}
-    sections = []
+    reports = []
     for name, value in result.items():
         if isinstance(value, dict):
-            sections.append(_show_report(value))
+            reports.append(_show_report(value))
         else:
             rows[name] = value
-    return "\n\n".join(filter(None, [table(rows), *sections]))
+    return "\n\n".join(filter(None, [*_show_numbers(rows), *reports]))
+
+
+def _show_numbers(rows: dict[str, Any]) -> list[str]:
+    """Formats the metrics of all sentences, and apart from them those of fewer."""
+    total = rows.pop("loss_sentences", None)
+    decoded = rows.get("sentences")
+    if decoded == total or total is None:
+        return [table(rows)]
+    loss_rows = {name: rows.pop(name) for name in LOSS_METRICS}
+    sections = [table({"sentences": total} | loss_rows)]
+    if decoded:
+        del rows["sentences"]
+        shown = f"the first {quantity(decoded, 'sentences')}"
+        sections.append(table({"decoded": shown} | rows))
+    return sections
 
 
 def _show_report(report: dict[str, Any]) -> str:

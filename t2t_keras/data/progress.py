@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 from t2t_keras.data.console import duration, say, screen, speed
+from t2t_keras.quantity import quantity
 
 _SECONDS_BETWEEN_LINES = 10.0
 # The type of `progress`: (task, unit, total) -> a function to call with the units done.
@@ -59,9 +60,8 @@ def progress(
     with bar:
         yield advance
     seconds = time.monotonic() - start
-    units = unit.removesuffix("s") if done + count == 1 else unit
     rate = speed(count / max(seconds, 1e-3), unit)
-    say(f"{task}: {done + count:,} {units} in {seconds:,.1f} s ({rate})")
+    say(f"{task}: {quantity(done + count, unit)} in {seconds:,.1f} s ({rate})")
 
 
 @contextlib.contextmanager

@@ -96,6 +96,10 @@ class Evaluator:
 
         self._sums = sums
 
+    def __len__(self) -> int:
+        """The number of sentences of the split."""
+        return len(self._index)
+
     @classmethod
     def open(
         cls,

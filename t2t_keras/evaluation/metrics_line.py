@@ -1,4 +1,30 @@
-"""An evaluation in one line, as a training and `t2t evaluate` print it."""
+"""Evaluations in a line, as a training and `t2t evaluate` print them."""
+
+from typing import Final
+
+from t2t_keras.quantity import quantity
+
+# The metrics that `Evaluator.loss` returns, of all sentences of a split.
+LOSS_METRICS: Final = ("loss", "perplexity", "accuracy")
+
+
+def counts_line(split: str, sentences: int, decoded: int | None) -> str:
+    """Says which sentences of a split the metrics of later lines are of.
+
+    Args:
+        split: the name of the split.
+        sentences: the number of its sentences, all of which the loss is of.
+        decoded: the number of sentences to decode; None: all; 0: only the loss.
+
+    Returns:
+        A line; "": every metric is of all sentences.
+    """
+    if not decoded or decoded >= sentences:
+        return ""
+    return (
+        f"{split}: nll of all {quantity(sentences, 'sentences')}, scores of the first "
+        f"{decoded:,}"
+    )
 
 
 def evaluation_line(step: int, label: str, metrics: dict[str, float]) -> str:

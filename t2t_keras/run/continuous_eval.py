@@ -19,7 +19,7 @@ from t2t_keras.data.schema import from_fields
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
-from t2t_keras.evaluation.metrics_line import evaluation_line
+from t2t_keras.evaluation.metrics_line import counts_line, evaluation_line
 from t2t_keras.evaluation.tokenization import GUESSING_TEXTS
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem, Split
@@ -193,10 +193,14 @@ def continuous_eval(
     }
     curve = Curve(run.path / f"evaluation-{split}", split, settings, data)
 
+    counts = counts_line(split, len(evaluator), sentences)
     with contextlib.closing(curve):
         deadline = time.monotonic() + 60 * wait_minutes
         while True:
             new_steps = [step for step in run.checkpoints.steps() if step not in curve]
+            if new_steps and counts:
+                say(counts)
+                counts = ""
             for step in new_steps:
                 written = _restore(run, model, step)
                 if written is None:

@@ -89,9 +89,9 @@ def evaluate(
 
     Returns:
         "sentences", the number of decoded ones; what `Metrics.report` returns for them;
-        "repaired" if the text processor repairs outputs; and "loss", "perplexity" and
-        "accuracy" on the whole split, unless an export is evaluated. The history of the
-        run keeps them.
+        "repaired" if the text processor repairs outputs; and unless an export is
+        evaluated "loss", "perplexity" and "accuracy" on the whole split, which has
+        "loss_sentences". The history of the run keeps the metrics.
 
     Raises:
         UserError: there is no such checkpoint, or there are no such data.
@@ -129,7 +129,10 @@ def evaluate(
         settings=metrics_of(problem, evaluator.references(GUESSING_TEXTS)).settings(),
         metrics=_without_lists(result),
     )
-    return {"sentences": count, **result}
+    counts = {"sentences": count}
+    if not export:
+        counts["loss_sentences"] = len(evaluator)
+    return counts | result
 
 
 def _export_subject(

@@ -59,8 +59,13 @@ class Hook:
     def on_restore(self, step: int) -> None:
         """Called when the checkpoint of a step has been restored; 0: there is none."""
 
-    def on_train_begin(self) -> None:
-        """Called before the first step, unless there is no step left."""
+    def on_train_begin(self) -> str | None:
+        """Called before the first step, unless there is no step left.
+
+        Returns:
+            A sentence to print; None: there is none.
+        """
+        return None
 
     def on_step(self, step: int, interval: Interval) -> None:
         """Called after each call of the training step.

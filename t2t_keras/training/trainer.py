@@ -453,7 +453,8 @@ class Trainer:
         if message:
             self._reporter.say(message)
         for hook in self._hooks:
-            hook.on_train_begin()
+            if note := hook.on_train_begin():
+                self._reporter.say(note)
 
     def _batches(self, steps: range) -> Iterator[Batch]:
         """Yields the distributed batch of every step."""

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.evaluation.metrics_line import LOSS_METRICS, counts_line
 from t2t_keras.training.evaluations import Evaluations
 from t2t_keras.training.hooks import EvaluationReporter, Hook
 from t2t_keras.training.metrics_file import read_evaluations
-
-_LOSS_METRICS = ("loss", "perplexity", "accuracy")
 
 
 class Validation(Hook):
@@ -37,6 +36,10 @@ class Validation(Hook):
         """Reads the earlier evaluations of a training that resumes at a step."""
         self.evaluations.by_step = read_evaluations(self._run_dir, step)
 
+    def on_train_begin(self) -> str | None:
+        """Says which sentences the metrics are of, if not all are decoded."""
+        return counts_line("dev", len(self.evaluator), self._eval_sentences) or None
+
     def evaluate(self, step: int, reporter: EvaluationReporter) -> dict[str, object]:
         """Evaluates the weights, unless this step has been evaluated already.
 
@@ -50,7 +53,7 @@ class Validation(Hook):
             reporter.report_evaluation(step, "dev", metrics)
         metrics = self.evaluations.by_step[step]
         problem_metrics = dict(metrics)
-        for name in _LOSS_METRICS:
+        for name in LOSS_METRICS:
             problem_metrics.pop(name, None)
         return {"dev_loss": metrics["loss"], "dev_metrics": problem_metrics}
 

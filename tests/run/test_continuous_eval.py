@@ -1,6 +1,7 @@
 """`t2t evaluate --checkpoint all`: the curve of the checkpoints of a run."""
 
 import json
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -47,7 +48,12 @@ def set_train_steps(run: Path, steps: int) -> None:
 
 
 def test_every_checkpoint_is_evaluated_once(run, capfd):
-    result = call_json(capfd, *every(run))
+    assert call(*every(run), "--json") == 0
+    captured = capfd.readouterr()
+    assert re.search(
+        r"dev: nll of all \d+ sentences, scores of the first 5\n", captured.err
+    )
+    result = json.loads(captured.out)
     points = result["checkpoints"]
     assert [point["step"] for point in points] == [1, 2, 3, 4]
     assert result["best"] == max(points, key=lambda point: point["bleu"])

@@ -13,6 +13,7 @@ from helpers.command_line import run_json as call_json
 from helpers.json_edits import edit_json
 
 import t2t_keras
+from t2t_keras.cli.evaluation import _show_evaluate as show_evaluate
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.run.evaluation import open_split
 
@@ -27,7 +28,8 @@ def test_loss_is_that_of_scoring_and_perplexity_its_exponential(
 ):
     argv = ("evaluate", "--output_dir", trained_run, "--checkpoint", "latest")
     result = call_json(capfd, *argv, "--split", "train", "--eval_sentences", 0)
-    assert result.keys() == {"sentences", "loss", "perplexity", "accuracy"}
+    loss_metrics = {"loss", "perplexity", "accuracy"}
+    assert result.keys() == {"sentences", "loss_sentences", *loss_metrics}
     assert result["perplexity"] == pytest.approx(math.exp(result["loss"]))
     texts = [(data_dir / f"{side}.txt").read_text() for side in ("source", "target")]
     translator = t2t_keras.load(trained_run, "latest")
@@ -103,6 +105,24 @@ def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
     for side in ("sources", "targets"):  # of an earlier version, which had none
         (data / f"translate_text-dev.{side}").unlink()
     assert written() == [sources, outputs, references]
+
+
+def test_the_loss_and_the_scores_of_fewer_sentences_have_their_numbers():
+    losses = {"loss": 1.5, "perplexity": 4.48, "accuracy": 0.69}
+    report = {"bleu": {"main": 38.0, "signatures": {"main": "tok:13a"}, "hidden": 5}}
+    result = {"sentences": 8, "loss_sentences": 1000, "repaired": 0.5}
+    shown = show_evaluate(result | report | losses)
+    loss, decoded, scores, _ = shown.split("\n\n")
+    assert loss.splitlines()[0].split() == ["sentences", "1000"]
+    assert decoded.splitlines()[0].split(maxsplit=1) == [
+        "decoded",
+        "the first 8 sentences",
+    ]
+    assert "loss" in loss and "repaired" in decoded and "38.00" in scores
+    shown = show_evaluate(result | {"sentences": 1000} | report | losses)
+    assert "loss" in shown.split("\n\n")[0] and "decoded" not in shown
+    shown = show_evaluate({"sentences": 0, "loss_sentences": 1000} | losses)
+    assert shown.splitlines()[0].split() == ["sentences", "1000"]
 
 
 def test_files_are_scored_without_tensorflow(tmp_path):

@@ -29,6 +29,9 @@ class Dev:
     values: list[tuple[float, float]]
     problem: Problem = Problem(summary="")  # noqa: RUF009, it is frozen
 
+    def __len__(self) -> int:
+        return 1014
+
     def metrics(self, sentences, meter) -> dict[str, float]:
         loss, bleu = self.values.pop(0)
         return {"loss": loss, "perplexity": 2.0, "accuracy": 0.5, "bleu": bleu}
@@ -79,6 +82,19 @@ def evaluated(directory, values, steps, **options):
         validation.evaluate(step)
     validation.reporter.close()
     return validation
+
+
+@pytest.mark.parametrize(
+    ("decoded", "line"),
+    [
+        (500, "dev: nll of all 1,014 sentences, scores of the first 500"),
+        (1014, None),
+        (0, None),
+    ],
+)
+def test_a_training_says_which_sentences_it_decodes(tmp_path, decoded, line):
+    dev = DevEvaluations(tmp_path, Dev([]), {}, eval_sentences=decoded)
+    assert dev.hooks[0].on_train_begin() == line
 
 
 VALUES = [(5.0, 10.0), (3.0, 20.0), (4.0, 30.0), (3.0, 25.0)]

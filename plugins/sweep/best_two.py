@@ -14,6 +14,7 @@ from t2t_keras.data.lines import read_lines
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.metrics_line import short_number
+from t2t_keras.quantity import quantity
 from t2t_keras.run.config import RunConfig
 from t2t_keras.signals import end_with_parent
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 FILE = "test.json"
 
 _SIGNIFICANT = 0.05
+# Below it, in percent, BLEU counts n-grams that hardly trained models share by chance.
+_LEAST_BLEU = 1.0
 _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 
 
@@ -48,8 +51,13 @@ class DevTest:
         """Returns what `t2t sweep --json` prints."""
         return dataclasses.asdict(self)
 
-    def verdict(self, metric: str) -> str:
-        """Returns a sentence about the test by a metric, or else by the first one."""
+    def verdict(self, metric: str, candidates: int) -> str:
+        """Returns what the test by a metric, or else by the first one, tells.
+
+        Args:
+            metric: the metric by which the trials were compared.
+            candidates: the number of trials from which the two were chosen.
+        """
         name = metric if metric in self.metrics else next(iter(self.metrics))
         result = self.metrics[name]
         baseline, system = result["systems"]
@@ -63,10 +71,18 @@ class DevTest:
         is_better = f"trial {better} is better than trial {worse} by more than chance"
         if p >= _SIGNIFICANT:
             is_better = f"trials {better} and {worse} differ by no more than chance"
-        shown = " and ".join(map(short_number, scores))
+        shown = f"{name} {' and '.join(map(short_number, scores))}"
+        on_dev = f"On the {self.sentences:,} sentences of dev,"
+        if name == "bleu" and max(scores) < _LEAST_BLEU:
+            return (
+                f"{on_dev} trials {better} and {worse} cannot be compared: {shown}; "
+                f"models below {_LEAST_BLEU:g} BLEU are hardly trained. Give the "
+                "trials more steps."
+            )
         return (
-            f"On the {self.sentences:,} sentences of dev, {is_better}: {name} {shown}, "
-            f"p = {p:.3f} by the paired bootstrap."
+            f"{on_dev} {is_better}: {shown}, p = {p:.3f} by the paired bootstrap. The "
+            f"same sentences have chosen the two among {candidates} trials, which p "
+            "does not take into account: compare them on a test set."
         )
 
 
@@ -83,6 +99,27 @@ def best_complete(
         del scores[index]
         ordered.append(trials[index])
     return ordered
+
+
+def verdict(
+    test: DevTest | None, settings: SweepSettings, trials: Sequence[SweepTrial]
+) -> str:
+    """Returns what a test tells, and how the scores of the trials differ from its own.
+
+    Args:
+        test: the test; None: there is none, and nothing is said.
+        settings: the settings of the sweep.
+        trials: all trials.
+    """
+    if test is None:
+        return ""
+    candidates = sum(trial.score is not None for trial in trials)
+    text = test.verdict(settings.metric, candidates)
+    decoded = settings.train_options.eval_sentences
+    if settings.metric != "loss" and decoded < test.sentences:
+        first = quantity(decoded, "sentences")
+        text += f" The scores of the trials are of the first {first}."
+    return text
 
 
 def best_first(

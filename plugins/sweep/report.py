@@ -12,12 +12,12 @@ from t2t_keras.evaluation.metrics_line import short_number
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 
 from .best_two import (
-    DevTest,
     best_complete,
     best_first,
     indices_of_pair,
     read_test,
     test_on_dev,
+    verdict,
 )
 from .settings import SweepSettings
 from .study import SweepStudy
@@ -91,21 +91,10 @@ class Report:
             "run": str(run_dir(self._directory, best[0].index)),
             "trials": [trial.to_json() for trial in best_first(trials, best)],
             "test": test and test.to_json(),
-            "verdict": self._verdict(test),
+            "verdict": verdict(test, settings, trials),
             "command": training_command(self._directory, best[0], settings),
             "page": str(self._write_page()),
         }
-
-    def _verdict(self, test: DevTest | None) -> str:
-        """Returns what the test says, and how the scores of the trials differ."""
-        if test is None:
-            return ""
-        settings = self._study.settings
-        verdict = test.verdict(settings.metric)
-        compared = settings.train_options.eval_sentences
-        if 0 < compared < test.sentences:
-            verdict += f" The scores of the trials are of the first {compared:,}."
-        return verdict
 
     def _write_page(self) -> Path:
         settings = self._study.settings

@@ -9,7 +9,7 @@ from pathlib import Path
 from t2t_keras.html_page import html_page
 from t2t_keras.ranged_hparams import Choices, Range, Value
 
-from .best_two import DevTest, best_complete, best_first
+from .best_two import DevTest, best_complete, best_first, verdict
 from .charts import Dot, Line, Mark, curves, scatter
 from .settings import SweepSettings
 from .trial import SweepTrial, shown_value
@@ -61,7 +61,7 @@ def trials_page(
     shown = [trial for trial in trials if trial.index in marks]
     shown.sort(key=lambda trial: marks[trial.index] == "best")  # in front of others
     sections = [
-        f'<p class="notice">{html.escape(test.verdict(settings.metric))}</p>'
+        f'<p class="notice">{html.escape(verdict(test, settings, trials))}</p>'
         if test
         else "",
         _charts(settings, shown, marks),

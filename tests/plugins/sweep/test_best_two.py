@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from helpers.command_line import write
+from helpers.sweeps import sweep_settings
 
 from t2t_keras import UserError, registry
 from t2t_keras.plugins.sweep import best_two
@@ -55,10 +56,10 @@ def test_the_best_is_compared_with_the_second(decoded):
     assert on_dev(directory, [trial(7), trial(3), trial(1)]) == read_test(directory)
     assert calls == [["trial-0007", "trial-0003"]]
     p = best["p_bootstrap"]
-    assert test.verdict("bleu") == test.verdict("loss")
-    assert test.verdict("bleu").endswith(
-        f"bleu 100 and {second['score']:.4g}, p = {p:.3f} by the paired bootstrap."
-    )
+    assert test.verdict("bleu", 9) == test.verdict("loss", 9)
+    scores = f"bleu 100 and {second['score']:.4g}, p = {p:.3f} by the paired bootstrap."
+    caution = "The same sentences have chosen the two among 9 trials"
+    assert f"{scores} {caution}" in test.verdict("bleu", 9)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +82,33 @@ def test_the_best_is_compared_with_the_second(decoded):
 def test_verdicts(scores, p, text):
     best, second = ({"score": score, "p_bootstrap": p} for score in scores)
     metrics = {"bleu": {"higher_is_better": True, "systems": [second, best]}}
-    verdict = DevTest([4, 1], 1014, metrics).verdict("loss")
+    verdict = DevTest([4, 1], 1014, metrics).verdict("loss", 9)
     assert f"On the 1,014 sentences of dev, {text}: bleu 7 and " in verdict
+
+
+@pytest.mark.parametrize("scores", [(0.9, 0.3), (0.3, 0.9)])
+def test_hardly_trained_models_are_not_compared(scores):
+    best, second = ({"score": score, "p_bootstrap": 0.01} for score in scores)
+    metrics = {"bleu": {"higher_is_better": True, "systems": [second, best]}}
+    verdict = DevTest([4, 1], 1014, metrics).verdict("bleu", 9)
+    assert "cannot be compared: bleu 0.9 and 0.3" in verdict
+    assert "chance" not in verdict and "p = " not in verdict
+
+
+@pytest.mark.parametrize(
+    ("metric", "decoded", "is_said"),
+    [("bleu", 500, True), ("bleu", 1014, False), ("loss", 500, False)],
+)
+def test_scores_of_fewer_sentences_are_told_from_those_of_the_test(
+    metric, decoded, is_said
+):
+    best, second = ({"score": score, "p_bootstrap": 0.01} for score in (7.0, 3.0))
+    metrics = {"bleu": {"higher_is_better": True, "systems": [second, best]}}
+    test = DevTest([4, 1], 1014, metrics)
+    settings = sweep_settings(metric=metric, options={"eval_sentences": decoded})
+    text = best_two.verdict(test, settings, [trial(4), trial(1)])
+    assert text.endswith("of the first 500 sentences.") is is_said
+    assert best_two.verdict(None, settings, []) == ""
 
 
 def test_no_process_is_left_when_one_fails(tmp_path, monkeypatch):

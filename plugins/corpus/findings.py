@@ -84,7 +84,8 @@ class Finding(NamedTuple):
 
     Attributes:
         split: the split.
-        kind: a key of `FAULTS`, or "unreadable" if a file cannot be read to its end.
+        kind: a key of `FAULTS`, or what concerns a whole split: "unreadable" if a file
+            cannot be read to its end, "languages", "directions".
         message: the fault in words.
         pairs: number of pairs that have it.
         share: their share of the split.

@@ -14,6 +14,7 @@ from t2t_keras.problem import Pair, Source
 from t2t_keras.text.tokenizer import Tokenizer
 
 from .counted_pairs import counted
+from .directions import named_languages
 from .findings import Finding, unreadable_source
 from .language_check import language_finding
 from .norm import Norm
@@ -67,7 +68,8 @@ def inspect(
         with progress(f"reading {name}", "pairs") as advance:
             pairs = _readable(source(), name, findings)
             samples[name] = draw(counted(pairs, advance))
-    norms = _norms(samples)
+    by_split = {name: languages or named_languages(s) for name, s in sources.items()}
+    norms = _norms(samples, by_split)
     inspections = {}
     for name, source in sources.items():
         inspections[name] = SplitInspection(name, norms[name])
@@ -82,6 +84,8 @@ def inspect(
             findings.append(unreadable_source(name, "has not a single pair"))
         faults[name] = inspection.faults(held_out if is_train(name) else [])
         findings += [fault.finding for fault in faults[name]]
+        if mixed := inspection.direction_finding(by_split[name]):
+            findings.append(mixed)
         statistics = split_statistics(
             inspection, samples[name], norms[name], tokenizers
         )
@@ -97,16 +101,24 @@ def inspect(
     return Inspection(report, faults)
 
 
-def _norms(samples: Mapping[str, list[Pair]]) -> dict[str, Norm]:
+def _norms(
+    samples: Mapping[str, list[Pair]],
+    languages: Mapping[str, tuple[str, str] | None],
+) -> dict[str, Norm]:
     """Returns what is normal for each split: what is normal in its training corpus.
 
     With several training corpora, it is unknown to which of them dev and test belong:
     then each split has a norm.
+
+    Args:
+        samples: pairs of each split.
+        languages: the languages of each split; None: unknown.
     """
     trains = [name for name in samples if is_train(name)]
     if len(trains) == 1:
-        return dict.fromkeys(samples, Norm(samples[trains[0]]))
-    return {name: Norm(sample) for name, sample in samples.items()}
+        train = trains[0]
+        return dict.fromkeys(samples, Norm(samples[train], languages[train]))
+    return {name: Norm(sample, languages[name]) for name, sample in samples.items()}
 
 
 def _readable(

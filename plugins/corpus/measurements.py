@@ -12,12 +12,13 @@ from t2t_keras.data.checksums import hash_64
 from t2t_keras.data.cleaning import ENTITY
 from t2t_keras.problem import Pair
 
-from .norm import Norm, join_texts, trigrams
+from .directions import clear_directions
+from .norm import Norm
+from .trigrams import join_texts, text_odds
 
 _SPACES = (9, 10, 13, 32, 0xA0, 0x3000)
 
 # Evidence in nats. A text that is equally likely in both languages has 0.
-_SWAPPED = 2.0  # on each side
 _WRONG_LANGUAGE = 6.0
 
 _DAMAGE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
@@ -40,6 +41,7 @@ class Measurements(NamedTuple):
         words: number of words of the sources, and of the targets.
         anchors: uint64 [N, 2], the numbers and names of each side, as sets of bits.
         hashes: uint64 [N, 2], hashes of the source and of the pair.
+        forward: the indices of the pairs whose direction is clearly the norm's.
         faults: the indices of the pairs that have a fault, by the fault's name.
     """
 
@@ -47,6 +49,7 @@ class Measurements(NamedTuple):
     words: tuple[int, int]
     anchors: np.ndarray
     hashes: np.ndarray
+    forward: np.ndarray
     faults: dict[str, np.ndarray]
 
 
@@ -86,13 +89,16 @@ def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
     is_identical &= ~is_empty
     source_odds = np.where(is_identical, 0.0, source.odds)
     target_odds = np.where(is_identical, 0.0, target.odds)
-    is_far = _is_far(source.lengths, target.lengths, norm)
+    directions = clear_directions(source_odds, target_odds)
+    is_swapped = directions == -1
+    lengths = np.stack([source.lengths, target.lengths])  # [2, N]
+    is_far = _is_far(np.where(is_swapped, lengths[::-1], lengths), norm)
     faults = {
         "encoding": np.unique(np.append(source.encoding, target.encoding)),
         "entities": np.unique(np.append(source.entities, target.entities)),
         "empty": np.flatnonzero(is_empty),
         "identical": np.flatnonzero(is_identical),
-        "swapped": np.flatnonzero((source_odds < -_SWAPPED) & (target_odds > _SWAPPED)),
+        "swapped": np.flatnonzero(is_swapped),
         "source_language": np.flatnonzero(
             (source_odds > 0) & (target_odds > _WRONG_LANGUAGE)
         ),
@@ -102,23 +108,23 @@ def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
         "length": np.flatnonzero(~is_empty & is_far),
     }
     return Measurements(
-        lengths=np.stack([source.lengths, target.lengths], axis=1).astype(np.int32),
+        lengths=lengths.T.astype(np.int32),
         words=(source.words, target.words),
         anchors=np.array(anchors, np.uint64).reshape(-1, 2),
         hashes=np.array(hashes, np.uint64).reshape(-1, 2),
+        forward=np.flatnonzero(directions == 1),
         faults=faults,
     )
 
 
 def _measure_side(texts: Sequence[str], norm: Norm) -> _Side:
     content, characters, starts = join_texts(texts)
-    sums = np.cumsum(np.append(0.0, norm.odds[trigrams(characters)]))
     is_space = np.isin(characters, _SPACES)
     damage = [*_match_starts(_DAMAGE, content), *_misread_starts(content)]
     entities = [*_match_starts(ENTITY, content)]
     return _Side(
         lengths=np.diff(starts) - 1,
-        odds=sums[starts[1:] - 1] - sums[starts[:-1]],
+        odds=text_odds(norm.odds, characters, starts),
         words=int(np.count_nonzero(is_space[1:] & ~is_space[:-1])),
         encoding=_texts_at(damage, starts),
         entities=_texts_at(entities, starts),
@@ -130,8 +136,9 @@ def _texts_at(positions: Sequence[int], starts: np.ndarray) -> np.ndarray:
     return (np.searchsorted(starts, positions, side="right") - 1).astype(np.int64)
 
 
-def _is_far(source: np.ndarray, target: np.ndarray, norm: Norm) -> np.ndarray:
-    """Whether lengths are far from what is normal, by ratio and by difference."""
+def _is_far(lengths: np.ndarray, norm: Norm) -> np.ndarray:
+    """Whether lengths [2, N] are far from what is normal, by ratio and difference."""
+    source, target = lengths
     expected = source * math.exp(norm.ratio)
     is_far = np.abs(norm.deviation(source, target)) > math.log(2.5)
     return is_far & (np.abs(target - expected) > 20)

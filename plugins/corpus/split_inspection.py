@@ -9,8 +9,10 @@ import numpy as np
 from t2t_keras.blank_text import is_blank
 from t2t_keras.problem import Pair
 
+from .directions import is_about_half
 from .findings import FAULTS, Finding
 from .measurements import Measurements, measure
+from .mixed_directions import mixed_directions
 from .norm import Norm
 from .shifts import Shift, find_shifts
 
@@ -68,6 +70,9 @@ class SplitInspection:
         self._num_unsearched = 0
         self._hashes: list[np.ndarray] = []
         self._faults: dict[str, list[np.ndarray]] = {}
+        # Only if the norm has no direction.
+        self._forward: list[np.ndarray] = []
+        self._examples: dict[str, Pair] = {}
         self._shifts: list[Shift] = []
 
     def add(self, pairs: Sequence[Pair]) -> None:
@@ -75,6 +80,8 @@ class SplitInspection:
         measurements = measure(pairs, self._norm)
         for fault, indices in measurements.faults.items():
             self._faults.setdefault(fault, []).append(indices + self.pairs)
+        if not self._norm.is_directed:
+            self._add_directions(measurements, pairs)
         self._hashes.append(measurements.hashes)
         self._unsearched.append(measurements)
         self.pairs += len(pairs)
@@ -85,6 +92,17 @@ class SplitInspection:
         self._num_unsearched += len(pairs)
         if self._num_unsearched >= _BLOCK:
             self._search_shifts()
+
+    def _add_directions(
+        self, measurements: Measurements, pairs: Sequence[Pair]
+    ) -> None:
+        """Stores which pairs are in the direction of the norm, and an example."""
+        self._forward.append(measurements.forward + self.pairs)
+        groups = {"forward": measurements.forward}
+        groups["swapped"] = measurements.faults["swapped"]
+        for name, indices in groups.items():
+            if len(indices):
+                self._examples.setdefault(name, pairs[indices[0]])
 
     def add_all(self, pairs: Iterable[Pair]) -> None:
         """Inspects all pairs, without white space around their texts."""
@@ -125,6 +143,8 @@ class SplitInspection:
         for shift in self._shifts:
             is_shifted[shift.start : shift.stop] = True
             pair_faults.append(self._shift_fault(shift))
+        if not self._norm.is_directed:
+            faults["swapped"] = self._smaller_group(faults["swapped"])
         if "length" in faults:  # a shift explains unusual lengths
             faults["length"] = faults["length"][~is_shifted[faults["length"]]]
         sources, pairs = self._all_hashes()
@@ -138,6 +158,35 @@ class SplitInspection:
             indices = np.flatnonzero(shared)
             pair_faults.append(self._fault("overlap", indices, inspection.split))
         return [fault for fault in pair_faults if fault.finding.pairs]
+
+    def direction_finding(self, languages: tuple[str, str] | None) -> Finding | None:
+        """Returns the finding that about half of the pairs are swapped, if they are.
+
+        Args:
+            languages: those that the data should have; None: unknown.
+        """
+        if self._norm.is_directed or not self.pairs:
+            return None
+        groups = [np.concatenate(self._forward)]
+        groups.append(np.concatenate(self._faults["swapped"]))
+        if not is_about_half(*map(len, groups)):
+            return None
+        examples = [self._examples["forward"], self._examples["swapped"]]
+        return mixed_directions(self.split, groups, examples, languages)
+
+    def _smaller_group(self, backward: np.ndarray) -> np.ndarray:
+        """Returns the swapped pairs, if the norm has no direction.
+
+        Args:
+            backward: the pairs that are not in the direction of the norm.
+
+        Returns:
+            The smaller of the two groups; none if they are about as large.
+        """
+        forward = np.concatenate(self._forward)
+        if is_about_half(len(forward), len(backward)):
+            return backward[:0]
+        return min(forward, backward, key=len)
 
     def _all_hashes(self) -> np.ndarray:
         """Returns the hashes of the sources and of the pairs, uint64 [2, N]."""

@@ -12,6 +12,7 @@ from helpers.reference import reference
 from helpers.small_data import small_data, write_pairs
 
 from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.plugins.corpus.directions import named_languages
 from t2t_keras.plugins.corpus.inspection import draw, inspect
 from t2t_keras.plugins.corpus.measurements import measure
 from t2t_keras.plugins.corpus.norm import Norm
@@ -23,8 +24,12 @@ FILES = ["multi30k/train.{}", "news_commentary/train.{}.gz"]
 @pytest.fixture(scope="module", params=FILES, ids=["multi30k", "news"])
 def corpus(request):
     """The first 5,000 pairs of a real corpus."""
-    files = (reference(request.param.format(side)) for side in ("en", "de"))
-    pairs = itertools.islice(ParallelFiles(*files)(), 5_000)
+    return first_pairs(request.param, 5_000)
+
+
+def first_pairs(names, count):
+    files = (reference(names.format(side)) for side in ("en", "de"))
+    pairs = itertools.islice(ParallelFiles(*files)(), count)
     return [(source.strip(), target.strip()) for source, target in pairs]
 
 
@@ -50,6 +55,46 @@ def test_swapped_sides(corpus):
     for i in indices:
         pairs[i] = pairs[i][::-1]
     check(pairs, {i for i in indices if all(corpus[i])}, corpus, "swapped")
+
+
+def test_about_half_swapped():
+    """The languages tell which half is right; without them both are shown."""
+    pytest.importorskip("py3langid", reason="needs the extra [data]")
+    pairs = first_pairs(FILES[0], 300)
+    seeded = set(random.Random(1).sample(range(300), 160))
+    mixed = [pair[::-1] if i in seeded else pair for i, pair in enumerate(pairs)]
+
+    def inspected(languages):
+        inspection = inspect({"train": lambda: iter(mixed)}, languages=languages)
+        faults = inspection.faults["train"]
+        indices = [f.indices for f in faults if f.finding.kind == "swapped"]
+        return set(np.concatenate([[], *indices])), inspection.report["findings"][0]
+
+    assert len(inspected(("en", "de"))[0] ^ seeded) <= 3
+    swapped, finding = inspected(None)
+    assert not swapped and finding["kind"] == "directions"
+    for group in (seeded, set(range(300)) - seeded):
+        lines = ", ".join(str(i + 1) for i in sorted(group)[:3])
+        text = mixed[min(group)][0][:40]
+        assert f"lines {lines} ('{text}" in finding["message"]
+    assert finding["remedy"] == "name the languages: --languages SOURCE-TARGET"
+
+
+def test_swapped_pairs_of_unlike_lengths():
+    """The length of a swapped pair is compared in the right direction."""
+    pairs = [(source, f"{target} " * 4) for source, target in numbered(200)]
+    pairs[::10] = [pair[::-1] for pair in pairs[::10]]
+    faults = measure(pairs, Norm(pairs)).faults
+    assert faults["swapped"].tolist() == [*range(0, 200, 10)]
+    assert faults["length"].size == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "languages"),
+    [(("a.en.gz", "a.de"), ("en", "de")), (("a.txt", "b.txt"), None)],
+)
+def test_the_suffixes_of_files_name_languages(names, languages):
+    assert named_languages(ParallelFiles(*names)) == languages
 
 
 def test_wrong_encodings(corpus):

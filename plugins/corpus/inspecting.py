@@ -17,6 +17,7 @@ from t2t_keras.cli.command import (
     wrapped,
 )
 from t2t_keras.cli.data import (
+    FILES_HINT,
     add_languages,
     add_sources,
     data_languages,
@@ -281,4 +282,5 @@ COMMAND = Command(
     next_command=_next_command,
     has_problem_flags=True,
     group="data and training",
+    words_hint=FILES_HINT,
 )

@@ -283,4 +283,5 @@ COMMAND = Command(
     waiting="writing the model card",
     next_command=lambda args: f"t2t export {quoted(args.output_dir)} DIR",
     group="judging a model",
+    words_hint="name the file that is written: --output FILE",
 )

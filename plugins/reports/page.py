@@ -133,4 +133,5 @@ COMMAND = Command(
     waiting="drawing the page",
     next_command=lambda args: f"t2t export {quoted(args.output_dir)} DIR",
     group="judging a model",
+    words_hint="name the file that is written: --output FILE",
 )

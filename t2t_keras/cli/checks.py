@@ -11,7 +11,7 @@ from t2t_keras.cli.command import KeyValues
 from t2t_keras.cli.lines import STDIN, read_lines
 from t2t_keras.data.regular_files import is_special
 from t2t_keras.data.text_files import COMPRESSED
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, short_repr
 from t2t_keras.options import split_pairs
 
 
@@ -32,13 +32,25 @@ def require_utf8(flag: str, path: str) -> None:
         ) from None
 
 
-def require_readable(path: str | None) -> None:
-    """Refuses a text file that cannot be read; None stands for no file."""
+def require_readable(path: str | None, advice: str = "") -> None:
+    """Refuses a text file that cannot be read; None stands for no file.
+
+    Args:
+        path: the file.
+        advice: what to do if there is no such file, and a text seems to be meant.
+    """
     if path is None:
         return
+    if advice and _is_text(path) and not os.path.exists(path):
+        raise UserError(f"there is no file {short_repr(path)}; {advice}")
     # A pipe can be read only once.
     if Path(path).is_file() or Path(path).is_dir() or not Path(path).exists():
         next(read_lines(path), None)
+
+
+def _is_text(word: str) -> bool:
+    """Returns whether a word looks like a text, not like the name of a file."""
+    return " " in word or not ("/" in word or Path(word).suffix)
 
 
 def require_writable(flag: str, path: str | None) -> None:

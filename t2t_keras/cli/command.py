@@ -44,6 +44,7 @@ class Command:
         decodes_files: whether the command decodes several batches at once, as
             `Translator` does; may depend on its flags. On a CPU, each operation then
             gets only a share of the cores, so that batches do not wait for each other.
+        words_hint: what to do instead of giving more words than the command takes.
     """
 
     summary: str
@@ -61,6 +62,7 @@ class Command:
     decodes_files: Callable[[argparse.Namespace], bool] = lambda args: False
     waiting: str = ""
     resumes: bool = False
+    words_hint: str = ""
 
 
 def add_usr_dir(parser: argparse._ActionsContainer) -> None:

@@ -116,6 +116,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
 def command_parser(name: str, command: Command) -> Parser:
     """Returns the parser of a command, without the flags of a problem."""
     parser = Parser(prog=f"t2t {name}", description=command.summary, allow_abbrev=False)
+    parser.words_hint = command.words_hint
     parser.add_argument("--help-all", action=HelpAll)
     command.add_flags(parser)
     for extension in extensions(name):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from t2t_keras.data.tasks import TaskRunner
 
 
+# What to do with files that are given without flags.
+FILES_HINT = "name the files: --train_source FILE --train_target FILE"
 # The hparam set for each maximum of training pairs, as `t2t list` describes the sets.
 _SETS = {
     150_000: "small_data",
@@ -362,5 +364,6 @@ COMMANDS = {
         next_command=train_command,
         has_problem_flags=True,
         group="data and training",
+        words_hint=FILES_HINT,
     ),
 }

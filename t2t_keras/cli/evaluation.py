@@ -399,5 +399,6 @@ COMMANDS = {
         ),
         decodes_files=lambda args: True,
         group="judging a model",
+        words_hint="to score a file: --hypotheses FILE --references FILE",
     ),
 }

@@ -15,14 +15,20 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence, and whose help fits on a screen.
 
     `--help` leaves out the groups of `add_further`, which `--help-all` shows.
+
+    Attributes:
+        words_hint: what the error about further words says to do.
     """
+
+    words_hint = ""
 
     def error(self, message: str) -> NoReturn:
         """Prints the message, and ends the program with exit code 2."""
         sentence = rf"give \1; `{self.prog} --help` says what it is"
-        self.refuse(
-            [re.sub("^one of the arguments (.*) is required$", sentence, message)]
-        )
+        message = re.sub("^one of the arguments (.*) is required$", sentence, message)
+        if self.words_hint and re.match("unrecognized arguments: [^-]", message):
+            message += f"; {self.words_hint}"
+        self.refuse([message])
 
     def refuse(self, messages: Iterable[str]) -> NoReturn:
         """Prints each message once, in a line; ends the program with exit code 2."""

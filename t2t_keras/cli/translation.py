@@ -109,7 +109,10 @@ def _check_translate(args: argparse.Namespace) -> None:
         raise UserError(
             "--resume does not work with --alignments; leave out one of them"
         )
-    require_readable(args.input)
+    model = quoted(args.output_dir or args.export_dir)
+    require_readable(
+        args.input, f'to translate a text: echo "..." | t2t translate {model}'
+    )
     written: dict[str, list[str | Path]] = {"output": [], "alignments": []}
     if args.output is not None:
         written["output"] = [args.output]
@@ -287,8 +290,8 @@ def add_pairs(parser: argparse.ArgumentParser) -> None:
 def check_pairs(args: argparse.Namespace) -> None:
     """Refuses a run and files that cannot be used."""
     require_run(args.output_dir)
-    require_readable(args.source)
-    require_readable(args.target)
+    for path in (args.source, args.target):
+        require_readable(path, "write the texts into a file, one per line")
     require_outputs(args, {"output": [args.output] if args.output else []})
 
 
@@ -345,6 +348,7 @@ COMMANDS = {
         next_command=_next_command,
         decodes_files=lambda args: not (args.export_dir or _is_interactive(args)),
         group="using a model",
+        words_hint='to translate a text: echo "..." | t2t translate MODEL',
     ),
     "score": Command(
         "compute the log-probabilities of given translations",

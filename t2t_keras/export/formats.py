@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t2t_keras.data.console import folded, say
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.quantization import DTYPES, refuse_unknown_dtype
 from t2t_keras.options import OptionValues
+from t2t_keras.run.checkpoint_paths import CheckpointPaths
+from t2t_keras.run.config import RunConfig
 
 if TYPE_CHECKING:
     from t2t_keras.export.exported_translator import ExportedTranslator
@@ -135,7 +138,14 @@ def converted(
         run: the run directory.
         checkpoint: see `t2t_keras.load`.
         options: the decoding options that are given.
+
+    Raises:
+        UserError: no engine runs it: there is no such checkpoint, or an option is
+            impossible with the problem's.
     """
+    problem = RunConfig.read(run).registered_problem()
+    dataclasses.replace(DecodingOptions.of(problem), **options)
+    CheckpointPaths(run).find("latest" if checkpoint == "ema" else checkpoint)
     reasons = []
     for name, export_format in export_formats().items():
         if export_format.convert:

@@ -114,7 +114,13 @@ MISTAKES = {
     ): "--export_dir: not allowed with argument MODEL",
     ("translate",): "t2t translate: error: give MODEL; `t2t translate --help` says",
     ("export", "a"): "t2t export: error: give DIR; `t2t export --help` says",
-    ("translate", "a", "b", "c"): "t2t translate: error: unrecognized arguments: c",
+    ("translate", "a", "b", "c"): (
+        'unrecognized arguments: c; to translate a text: echo "..." | t2t translate MO'
+    ),
+    ("inspect", "a", "b"): "arguments: a b; name the files: --train_source FILE --tr",
+    ("evaluate", "a", "b"): "to score a file: --hypotheses FILE --references FILE",
+    ("card", "a", "b"): "name the file that is written: --output FILE",
+    ("list", "a", "b"): "unrecognized arguments: b\n",
     ("average", "."): "the following arguments are required: --last",
     ("evaluate",): "give either a RUN or --hypotheses and --references",
     ("evaluate", "--hypotheses", "x"): "need each other",

@@ -108,6 +108,21 @@ def test_tensorflow_translates_a_run_on_a_read_only_disk(path, monkeypatch, capf
     assert capfd.readouterr().err == f"engine: TensorFlow ({reason})\n"
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "options", "message"),
+    [
+        ("77", {}, "--checkpoint: there is no "),
+        (None, {"n_best": 30}, "n_best 30 is more than beam_size 4; raise beam_size"),
+    ],
+)
+def test_a_mistake_is_not_a_reason_for_tensorflow(
+    path, checkpoint, options, message, capfd
+):
+    """It is said once."""
+    refused(message, converted, path, checkpoint, options)
+    assert not capfd.readouterr().err
+
+
 def test_tensorflow_is_not_imported_to_look_for_a_gpu(path, tmp_path, monkeypatch):
     """Only it knows whether there is a GPU, so no conversion is found without it."""
     export = convert(path, None, {})

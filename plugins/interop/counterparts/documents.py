@@ -23,6 +23,7 @@ PAGES = (
     _DOCS / "from-marian.md",
 )
 _NONE = "leave it out"  # begins the sentence of a name without a counterpart
+_ALIAS = "the same as "  # begins the sentence of a name that is accepted for ours
 # Finds the command, if the sentence names one, and the name of a flag or of its key.
 _OPTION = re.compile(
     r"use `(?:t2t (\w+) )?(?:--(?:hparams|decode_hparams) |--)(\w+)(?:[ =][A-Z]+)?`"
@@ -40,9 +41,9 @@ def block_name(table: Table) -> str:
 def markdown(tables: Iterable[Table]) -> str:
     """Returns the tables of a block.
 
-    A name has no row if it is the same here, if it has no counterpart, or if an earlier
-    table has the row. Hyphens and the flag that takes a hyper-parameter do not make
-    another name.
+    A name has no row if it works here, if it has no counterpart, or if an earlier table
+    has the row. Hyphens and the flag that takes a hyper-parameter do not make another
+    name.
     """
     listed: set[tuple[str, str]] = set()
     texts = []
@@ -76,7 +77,8 @@ def _new_names(
                 # The other names of a program are file names and obsolete names.
                 names = names[:1]
             for name in names:
-                has_row = sentence != "the same" and not sentence.startswith(_NONE)
+                works = sentence == "the same" or sentence.startswith(_ALIAS)
+                has_row = not works and not sentence.startswith(_NONE)
                 if not has_row or (name, sentence) in listed:
                     continue
                 listed.add((name, sentence))

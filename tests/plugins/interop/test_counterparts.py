@@ -336,6 +336,7 @@ def test_a_page_lists_each_other_name_once():
             ("train", {"tpu": "leave it out: there are none", "out": "the same"}),
             ("train", {"d-ff": "use `--hparams d_ff=N`", "seed -s": "use `--seed`"}),
             ("train", {"length": "use `t2t datagen --length N`"}),
+            ("train", {"width": "the same as `d_ff`"}),
             ("score", rows),
             ("decode", {**rows, "m": "use `--output_dir`"}),
         )

@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.cli.checks import require_outputs
-from t2t_keras.cli.command import Command, add_run, quoted
+from t2t_keras.cli.command import Command, add_run, export_command, quoted
+from t2t_keras.cli.config_file import flag_text
 from t2t_keras.data.atomic_files import write_lines
+from t2t_keras.data.console import duration
 from t2t_keras.data.log_files import read_log
-from t2t_keras.errors import UserError
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.evaluation.metrics_line import LOSS_METRICS
 from t2t_keras.problem import Problem
+from t2t_keras.quantity import quantity
+
+from .run_facts import set_rows
+from .run_records import metric_records
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
@@ -27,8 +34,17 @@ t2t serve {run}
 ```python
 import t2t_keras
 
-print(t2t_keras.load("{run}").translate(["A sentence."]))
+print(t2t_keras.load({arguments}).translate(["A sentence."]))
 ```"""
+
+# What is evaluated at the end of a training, besides the weights of the last step.
+_DEV_LABELS = {
+    "dev_best": "the best checkpoint",
+    "dev_average": "the average of the last checkpoints",
+    "dev_ema": "the moving average",
+}
+# How many evaluations during training a card has.
+_EVALUATIONS = 3
 
 
 def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
@@ -47,17 +63,33 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     problem = run.problem
     sections = [
         f"---\n{json.dumps(_hub_header(problem, manifest), ensure_ascii=False)}\n---",
-        f"# {problem.name}: {run.path.name}",
-        problem.summary,
-        _section("Usage", _USAGE.format(run=run.path.name)),
+        f"# {problem.name}: {run.path.resolve().name}",
+        "A Transformer that was trained with t2t_keras.",
+        _section("Usage", _usage(run.path, checkpoint)),
         _section("Model", _table(_model_rows(run, path, manifest))),
         _section("Data", _table(_data_rows(manifest))),
         _section("Training", _list(_training_sentences(history))),
-        _section("Scores", _list(_score_sentences(history))),
-        _section("Scores on dev during training", _list(_dev_sentences(run)[-3:])),
+        _section("Scores", _list(_score_sentences(history, problem))),
+        _section("Scores on dev during training", _list(_dev_sentences(run, history))),
         _section("Decoding", _table(_decoding_rows(problem))),
     ]
     return "\n\n".join(filter(None, sections))
+
+
+def _usage(path: Path, checkpoint: str | None) -> str:
+    """Returns commands and Python with the path of a run below the current folder.
+
+    Elsewhere it is the name alone, since a card has no paths of the machine.
+    """
+    folder = path.resolve()
+    is_below = Path.cwd() in folder.parents
+    shown = str(folder.relative_to(Path.cwd()) if is_below else folder.name)
+    words = quoted(shown)
+    arguments = json.dumps(shown, ensure_ascii=False)
+    if checkpoint:
+        words += f" --checkpoint {quoted(checkpoint)}"
+        arguments += f", {json.dumps(checkpoint, ensure_ascii=False)}"
+    return _USAGE.format(run=words, arguments=arguments)
 
 
 def _hub_header(problem: Problem, manifest: "Manifest | None") -> dict[str, Any]:
@@ -89,11 +121,10 @@ def _model_rows(
     from t2t_keras.run.checkpoint import Checkpoint
 
     config = run.config
-    sizes = [str(tokenizer.vocab_size) for tokenizer in run.tokenizers]
+    sizes = [f"{tokenizer.vocab_size:,}" for tokenizer in run.tokenizers]
     return {
-        "problem": run.problem.name,
-        "hparam set": config.hparams_set,
-        "changed hyper-parameters": _changed_hparams(run),
+        "problem": f"{run.problem.name}: {run.problem.summary}",
+        **set_rows(config, run.hparams),
         "parameters": f"{run.build_model().count_params():,}",
         "checkpoint": f"{checkpoint.name}, step {Checkpoint(checkpoint).step:,}",
         "vocabulary sizes": ", ".join(dict.fromkeys(sizes)),
@@ -124,15 +155,6 @@ def _decoding_rows(problem: Problem) -> dict[str, str | None]:
     }
 
 
-def _changed_hparams(run: "RunDirectory") -> str:
-    """Returns the hyper-parameters that differ from those of the set."""
-    try:
-        changes = run.config.changed_hparams(run.hparams)
-    except UserError:
-        return ""
-    return ", ".join(f"{name}={value}" for name, value in changes.items())
-
-
 def _training_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
     """Returns a sentence for each training in the history."""
     sentences = []
@@ -146,35 +168,71 @@ def _training_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
                 "devices": devices,
                 "date": date,
             }:
+                time = duration(60 * minutes)
                 sentences.append(
-                    f"steps {first_step:,} to {last_step:,} in {minutes:.0f} minutes "
-                    f"on {devices} ({date})"
+                    f"steps {first_step:,} to {last_step:,} in {time} on {devices} "
+                    f"({date})"
                 )
     return sentences
 
 
-def _score_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
-    """Returns a sentence for each evaluation in the history."""
+def _score_sentences(
+    history: Iterable[dict[str, Any]], problem: Problem
+) -> Iterable[str]:
+    """Returns a sentence for each evaluation in the history, once if it was repeated.
+
+    It has the decoding options that are not the problem's.
+    """
     evaluations = list(filter(_is_evaluation, history))
+    defaults = DecodingOptions.of(problem).recorded()
     sentences = []
     for record in evaluations:
-        scores = _format_metrics(record["metrics"])
-        sentences.append(
-            f"{record['split']}, {Path(str(record['checkpoint'])).name}, "
-            f"{record['sentences']} "
-            f"sentences: {scores}{_difference_from_run(record, evaluations)}"
-        )
-    return sentences
+        scores = dict(record["metrics"])
+        losses = {name: scores.pop(name) for name in LOSS_METRICS if name in scores}
+        text = f"{record['split']}, {Path(str(record['checkpoint'])).name}"
+        if scores:
+            for name, value in record.get("decoding", {}).items():
+                if value != defaults.get(name, value):
+                    text += f", {name}={flag_text(value)}"
+            text += f", {quantity(record['sentences'], 'sentences')}: "
+            text += _format_metrics(scores) + _difference_from_run(record, evaluations)
+        if losses:
+            text += f"{';' if scores else ','} whole split: {_format_metrics(losses)}"
+        sentences.append(text)
+    return dict.fromkeys(sentences)
 
 
-def _dev_sentences(run: "RunDirectory") -> list[str]:
-    """Returns a sentence for each evaluation during training."""
-    sentences = []
-    for record in read_log(run.path / "metrics.jsonl"):
-        step = record.get("step")
-        if isinstance(step, int) and record.get("kind", "train") != "train":
-            sentences.append(f"step {step:,}: {_format_metrics(record)}")
-    return sentences
+def _dev_sentences(run: "RunDirectory", history: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns a sentence for each of the last evaluations during training.
+
+    The best checkpoint is not evaluated again: it has the metrics of its step.
+    """
+    records = metric_records(run.path)
+    del records["train"]
+    labels: dict[tuple[int, str], list[str]] = {}
+    for kind, evaluations in records.items():
+        for record in evaluations[-_EVALUATIONS if kind == "dev" else -1 :]:
+            names = labels.setdefault((record["step"], _format_metrics(record)), [])
+            if kind != "dev":
+                names.append(_DEV_LABELS.get(kind, kind))
+    sentences = [_decoded_sentences(run, history)] if labels else []
+    for (step, metrics), names in labels.items():
+        shown = f" ({', '.join(names)})" if names else ""
+        sentences.append(f"step {step:,}{shown}: {metrics}")
+    return [sentence for sentence in sentences if sentence]
+
+
+def _decoded_sentences(run: "RunDirectory", history: Iterable[dict[str, Any]]) -> str:
+    """Returns how many sentences the scores during training are of; "": of all."""
+    manifest = run.config.manifest()
+    total = manifest.examples.get("dev", 0) if manifest else 0
+    decoded = 0
+    for record in history:
+        if record.get("kind") == "training":
+            decoded = record.get("eval_sentences", 0)
+    if not 0 < decoded < total:
+        return ""
+    return f"scores are of the first {quantity(decoded, 'sentences')}, losses of all"
 
 
 def _is_evaluation(record: dict[str, Any]) -> bool:
@@ -182,6 +240,7 @@ def _is_evaluation(record: dict[str, Any]) -> bool:
     return (
         record.get("kind") == "evaluation"
         and record.keys() >= names
+        and isinstance(record["sentences"], int)
         and isinstance(record.get("metrics"), dict)
     )
 
@@ -281,7 +340,7 @@ COMMAND = Command(
     uses_tensorflow=True,
     check=_check_card,
     waiting="writing the model card",
-    next_command=lambda args: f"t2t export {quoted(args.output_dir)} DIR",
+    next_command=export_command,
     group="judging a model",
     words_hint="name the file that is written: --output FILE",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras.blank_text import is_blank
 from t2t_keras.cli.checks import require_outputs
-from t2t_keras.cli.command import Command, add_run, quoted
+from t2t_keras.cli.command import Command, add_run, export_command
 from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.data.console import say, say_page
 from t2t_keras.data.progress import progress
@@ -131,7 +131,7 @@ COMMAND = Command(
     uses_tensorflow=True,
     check=_check_page,
     waiting="drawing the page",
-    next_command=lambda args: f"t2t export {quoted(args.output_dir)} DIR",
+    next_command=export_command,
     group="judging a model",
     words_hint="name the file that is written: --output FILE",
 )

@@ -140,6 +140,33 @@ class RunFacts:
         return rows
 
 
+def set_rows(config: RunConfig, hparams: HParams) -> dict[str, str]:
+    """Returns the named set of a run, and where its hyper-parameters differ, by name.
+
+    Only the set is named if it is not registered.
+
+    Args:
+        config: the settings of the run.
+        hparams: its hyper-parameters.
+    """
+    rows = {"hparam set": config.hparams_set}
+    try:
+        changes = config.changed_hparams(hparams)
+        instead_of_auto = config.auto_hparams(hparams)
+    except UserError:
+        return rows
+    for name in instead_of_auto:
+        del changes[name]
+    for label, values in (
+        ("changed hyper-parameters", changes),
+        ("auto hyper-parameters", instead_of_auto),
+    ):
+        if values:
+            texts = [f"{name}={flag_text(value)}" for name, value in values.items()]
+            rows[label] = ", ".join(texts)
+    return rows
+
+
 def read_run(path: Path, warns: bool = True) -> RunFacts:
     """Reads the files of a run directory.
 

@@ -13,7 +13,7 @@ from t2t_keras.html_page import html_page, texts_list
 from .attention_page import pictures
 from .attention_view import attention_view, view_script, view_style
 from .line_chart import Curve, line_chart
-from .run_facts import RunFacts
+from .run_facts import RunFacts, set_rows
 from .run_records import values
 from .sample_list import sample_section
 from .sentence_attention import SentenceAttention
@@ -176,9 +176,8 @@ def _attention(attention: SentenceAttention) -> str:
 
 def _settings(facts: RunFacts) -> str:
     config = facts.config
-    changed = facts.changed_hparams()
     every = dataclasses.asdict(facts.hparams)
-    rows: dict[str, object] = {"hparam set": config.hparams_set, **changed}
+    rows: dict[str, object] = {**set_rows(config, facts.hparams)}
     rows |= {"seed": config.seed, **facts.data_rows()}
     for name in ("init_from", "usr_dir"):
         if value := getattr(config, name):

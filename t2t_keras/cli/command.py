@@ -150,6 +150,14 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
 
 
+def export_command(args: argparse.Namespace) -> str:
+    """Returns the command that exports the run and checkpoint of `add_run`."""
+    command = f"t2t export {quoted(args.output_dir)} DIR"
+    if args.checkpoint in (None, "all"):
+        return command
+    return f"{command} --checkpoint {quoted(args.checkpoint)}"
+
+
 def add_run_dir(
     container: argparse._ActionsContainer,
     help: str = "a run directory",

@@ -12,9 +12,9 @@ from t2t_keras.cli.command import (
     add_checkpoint,
     add_run_dir,
     columns,
+    export_command,
     not_negative,
     not_negative_number,
-    quoted,
     require_only,
     table,
 )
@@ -394,9 +394,7 @@ COMMANDS = {
         uses_tensorflow=lambda args: not args.hypotheses,
         check=_check_evaluate,
         waiting="loading the model",
-        next_command=lambda args: (
-            f"t2t export {quoted(args.output_dir)} DIR" if args.output_dir else ""
-        ),
+        next_command=lambda args: export_command(args) if args.output_dir else "",
         decodes_files=lambda args: True,
         group="judging a model",
         words_hint="to score a file: --hypotheses FILE --references FILE",

@@ -145,15 +145,26 @@ class RunConfig:
         Raises:
             UserError: the set is neither registered nor in the user's directory.
         """
+        changes = self._named_set().difference(hparams)
+        return {name: value for name, (_, value) in changes.items()}
+
+    def auto_hparams(self, hparams: HParams) -> dict[str, object]:
+        """Returns the values where the named set has "auto", by field.
+
+        They are among those of `changed_hparams`; see there.
+        """
+        changes = self._named_set().difference(hparams)
+        return {name: new for name, (old, new) in changes.items() if old == "auto"}
+
+    def _named_set(self) -> HParams:
+        """Returns the set of the run, which may be in the user's directory."""
         try:
-            named_set = registry.hparams(self.hparams_set)
+            return registry.hparams(self.hparams_set)
         except UserError:
             if self.usr_dir is None:
                 raise
             load_usr_dir(self.usr_dir)
-            named_set = registry.hparams(self.hparams_set)
-        changes = named_set.difference(hparams)
-        return {name: value for name, (_, value) in changes.items()}
+            return registry.hparams(self.hparams_set)
 
     def sizes_of(self, tokenizers: Tokenizers) -> tuple[int, int | None]:
         """Returns the sizes of source and target, the latter None if they share one.

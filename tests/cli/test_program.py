@@ -254,6 +254,15 @@ def test_the_next_command_may_be_copied(name):
     assert "my 'first' run" in shlex.split(command.next_command(args))
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "flags"), [("best", " --checkpoint best"), ("all", "")]
+)
+def test_the_next_command_exports_the_checkpoint_that_was_evaluated(checkpoint, flags):
+    words = ["evaluate", "runs/a", "--checkpoint", checkpoint]
+    command, args = command_line.parse(words)
+    assert command.next_command(args) == f"t2t export runs/a DIR{flags}"
+
+
 def test_reader_of_standard_output_has_gone():
     reader, writer = os.pipe()
     os.close(reader)

@@ -3,9 +3,6 @@
 import contextlib
 import importlib.metadata
 import io
-import json
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.command_line import run, run_json
 
-from t2t_keras.cli import main
 from t2t_keras.plugins.reports import doctor
-from t2t_keras.run.directory import RunDirectory
 
 CRASH = "import os\nos.abort()\n"
 NO_CUDA = "raise ImportError('libcudart.so.12: cannot open\\nshared object file')\n"
@@ -98,30 +93,3 @@ def test_a_gpu_that_tensorflow_cannot_use_is_a_fault(monkeypatch, tmp_path):
     assert doctor.is_gpu_unused(False, {})
     assert not doctor.is_gpu_unused(True, {})
     assert not doctor.is_gpu_unused(False, {"CUDA_VISIBLE_DEVICES": "-1"})
-
-
-# The command `card`: facts of a run in Markdown.
-
-
-def test_card_of_a_run(trained_run, tmp_path, capfd):
-    run = shutil.copytree(trained_run, tmp_path / "run")
-    facts = {"bleu": 12.5, "signature": "nrefs:1"}
-    RunDirectory(run).record(
-        "evaluation", checkpoint="x", split="dev", sentences=7, metrics=facts
-    )
-    assert main(["card", "--output_dir", str(run)]) == 0
-    head, _, body = capfd.readouterr().out.removeprefix("---\n").partition("\n---\n")
-    assert json.loads(head)["library_name"] == "t2t_keras"
-    count = RunDirectory(run).build_model().count_params()
-    assert f"| parameters | {count:,} |" in body
-    assert "step 4 |" in body and "| train examples | " in body
-    assert "dev, x, 7 sentences: bleu 12.5, `nrefs:1`" in body
-    assert "t2t translate run source.txt" in body
-    assert "| 0 |" not in body and not re.search(r"[ \"]/\w", body)  # absolute paths
-    assert "steps 0 to 4" in body
-    with (run / "history.jsonl").open("ab") as log:
-        log.write(b'{"kind": "evalu\xff\n')
-    file = tmp_path / "card.md"
-    assert main(["card", "--output_dir", str(run), "--output", str(file)]) == 0
-    assert file.read_text().rstrip("\n").endswith(body.rstrip("\n"))
-    assert "history.jsonl: damaged lines are passed over" in capfd.readouterr().err

@@ -5,7 +5,6 @@
 
 import dataclasses
 import math
-import re
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -104,10 +103,11 @@ def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
         prefix: begins the message.
 
     Raises:
-        UserError: a part is not `key=value`, or a key is given twice.
+        UserError: a part is not `key=value`, a key is given twice, or a bracket has no
+            counterpart.
     """
     pairs: dict[str, str] = {}
-    for item in filter(None, map(str.strip, re.split(r",(?![^\[]*\])", text))):
+    for item in filter(None, _parts_outside_brackets(text, prefix)):
         name, equals, value = map(str.strip, item.partition("="))
         if not equals:
             raise UserError(f"{prefix}'{item}' is not key=value")
@@ -115,6 +115,24 @@ def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
             raise UserError(f"{prefix}'{name}' is given twice")
         pairs[name] = value
     return pairs
+
+
+def _parts_outside_brackets(text: str, prefix: str) -> Iterator[str]:
+    """Yields the parts of a text between the commas that no [...] contains."""
+    start = 0
+    depth = 0
+    for index, character in enumerate(text):
+        depth += (character == "[") - (character == "]")
+        if depth < 0:
+            part = text[start : index + 1].strip()
+            raise UserError(f"{prefix}'{part}' has a ] without [; a list is [a,b]")
+        if character == "," and not depth:
+            yield text[start:index].strip()
+            start = index + 1
+    part = text[start:].strip()
+    if depth:
+        raise UserError(f"{prefix}'{part}' has a [ without ]; a list is [a,b]")
+    yield part
 
 
 def parse_value(

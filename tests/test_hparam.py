@@ -46,6 +46,7 @@ def test_parse_takes_each_fields_type():
         ("dropuot=0.2", "no 'dropuot'; did you mean 'dropout'"),
         ("zzz=1", "no 'zzz'$"),
         ("dropout", "'dropout' is not key=value"),
+        ("dropout=[0.1,d_k=2", r"'dropout=\[0.1,d_k=2' has a \[ without \]"),
         ("dropout=0.1,dropout=0.2", "'dropout' is given twice"),
         ("num_layers=2.5", "num_layers must be an integer, not '2.5'"),
         ("dropout=much", "dropout must be a finite number, not 'much'"),

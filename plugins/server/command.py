@@ -33,7 +33,7 @@ from t2t_keras.cli.decoding import (
     is_converted,
 )
 from t2t_keras.cli.parser import add_further
-from t2t_keras.data.console import say, say_next
+from t2t_keras.data.console import say
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.formats import converted, find_loader
@@ -192,7 +192,7 @@ def load_model(args: argparse.Namespace, path: Path) -> "ServedModel":
         model = FallbackModel(translator, load_exact, **options)
     if model.split_sentences:
         say(
-            f"t2t serve: {path} was trained on single sentences: texts of several are "
+            f"t2t serve: {run} was trained on single sentences: texts of several are "
             "translated one by one; split_sentences=false turns this off (for a "
             "SavedModel at its export)"
         )
@@ -241,7 +241,8 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
         host = f"[{host}]" if ":" in host else host
         url = f"http://{host}:{port}"
         say(f"t2t serve: {url}/")
-        app.state.service.on_ready = lambda: say_next(_request(url, next(iter(models))))
+        request = _request(url, next(iter(models)))
+        app.state.service.on_ready = lambda: say(f"t2t serve: ready; ask: {request}")
         with few_warnings(), _handlers(server := Server(app)):
             server.run([address])
     return {"requests": app.state.service.answered}

@@ -2,12 +2,13 @@
 
 import base64
 import json
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError, require_unicode
+from t2t_keras.errors import UserError, did_you_mean, require_unicode, short_repr
 from t2t_keras.options import check_options, parse_value
 
 from .rows import Key, Options, Outputs, Texts
@@ -25,6 +26,8 @@ _TEXTS = {
 _OPTIONAL_TEXTS = {"explain": ("prefixes",)}
 _WITH_OPTIONS = ("translate", "explain", "alternatives")
 _DTYPES = DecodingOptions.dtypes("is_served")
+# The keys of a body.
+_KEYS = ("signature_name", "instances", "inputs")
 
 
 class TooLarge(Exception):
@@ -55,19 +58,14 @@ class Request(NamedTuple):
             max_rows: maximum number of rows; None: no limit.
 
         Raises:
-            UserError: there is no such signature, or it has other inputs.
+            UserError: the body has another key, there is no such signature, or it has
+                other inputs.
             TooLarge: there are more rows.
         """
         if not isinstance(body, dict) or ("instances" in body) == ("inputs" in body):
             raise UserError("the body must have either 'instances' or 'inputs'")
-        signature = body.get("signature_name")
-        if signature is None or signature == "":
-            signature = "serving_default"
-        if not isinstance(signature, str) or signature not in _TEXTS:
-            raise UserError(
-                f"signature_name: {signature!r:.80} is not a signature; there are "
-                f"{', '.join(_TEXTS)}"
-            )
+        _check_keys(body)
+        signature = _signature(body)
         names = _TEXTS[signature]
         optional = _OPTIONAL_TEXTS.get(signature, ())
         option_names = _DTYPES if signature in _WITH_OPTIONS else ()
@@ -90,8 +88,8 @@ class Request(NamedTuple):
             if not isinstance(row, dict) or not {*names} <= row.keys() <= {*inputs}:
                 hint = "; 'translate' takes options" * (inputs == names)
                 raise UserError(
-                    f"row {index}: '{signature}' has the inputs {', '.join(inputs)}"
-                    f"{hint}"
+                    f"row {index}: {_unknown(row, inputs)}'{signature}' has the inputs "
+                    f"{', '.join(inputs)}{hint}"
                 )
             options = {k: row[k] for k in option_names if k in row}
             identity = tuple(map(id, [*options, *options.values()]))
@@ -159,6 +157,43 @@ def _without_strings(text: str) -> str:
     is_quote[unescaped[backslashes % 2 == 1]] = False
     is_outside = np.cumsum(is_quote, dtype=np.uint8) % 2 == 0
     return data[is_outside].tobytes().decode(errors="replace")
+
+
+def _check_keys(body: dict[str, object]) -> None:
+    """Raises `UserError` if a body has a key that means nothing there."""
+    place = (
+        "; options belong in the rows of instances, or in inputs, with the "
+        "signature_name 'translate'"
+    )
+    for key in body:
+        if key not in _KEYS:
+            hint = did_you_mean(key, _KEYS) or place
+            raise UserError(f"{short_repr(key)} is not a key of the body{hint}")
+
+
+def _signature(body: dict[str, object]) -> str:
+    """Returns the signature that a body names.
+
+    Raises:
+        UserError: there is no such signature.
+    """
+    signature = body.get("signature_name", "")
+    if signature == "":  # as in TensorFlow Serving
+        return "serving_default"
+    if not isinstance(signature, str) or signature not in _TEXTS:
+        raise UserError(
+            f"signature_name: {signature!r:.80} is not a signature; there are "
+            f"{', '.join(_TEXTS)}"
+        )
+    return signature
+
+
+def _unknown(row: object, inputs: Collection[str]) -> str:
+    """Returns the beginning of a message: which entry of a row is not an input."""
+    for name in row if isinstance(row, dict) else ():
+        if name not in inputs:
+            return f"there is no input {short_repr(name)}; "
+    return ""
 
 
 def _check_count(rows: list[object], max_rows: int | None) -> None:

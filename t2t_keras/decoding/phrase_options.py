@@ -49,7 +49,13 @@ def parse_forbidden(text: str) -> tuple[str, ...]:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Returns the items of a list `[a,b]`; a single item needs no `[]`."""
+    """Returns the items of a list `[a,b]`; a single item needs no `[]`.
+
+    Raises:
+        UserError: it has one of the brackets only.
+    """
+    if text.startswith("[") != text.endswith("]"):
+        raise UserError(f"'{text}' is not a list; write [a,b]")
     return tuple(map(str.strip, text.removeprefix("[").removesuffix("]").split(",")))
 
 

@@ -125,6 +125,16 @@ MISTAKES = [
     ((*RUN, *DECODE, "truncate=maybe"), "truncate must be true or false, not 'maybe'"),
     ((*RUN, *DECODE, "forbidden=absent"), "forbidden: cannot read absent"),
     (
+        (*RUN, *DECODE, "glossary=[a=b,truncate=true"),
+        "'glossary=[a=b,truncate=true' has a [ without ]; a list is [a,b]",
+    ),
+    ((*RUN, *DECODE, "protect=[url,forbidden=[a,b]"), "has a [ without ]"),
+    (
+        (*RUN, *DECODE, "forbidden=[a,b],protect=url]"),
+        "'protect=url]' has a ] without [; a list is [a,b]",
+    ),
+    ((*RUN, *DECODE, "glossary=[a=b]c"), "'[a=b]c' is not a list; write [a,b]"),
+    (
         (*EVALUATE, *DECODE, "sampling=true"),
         "argument --decode_hparams: 'sampling' has no effect here",
     ),

@@ -22,9 +22,11 @@ from helpers.stub_server import (
     wait_for,
 )
 
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import install_command
 from t2t_keras.plugins.server import command
 from t2t_keras.plugins.server.command import COMMAND, bound, load_model
+from t2t_keras.plugins.server.http import Server
 from t2t_keras.plugins.server.logs import OnceAMinute, few_warnings
 
 TEXTS = [line for line in LINES if line.strip()]
@@ -79,6 +81,36 @@ def test_an_export_for_ctranslate2_is_not_taken_for_a_run(translator, tmp_path, 
     COMMAND.add_flags(parser)
     load_model(parser.parse_args(["--engine", "auto"]), tmp_path / "1")
     assert "engine:" not in capfd.readouterr().err
+
+
+def test_a_converted_run_is_named_by_its_directory(tmp_path, capfd, monkeypatch):
+    class Splitting:
+        def choose(self, **options):
+            return DecodingOptions(split_sentences=True, **options)
+
+    cache = tmp_path / "engines" / "ctranslate2-1"
+    monkeypatch.setattr(command, "converted", lambda *_: (cache, None))
+    monkeypatch.setattr(command, "_checkpoint_path", lambda *_: None)
+    monkeypatch.setattr(command, "load", lambda *_: Splitting())
+    args = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)
+    load_model(args, tmp_path)
+    err = capfd.readouterr().err
+    assert err.startswith(f"t2t serve: {tmp_path} was trained on single sentences:")
+
+
+def test_a_line_tells_when_the_models_are_ready_and_how_to_ask(tmp_path, monkeypatch):
+    lines = []
+    (tmp_path / "saved_model.pb").touch()
+    monkeypatch.setattr(command, "say", lines.append)
+    monkeypatch.setattr(Server, "run", lambda self, _: self.service.on_ready())
+    parser = argparse.ArgumentParser()
+    COMMAND.add_flags(parser)
+    COMMAND.run(parser.parse_args([f"ende={tmp_path}", "--port", "0"]))
+    url = lines[0].removeprefix("t2t serve: ")
+    assert lines[1:] == [
+        f"t2t serve: ready; ask: curl {url}v1/models/ende:predict "
+        """-d '{"instances": ["TEXT"]}'"""
+    ]
 
 
 def test_the_extra_is_needed(tmp_path, capfd, monkeypatch):
@@ -156,6 +188,7 @@ def test_a_signal_ends_the_program_with_0(export_dir, signal_number):
     assert line.startswith("t2t serve: http")
     with httpx.Client(base_url=line.split()[-1], timeout=60) as client:
         wait_for(lambda: client.get("/health").status_code == 200)
+        assert process.stderr.readline().startswith("t2t serve: ready; ask: curl ")
         with ThreadPoolExecutor(4) as pool:
             waiting = pool.submit(predict, client, "m", {"instances": TEXTS * 10})
             time.sleep(0.3)

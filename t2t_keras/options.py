@@ -103,11 +103,11 @@ def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
         prefix: begins the message.
 
     Raises:
-        UserError: a part is not `key=value`, a key is given twice, or a bracket has no
-            counterpart.
+        UserError: a part is not `key=value`, a key is given twice, or a list has no end
+            or no start.
     """
     pairs: dict[str, str] = {}
-    for item in filter(None, _parts_outside_brackets(text, prefix)):
+    for item in filter(None, _parts_outside_lists(text, prefix)):
         name, equals, value = map(str.strip, item.partition("="))
         if not equals:
             raise UserError(f"{prefix}'{item}' is not key=value")
@@ -117,8 +117,8 @@ def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
     return pairs
 
 
-def _parts_outside_brackets(text: str, prefix: str) -> Iterator[str]:
-    """Yields the parts of a text between the commas that no [...] contains."""
+def _parts_outside_lists(text: str, prefix: str) -> Iterator[str]:
+    """Yields the parts of a text between its commas, except for those within [...]."""
     start = 0
     depth = 0
     for index, character in enumerate(text):

@@ -560,8 +560,13 @@ class Service:
         return gated
 
     def _refusal(self, request: Request) -> Response | None:
-        host = request.headers.get("host", "")
-        origin = request.headers.get("origin", "")
+        headers = request.headers
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy may see the end of the body elsewhere (request smuggling).
+            refusal = "give either Content-Length or Transfer-Encoding"
+            return _error(400, refusal, {"Connection": "close"})
+        host = headers.get("host", "")
+        origin = headers.get("origin", "")
         name = _name(host)
         hosts = self._hosts or ()
         # Names of sites have letters, unlike addresses.

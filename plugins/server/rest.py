@@ -1,6 +1,7 @@
 """The JSON of TensorFlow Serving's REST interface."""
 
 import base64
+import collections
 import json
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -123,7 +124,7 @@ def parse_json(body: bytes, max_values: int) -> object:
         max_values: maximum number of values in it.
 
     Raises:
-        UserError: it is not JSON.
+        UserError: it is not JSON, or an object in it has a key twice.
         TooLarge: it has more values.
     """
     try:
@@ -134,9 +135,19 @@ def parse_json(body: bytes, max_values: int) -> object:
                 raise TooLarge(
                     f"the body has {count:,} values; at most {max_values:,} are allowed"
                 )
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         raise UserError(f"the body is not JSON: {error}") from None
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Returns an object of JSON."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        counts = collections.Counter(name for name, _ in pairs)
+        ((name, _),) = counts.most_common(1)
+        raise UserError(f"{short_repr(name)} is given twice; leave out one")
+    return values
 
 
 def _max_count(text: str) -> int:

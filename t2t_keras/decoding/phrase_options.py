@@ -52,7 +52,7 @@ def parse_list(text: str) -> tuple[str, ...]:
     """Returns the items of a list `[a,b]`; a single item needs no `[]`.
 
     Raises:
-        UserError: it has one of the brackets only.
+        UserError: it has either `[` or `]` only.
     """
     if text.startswith("[") != text.endswith("]"):
         raise UserError(f"'{text}' is not a list; write [a,b]")

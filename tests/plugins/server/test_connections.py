@@ -311,6 +311,8 @@ def test_a_half_closed_client_gets_errors():
         HEALTH[:-2] + b"X : y\r\n\r\n",
         HEALTH[:-2] + b"X: " + b"y" * 1_000_000 + b"\r\n\r\n",
         POST[:-16] + b"Transfer-Encoding: chunked\r\n\r\nz\r\n",
+        # Two ends of a body, of which a proxy might take the other.
+        POST + b"1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + HEALTH,
     ],
 )
 def test_errors_of_http_are_json(data):

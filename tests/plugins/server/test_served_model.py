@@ -292,6 +292,14 @@ def test_values_are_counted_before_they_are_parsed(
         parse_json(body, count - 1)
 
 
+def test_a_key_that_is_given_twice():
+    for body in (
+        b'{"instances": ["a"], "instances": ["b"]}',
+        b'{"inputs": {"texts": ["a"], "\\ud800": 4, "\\ud800": 8}}',
+    ):
+        refused("is given twice; leave out one$", parse_json, body, 100)
+
+
 def test_what_is_not_json():
     for body in (b"{", b"\xff", b"[" * 100_000, b"", b'["\\', b'"' * 99):
         refused("the body is not JSON", parse_json, body, 10**6)

@@ -1,8 +1,9 @@
 """Corpora: their inspection, further file formats, and the archives of WMT.
 
 - `inspecting` is the command `t2t inspect`. `inspection` reads the splits and learns
-  the `norm` from a sample; `split_inspection` compares all pairs with it
-  (`measurements`, `shifts`) and reports `findings`; `split_statistics` describes a
+  the `norm` from a sample, brought into one direction (`directions`, by `trigrams`);
+  `split_inspection` compares all pairs with it (`measurements`, `shifts`) and reports
+  `findings`, also `mixed_directions`; `split_statistics` describes a
   split, and `inspection_page` writes HTML with `faulty_pairs`. A `recipe` says what
   becomes of them, and `cleaned_copy` applies it. `counted_pairs` reports progress, and
   `decoded_examples` reads a data directory.

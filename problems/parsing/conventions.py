@@ -42,6 +42,13 @@ _ASTERISKS = re.compile(r"\*(?!LRB\*|RRB\*|LSB\*|RSB\*)[^*\s]+\*(?:-\d+)?")
 _SGML = re.compile(r"<[/!?]?[A-Za-z][^()]*")
 _BETWEEN_TREES = re.compile(r"<[/!?]?[A-Za-z]|\*x\*|;|%|#")
 
+# How lines of treebanks begin that are not in brackets, and the names of the formats.
+_FORMATS = {
+    re.compile(r"#(?:FORMAT|BOS)[ \t]+\d"): "NEGRA's export format",
+    re.compile(r"<(?:t|nt)\s[^>]*\bid="): "TIGER-XML",
+    re.compile(r"1(?:-\d+)?\t(?:[^\t]*\t){6,}"): "CoNLL's format",
+}
+
 # Remarks of several lines between trees, as CorpusSearch writes and reads them.
 _REMARKS = {"/*": "*/", "/~*": "*~/"}
 
@@ -111,6 +118,14 @@ def is_between_trees(line: str) -> bool:
 def is_sgml(line: str) -> bool:
     """Returns whether a line is SGML, which no line within a tree is."""
     return _SGML.fullmatch(line.strip()) is not None
+
+
+def other_format(line: str) -> str | None:
+    """Returns the name of the format, not in brackets, that has such lines, if any."""
+    for beginning, name in _FORMATS.items():
+        if beginning.match(line.lstrip()):
+            return name
+    return None
 
 
 def end_of_remark(line: str) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.errors import UserError
 
-from .conventions import end_of_remark, is_between_trees, is_sgml
+from .conventions import end_of_remark, is_between_trees, is_sgml, other_format
 from .survey import Survey
 from .tree import OUTER_LABELS, BadTree, Tree, parse_trees, prepare
 from .treebank_files import tree_files
@@ -98,7 +98,8 @@ def _chunks(
         empty, and bytes that are not UTF-8 are escaped by surrogates.
 
     Raises:
-        UserError: the file cannot be read, or a remark is not closed.
+        UserError: the file cannot be read or is in another format, or a remark is not
+            closed.
     """
     start_line = 1
     lines: list[str] = []
@@ -110,6 +111,12 @@ def _chunks(
             encoding = "utf-8-sig" if line_number == 1 else "utf-8"
             text = line.decode(encoding, "surrogateescape")
             if depth <= 0 and remark_end is None:
+                if name := other_format(text):
+                    raise UserError(
+                        f"{file}:{line_number}: this is {name}, not trees in brackets "
+                        "such as (S (NP ...)); convert the treebank, for example with "
+                        "treetools"
+                    )
                 remark_line = line_number
                 remark_end = end_of_remark(text)
             if remark_end is not None:

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from t2t_keras.data.paths_below import paths_below
+from t2t_keras.data.text_files import readable
 from t2t_keras.errors import UserError
 
 # The Wall Street Journal's file NN of section SS: wsj_SSNN.mrg.
@@ -27,9 +29,9 @@ def tree_files(path: str | Path, sections: str = "") -> list[Path]:
     if path.is_file():
         files = [path]
     elif path.is_dir():
-        files = sorted(
-            file for file in path.rglob("*") if file.is_file() and is_treebank(file)
-        )
+        with readable(path):
+            below = list(paths_below(path))
+        files = sorted(file for file in below if file.is_file() and is_treebank(file))
         if not files:
             raise UserError(f"{path}: the directory has no .mrg or .mrg.gz file")
     else:

@@ -9,6 +9,7 @@ import re
 import stat
 from pathlib import Path
 
+from t2t_keras.data.paths_below import paths_below
 from t2t_keras.errors import UserError
 
 _OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
@@ -56,7 +57,7 @@ def refuse_links(directory: Path) -> None:
     Raises:
         UserError: there is a symbolic link, or the directory is one.
     """
-    for path in (directory, *directory.rglob("*")):
+    for path in (directory, *paths_below(directory)):
         if path.is_symlink():
             raise UserError(
                 f"{path} is a symbolic link, and this program writes none there; "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.locks import lock
+from t2t_keras.data.paths_below import paths_below
 from t2t_keras.data.regular_files import refuse_links
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, first_line
@@ -89,7 +90,7 @@ def replaced(path: Path) -> Iterator[Path]:
                 shutil.rmtree(new, ignore_errors=True)
                 shutil.rmtree(old, ignore_errors=True)
                 yield new
-                files = sorted(file for file in new.rglob("*") if file.is_file())
+                files = sorted(path for path in paths_below(new) if path.is_file())
                 sums = [
                     f"{sha256(f)}  {f.relative_to(new).as_posix()}\n" for f in files
                 ]
@@ -116,4 +117,4 @@ def replaced(path: Path) -> Iterator[Path]:
 
 def size_of(path: Path) -> int:
     """Returns the total size in bytes of the files of an export."""
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return sum(file.stat().st_size for file in paths_below(path) if file.is_file())

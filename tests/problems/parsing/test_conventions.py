@@ -91,6 +91,22 @@ def test_lines_that_treebanks_have_between_trees(tmp_path):
     refused("trees:18: the tree that begins here is not closed", list, read_trees(file))
 
 
+OTHER_FORMATS = [
+    ("%% word\ttag\n#FORMAT 3\n#BOS 1 2 3 4\nAnna\tNE\t--\tSB\t500\n", 2, "NEGRA's"),
+    ("#BOS 1 2 866 4 %% a\nAnna\tNE\t--\tSB\t500\n", 1, "NEGRA's export format"),
+    ('<?xml version="1.0"?>\n<s id="s1">\n <t id="s1_1" word="A"/>\n', 3, "TIGER-XML"),
+    ("# sent_id = 1\n1\tA\ta\tNN\tNN\t_\t0\troot\t_\t_\n", 2, "CoNLL's format"),
+]
+
+
+@pytest.mark.parametrize(("content", "line", "name"), OTHER_FORMATS)
+def test_formats_without_brackets_are_named(content, line, name, tmp_path):
+    file = tmp_path / "trees"
+    file.write_text(content)
+    message = f"trees:{line}: this is {name}.*; convert the treebank"
+    refused(message, list, read_trees(file, survey=Survey()))
+
+
 def test_remarks_between_trees_may_have_several_lines(tmp_path):
     file = tmp_path / "trees"
     file.write_text(

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from t2t_keras.data.paths_below import paths_below
+from t2t_keras.data.regular_files import refuse_pipes
 from t2t_keras.data.text_files import readable
 from t2t_keras.errors import UserError
 
@@ -22,9 +23,11 @@ def tree_files(path: str | Path, sections: str = "") -> list[Path]:
             (`0001-0159`) or a list (`00,01,24`). Empty: all files.
 
     Raises:
-        UserError: there are no such files, or none in the sections.
+        UserError: there are no such files, or none in the sections, or there is a pipe,
+            since treebanks are read several times.
     """
     path = Path(path)
+    refuse_pipes(path)
     ranges = _ranges(sections)
     if path.is_file():
         files = [path]

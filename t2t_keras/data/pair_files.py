@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from t2t_keras.data.checksums import sha256
+from t2t_keras.data.regular_files import refuse_pipes
 from t2t_keras.data.text_files import (
     COMPRESSED,
     HEAD,
@@ -62,7 +63,8 @@ class PairFile:
         dropped: the number of units left out in the last pass, by reason.
 
     Raises:
-        UserError: there is no such format, or it needs languages.
+        UserError: there is no such format, or it needs languages, or the file is a
+            pipe, since each pass reads it.
     """
 
     path: str | Path
@@ -72,6 +74,7 @@ class PairFile:
     )
 
     def __post_init__(self) -> None:
+        refuse_pipes(self.path)
         if self._format.needs_languages and not self.languages:
             raise UserError(
                 f"{self.path}: which languages are its source and target? Give "

@@ -15,6 +15,7 @@ from t2t_keras.data.line_positions import (
 )
 from t2t_keras.data.lines import read_lines
 from t2t_keras.data.pharaoh import parse_reference
+from t2t_keras.data.regular_files import refuse_pipes
 from t2t_keras.errors import UserError
 from t2t_keras.problem import AlignedPair, Alignment, Pair
 
@@ -34,11 +35,18 @@ class ParallelFiles:
         alignment_path: a file whose line i has the links between the words of pair i,
             in Pharaoh's format; None: there are none. Possible links (`0p0`) are not
             used.
+
+    Raises:
+        UserError: a file is a pipe, since each pass reads it.
     """
 
     source_path: str | Path
     target_path: str | Path
     alignment_path: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        paths = (self.source_path, self.target_path, self.alignment_path)
+        refuse_pipes(*(path for path in paths if path))
 
     def __call__(self) -> Iterator[Pair]:
         """Yields the pairs of lines, with their links if there are any.

@@ -1,4 +1,4 @@
-"""Checks of paths before this program writes there.
+"""Checks of paths: before this program writes there, and of what it reads twice.
 
 A directory may come from a stranger. So this program writes only to regular files, and
 never through a symbolic link inside a directory.
@@ -62,6 +62,20 @@ def refuse_links(directory: Path) -> None:
             raise UserError(
                 f"{path} is a symbolic link, and this program writes none there; "
                 "remove it"
+            )
+
+
+def refuse_pipes(*paths: str | Path) -> None:
+    """Refuses files that can be read only once.
+
+    Raises:
+        UserError: a path is a pipe or a device.
+    """
+    for path in map(Path, paths):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UserError(
+                f"{path} is a pipe or a device, which can be read only once, but its "
+                "texts are read several times; write them into a file"
             )
 
 

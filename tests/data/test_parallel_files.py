@@ -1,6 +1,7 @@
 """Pairs of parallel text files, with all their accidents."""
 
 import gzip
+import os
 import tracemalloc
 
 import pytest
@@ -10,12 +11,21 @@ from t2t_keras.data.lines import read_lines
 from t2t_keras.data.pair_files import PairFile
 from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.data.sources import checksum
+from t2t_keras.problems.parsing.treebank_files import tree_files
 
 
 def write(path, content: str | bytes):
     data = content if isinstance(content, bytes) else content.encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
+
+
+@pytest.mark.parametrize("source", [ParallelFiles, PairFile, tree_files])
+def test_a_pipe_cannot_be_read_in_every_pass(source, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    paths = (pipe, tmp_path / "absent") if source is ParallelFiles else (pipe,)
+    refused("pipe is a pipe or a device, which can be read only once", source, *paths)
 
 
 @pytest.mark.parametrize("name", ["text", "text.gz"])

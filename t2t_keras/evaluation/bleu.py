@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import numpy as np
     from sacrebleu.metrics.base import Metric
 
+# The longest text for which TER is computed, which takes some ten seconds then: the
+# time grows with the square of the number of words.
+_TER_WORDS = 5_000
+
 _ASCII_QUOTES = str.maketrans(
     dict.fromkeys("„“”‟«»", '"') | dict.fromkeys("‚‘’‛‹›", "'")
 )
@@ -201,7 +205,8 @@ def bleu_scores(
         For German `tokenized_compound_split` (see `paper_tokenize`), and the same with
             `_ascii_quotes`; for other languages `tokenized`, by Moses. No two of them
             are comparable.
-        `chrf`: chrF2; `ter`: edits per reference word, lower is better.
+        `chrf`: chrF2; `ter`: edits per reference word, lower is better, unless a text
+            is too long for it.
         `language`, `signature` of `sacrebleu_13a`, and `signatures` of all by name.
 
     Raises:
@@ -224,8 +229,9 @@ def bleu_scores(
         "sacrebleu_intl": sacrebleu("intl"),
         "sacrebleu_13a_lc": BLEU(lowercase=True, force=True),
         "chrf": CHRF(),
-        "ter": TER(),
     }
+    if not _too_long_for_ter(hypotheses, references):
+        metrics["ter"] = TER()
     scores: dict[str, object] = {}
     signatures: dict[str, str] = {}
     for name, metric in metrics.items():
@@ -250,6 +256,19 @@ def bleu_scores(
         "signature": signatures["sacrebleu_13a"],
         "signatures": signatures,
     }
+
+
+def _too_long_for_ter(hypotheses: Sequence[str], references: Sequence[str]) -> bool:
+    """Returns whether a text is too long for TER, and says so."""
+    for line, pair in enumerate(zip(hypotheses, references, strict=True), start=1):
+        words = max(len(text.split()) for text in pair)
+        if words > _TER_WORDS:
+            say(
+                f"TER is left out: line {line:,} has {words:,} words, which take it "
+                "minutes or hours; write one sentence per line"
+            )
+            return True
+    return False
 
 
 def paper_tokenize(

@@ -23,6 +23,14 @@ def lines(name):
     return text.split("\n")
 
 
+def test_a_text_that_is_too_long_for_ter(capfd):
+    """Its time grows with the square of the length."""
+    texts = ["a short line", "word " * 5001]
+    scores = bleu_scores(texts, texts, tokens="none")
+    assert scores["chrf"] == 100 and "ter" not in scores
+    assert "TER is left out: line 2 has 5,001 words" in capfd.readouterr().err
+
+
 def of_tokens(ours, references):
     """BLEU of texts that are already tokenized."""
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)

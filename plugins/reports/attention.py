@@ -53,8 +53,10 @@ def _attention(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show_attention(result: dict[str, Any]) -> str:
-    tokens = {side: " ".join(result[side]) for side in ("source", "target")}
-    return table(result | tokens)
+    rows = {name: result[name] for name in ("layers", "heads")}
+    for side in ("source", "target"):
+        rows[side] = " ".join(result[side])
+    return table(rows)
 
 
 COMMAND = Command(

@@ -146,8 +146,10 @@ def _thinned(points: Points) -> list[tuple[int, float]]:
 def _axis(low: float, high: float, from_zero: bool) -> tuple[float, float, list[float]]:
     """Returns the ends of an axis, and three to six round numbers on it."""
     low = min(low, 0.0) if from_zero else low
-    if high <= low:
-        high = low + (abs(low) or 1.0)
+    if high <= low:  # a single value is in the middle
+        margin = abs(low) / 2
+        low -= margin
+        high += margin or 1.0
     rough = (high - low) / 4
     unit = 10.0 ** math.floor(math.log10(rough))
     interval = next(unit * n for n in (1, 2, 2.5, 5, 10) if unit * n >= rough)

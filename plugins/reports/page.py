@@ -127,7 +127,7 @@ COMMAND = Command(
     "write a run's page: curves, sentences, attention, costs",
     _page_flags,
     _page,
-    lambda result: result["page"],
+    lambda result: "",  # `say_page` has named the page
     uses_tensorflow=True,
     check=_check_page,
     waiting="drawing the page",

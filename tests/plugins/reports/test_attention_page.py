@@ -18,6 +18,7 @@ from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.plugins.reports.attention import COMMAND
 from t2t_keras.plugins.reports.attention_page import attention_page
 from t2t_keras.plugins.reports.sentence_attention import (
     SentenceAttention,
@@ -31,6 +32,14 @@ HEADS = 3
 VOCAB = 17
 SOURCES = [[3, 4, 5, 6, 7, 1], [8, 9, 1]]
 TARGETS = [[5, 6, 1], [7, 8, 9, 10, 1]]
+
+
+def test_the_command_names_the_page_once():
+    result = {"page": "p.html", "layers": 2, "heads": 3, "source": "a", "target": "b"}
+    lines = COMMAND.show(result).split("\n")
+    assert [line.split() for line in lines] == [
+        *(["layers", "2"], ["heads", "3"], ["source", "a"], ["target", "b"])
+    ]
 
 
 def model(**options):

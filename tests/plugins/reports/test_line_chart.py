@@ -38,8 +38,14 @@ def test_axes_have_round_numbers_and_may_begin_at_zero():
     assert ticks(line_chart("s", near, 2, from_zero=True), "y") == [
         *("0", "20k", "40k", "60k")
     ]
-    flat = [Curve("rate", [(5, 2.0)])]
-    assert ticks(line_chart("s", flat, 5), "y") == ["2", "2.5", "3", "3.5", "4"]
+
+
+def test_a_single_point_is_a_dot_in_the_middle():
+    chart = line_chart("s", [Curve("rate", [(5, 2.0)])], 10)
+    assert ticks(chart, "y") == ["1", "1.5", "2", "2.5", "3"]
+    assert 'class="curve-1 dots" d="M500 500h0"' in chart
+    zero = line_chart("s", [Curve("rate", [(5, 0.0)])], 10)
+    assert ticks(zero, "y")[0] == "0"
 
 
 def test_long_curves_are_means_of_neighbours():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers.browser import CHROMIUM
-from helpers.command_line import run_json, run_refused
+from helpers.command_line import run, run_json, run_refused
 from helpers.page_checks import check_page, check_tab_order, check_views
 from helpers.small_run import trainer
 
@@ -120,7 +120,10 @@ def test_the_command_writes_the_same_sections(live_run, data_dir, tmp_path, capf
     assert text.count('class="sample"') == 20 and 'id="attention-data"' in text
     # A run that has recorded no sentences: they are decoded now.
     (live_run / "samples.jsonl").rename(tmp_path / "samples.jsonl")
-    run_json(capfd, "page", "--output_dir", live_run, "--output", page)
+    capfd.readouterr()
+    assert run("page", "--output_dir", live_run, "--output", page) == 0
+    said = capfd.readouterr()
+    assert said.out == "" and said.err.count(str(page)) == 1  # named once
     early_page = tmp_path / "early.html"
     early = ("--checkpoint", 2, "--output", early_page)
     run_json(capfd, "page", "--output_dir", live_run, *early)

@@ -1,6 +1,7 @@
-"""`t2t describe`: a model's size and cost, without training."""
+"""`t2t describe`: a model's size and cost, and what a run or an export is."""
 
 import argparse
+import contextlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,9 @@ from t2t_keras.cli.command import (
     at_least_two,
     positive,
     positive_number,
+    quoted,
+    require_only,
+    table,
 )
 from t2t_keras.cli.parser import add_further
 from t2t_keras.data.console import say
@@ -22,6 +26,7 @@ from t2t_keras.options import split_pairs
 from t2t_keras.run.config import RunConfig, config_for, require_run
 
 from .complexity import Complexity, layer_complexities
+from .directory_rows import export_rows, format_of, run_rows
 from .model_cost import (
     KNOWN_MODELS,
     count_parameters,
@@ -29,6 +34,7 @@ from .model_cost import (
     memory_per_batch,
     training_cost,
 )
+from .run_facts import read_run
 from .step_time import CARDS, step_time
 
 # By `bucketing`.
@@ -42,7 +48,8 @@ _BATCHES = {
 
 
 def _describe_flags(parser: argparse.ArgumentParser) -> None:
-    add_hparams(parser, default="that of --model", positional=True)
+    help = "a name of `t2t list`, or the directory of a run or an export"
+    add_hparams(parser, default="that of --model", positional=help)
     add_usr_dir(parser)
     _add_data_flags(parser.add_argument_group("a run, or data"))
     _add_size_flags(parser)
@@ -56,7 +63,8 @@ def _add_data_flags(group: argparse._ArgumentGroup) -> None:
         "--output_dir",
         dest="output_dir",
         metavar="RUN",
-        help="a run directory: describe its model and its data",
+        help="the same as a directory in the place of SET: describe a run's training, "
+        "data and model, or the settings of an export",
     )
     group.add_argument(
         "--data_dir",
@@ -132,6 +140,11 @@ def _add_layer_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def _check_describe(args: argparse.Namespace) -> None:
+    _move_directory(args)
+    if args.output_dir and format_of(Path(args.output_dir)):
+        flags = ("--model", "--output_dir", "--hparams_set", "--usr_dir", "--json")
+        require_only(args, flags, "an export")
+        return
     if args.output_dir and args.data_dir:
         raise UserError("--model has its own data; leave out --data_dir")
     if args.output_dir and args.hparams_set:
@@ -147,6 +160,20 @@ def _check_describe(args: argparse.Namespace) -> None:
         raise UserError("--problem needs --data_dir")
 
 
+def _move_directory(args: argparse.Namespace) -> None:
+    """Makes a directory that is given in the place of a set the `output_dir`."""
+    name = args.hparams_set
+    if args.output_dir or not name or not Path(name).is_dir():
+        return
+    with contextlib.suppress(UserError):
+        registry.hparams(name)
+        return  # the directory only has the name of a set
+    if any(Path(name).glob("*.manifest.json")):
+        raise UserError(f"{name} is a data directory; give SET --data_dir {name}")
+    args.output_dir = name
+    args.hparams_set = None
+
+
 class _Subject(NamedTuple):
     """The model and data to describe; without data only the hparams are set.
 
@@ -154,19 +181,20 @@ class _Subject(NamedTuple):
         hparams: the model's hyper-parameters.
         config: the configuration of a run, or of a new run on the data.
         vocabulary_dir: the directory with the vocabularies.
+        run: the rows of a run.
     """
 
     hparams: HParams
     config: RunConfig | None = None
     vocabulary_dir: Path | None = None
+    run: dict[str, str] | None = None
 
 
 def _read_subject(args: argparse.Namespace) -> _Subject:
     if args.output_dir:
-        run = Path(args.output_dir)
-        config = RunConfig.read(run)
-        hparams = config.read_hparams(run / "hparams.json")
-        return _Subject(hparams.parse(args.hparams), config, run)
+        facts = read_run(Path(args.output_dir))
+        hparams = facts.hparams.parse(args.hparams)
+        return _Subject(hparams, facts.config, facts.path, run_rows(facts))
     hparams = registry.hparams(args.hparams_set).parse(args.hparams)
     for remark in hparams_remarks(args.hparams_set, split_pairs(args.hparams)):
         say(remark)
@@ -222,6 +250,8 @@ def _describe_data(config: RunConfig) -> dict[str, Any]:
 
 
 def _describe(args: argparse.Namespace) -> dict[str, Any]:
+    if args.output_dir and format_of(Path(args.output_dir)):
+        return {"export": export_rows(Path(args.output_dir))}
     subject = _read_subject(args)
     hparams = subject.hparams
     if hparams.model not in KNOWN_MODELS:
@@ -257,6 +287,7 @@ def _describe(args: argparse.Namespace) -> dict[str, Any]:
     result["vocab_sizes"] = {"source": source_size, "target": output_size}
     result["assumed_vocab_size"] = not (args.vocab_size or subject.vocabulary_dir)
     result["data"] = _describe_data(subject.config) if subject.config else None
+    result["run"] = subject.run
     return result
 
 
@@ -273,6 +304,8 @@ def _vocabulary_sizes(
 
 
 def _show_describe(result: dict[str, Any]) -> str:
+    if "export" in result:
+        return table(result["export"])
     training = [
         "Training",
         f"  {result['training_flops']:.2g} FLOPs in all steps with full batches",
@@ -304,6 +337,8 @@ def _show_describe(result: dict[str, Any]) -> str:
     parts.append(_show_layers(result["layers"]))
     if result["data"]:
         parts.append(_show_data(result["data"]))
+    if result["run"]:
+        parts.insert(0, table(result["run"]))
     return "\n\n".join(parts)
 
 
@@ -349,15 +384,23 @@ def _show_layers(rows: dict[str, dict[str, int]]) -> str:
     return "\n".join(lines)
 
 
+def _next_command(args: argparse.Namespace) -> str:
+    if not args.output_dir:
+        return (
+            f"t2t train --problem NAME --hparams_set {args.hparams_set} "
+            "--data_dir DIR --output_dir RUN"
+        )
+    model = quoted(args.output_dir)
+    is_export = format_of(Path(args.output_dir))
+    return f"t2t translate {model}" if is_export else f"t2t page {model}"
+
+
 COMMAND = Command(
-    "compute a model's size and cost without building it",
+    "describe a set, a run or an export: its size and its cost",
     _describe_flags,
     _describe,
     _show_describe,
     check=_check_describe,
-    next_command=lambda args: (
-        f"t2t train --problem NAME --hparams_set {args.hparams_set or 'SET'} "
-        "--data_dir DIR --output_dir RUN"
-    ),
+    next_command=_next_command,
     group="data and training",
 )

@@ -194,18 +194,20 @@ def add_ensemble(parser: argparse._ActionsContainer) -> None:
 
 
 def add_hparams(
-    parser: argparse.ArgumentParser, default: str = "", positional: bool = False
+    parser: argparse.ArgumentParser, default: str = "", positional: str = ""
 ) -> None:
     """Adds `--hparams_set` and `--hparams`, for commands that build a model.
 
     Args:
         parser: the command's parser.
         default: what happens without `--hparams_set`; "": it is required.
-        positional: whether the set is also given by its place.
+        positional: the help of the set where it is also given by its place.
     """
     help = "a name of `t2t list`" + (f" (default: {default})" if default else "")
     if positional:
-        add_positional(parser, "SET", "--hparams_set", dest="hparams_set", help=help)
+        add_positional(
+            parser, "SET", "--hparams_set", dest="hparams_set", help=positional
+        )
     else:
         parser.add_argument(
             "--hparams_set", metavar="SET", required=not default, help=help

@@ -1,5 +1,6 @@
 """Evaluations in a line, as a training and `t2t evaluate` print them."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from t2t_keras.quantity import quantity
@@ -28,12 +29,17 @@ def counts_line(split: str, sentences: int, decoded: int | None) -> str:
 
 
 def evaluation_line(step: int, label: str, metrics: dict[str, float]) -> str:
-    """Formats an evaluation; its loss, which is not label-smoothed, is called "nll"."""
-    parts = [f"step {step} {label}"]
+    """Formats an evaluation with its step and label."""
+    return " | ".join([f"step {step} {label}", *shown_metrics(metrics)])
+
+
+def shown_metrics(metrics: Mapping[str, float]) -> list[str]:
+    """Formats metrics; the loss, which is not label-smoothed, is called "nll"."""
+    shown = []
     for name, value in metrics.items():
         shown_name = "nll" if name == "loss" else name
-        parts.append(f"{shown_name} {short_number(value)}")
-    return " | ".join(parts)
+        shown.append(f"{shown_name} {short_number(value)}")
+    return shown
 
 
 def short_number(value: float) -> str:

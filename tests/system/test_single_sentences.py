@@ -194,6 +194,7 @@ def test_describe_shows_it(sentence_run, tmp_path, capfd):
         (["--output_dir", "run", "--hparams_set", "base"], "leave out --hparams_set"),
         (["--output_dir", "run", "--data_dir", "data"], "leave out --data_dir"),
         (["--output_dir", "none"], "none is not a run directory"),
+        (["data"], "data is a data directory; give SET --data_dir data"),
         (["--hparams_set", "base", "--problem", "translate_text"], "needs --data_dir"),
         (["--hparams_set", "base", "--data_dir", "run"], "run has the data of 0 prob"),
     ],

@@ -1,0 +1,115 @@
+"""What `t2t describe` tells about a run directory or an export, by name."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from t2t_keras.data.json_files import read_json
+from t2t_keras.data.schema import from_fields
+from t2t_keras.evaluation.metrics_line import shown_metrics
+from t2t_keras.export.directory import size_of
+from t2t_keras.export.formats import export_formats
+from t2t_keras.export.settings import SETTINGS, ExportSettings
+from t2t_keras.hparam import HParams
+from t2t_keras.run.checkpoint_paths import CheckpointPaths
+
+from .run_facts import RunFacts
+from .run_records import Record
+
+
+def run_rows(facts: RunFacts) -> dict[str, str]:
+    """Returns what a run is of, and how far its training is."""
+    rows = {"hparam set": facts.config.hparams_set}
+    if changes := facts.changed_hparams():
+        rows["changed hparams"] = _assignments(changes)
+    rows |= facts.data_rows() | _checkpoint_rows(facts.path)
+    if facts.records["train"]:  # none in an imported run
+        rows |= facts.costs()
+        rows.pop("parameters", None)  # they have rows by component
+    for kind, records in facts.records.items():
+        if kind != "train" and records:
+            rows[_shown(kind)] = _evaluation(records[-1])
+    return rows
+
+
+def _assignments(values: Mapping[str, object]) -> str:
+    """Returns values as the flag `--hparams` has them."""
+    return ",".join(f"{name}={value}" for name, value in values.items())
+
+
+def _checkpoint_rows(run: Path) -> dict[str, str]:
+    """Returns which checkpoints there are."""
+    paths = CheckpointPaths(run)
+    rows = {}
+    if steps := paths.steps():
+        rows["checkpoints"] = f"{len(steps)}, up to step {steps[-1]:,}"
+    for name in ("average", "best"):
+        if steps := paths.steps(f"{name}.ckpt"):
+            rows[f"{name} checkpoint"] = f"step {steps[-1]:,}"
+    return rows
+
+
+def _shown(kind: str) -> str:
+    """Returns the name of a kind of evaluations, such as "dev_average"."""
+    return "dev, newest" if kind == "dev" else kind.replace("_", ", ")
+
+
+def _evaluation(record: Record) -> str:
+    """Returns the step and the metrics of an evaluation."""
+    metrics = {
+        name: value for name, value in record.items() if isinstance(value, float)
+    }
+    return ", ".join([f"step {record['step']:,}", *shown_metrics(metrics)])
+
+
+def export_rows(path: Path) -> dict[str, str]:
+    """Returns what an export is, from its settings.
+
+    Raises:
+        UserError: its settings are damaged.
+    """
+    rows = {"format": format_of(path), "bytes": f"{size_of(path):,}"}
+    settings = _settings(path)
+    if settings is None:  # an earlier version wrote it
+        return rows
+    rows["problem"] = settings.problem
+    if settings.languages:
+        rows["languages"] = " → ".join(settings.languages)
+    base = vars(HParams())
+    rows["hparams"] = _assignments(
+        {
+            name: value
+            for name, value in settings.hparams.items()
+            if value != base.get(name)
+        }
+    )
+    for name in ("beam_size", "alpha"):
+        if name in settings.decoding:
+            rows[name] = str(settings.decoding[name])
+    if settings.quantization:
+        rows["weights"] = settings.quantization
+    if settings.verified:
+        rows["verified"] = (
+            f"{settings.identical} of {settings.verified} outputs are those of the run"
+        )
+    rows["written by"] = f"t2t_keras {settings.version}"
+    return {name: value for name, value in rows.items() if value}
+
+
+def _settings(path: Path) -> ExportSettings | None:
+    """Returns the settings that all formats have; None: an export has none."""
+    file = path / SETTINGS
+    fields = read_json(file, "export the model again")
+    if fields is None:
+        return None
+    names = {field.name for field in dataclasses.fields(ExportSettings)}
+    common = {name: value for name, value in fields.items() if name in names}
+    return from_fields(ExportSettings, common, file)
+
+
+def format_of(path: Path) -> str:
+    """Returns the format of an export, as `t2t export --format`; "": it is none."""
+    for name, export_format in export_formats().items():
+        if export_format.holds(path):
+            return name
+    return ""

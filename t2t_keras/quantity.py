@@ -1,11 +1,13 @@
 """Numbers of things, in words."""
 
 
-def quantity(count: int, unit: str) -> str:
-    """Formats a number with its unit, such as "1 sentence" or "1,014 sentences".
+def quantity(count: int, plural: str, singular: str | None = None) -> str:
+    """Formats a number with its noun, such as "1 sentence" or "1,014 sentences".
 
     Args:
         count: the number.
-        unit: what is counted, a plural in -s.
+        plural: the noun.
+        singular: the noun for 1; None: the plural without its last "s".
     """
-    return f"{count:,} {unit.removesuffix('s') if count == 1 else unit}"
+    noun = plural if count != 1 else singular or plural.removesuffix("s")
+    return f"{count:,} {noun}"

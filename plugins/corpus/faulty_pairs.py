@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from t2t_keras.problem import Pair, Source
+from t2t_keras.quantity import quantity
 
 from .cleaned_copy import read_pairs_at
 from .findings import Finding
@@ -78,9 +79,8 @@ def faulty_pairs(
 
 def _heading(finding: Finding) -> str:
     """Returns a finding without its lines and its remedy, which the page offers."""
-    nouns = "pair" if finding.pairs == 1 else "pairs"
     return (
-        f"{finding.split}: {finding.message}: {finding.pairs:,} {nouns} "
+        f"{finding.split}: {finding.message}: {quantity(finding.pairs, 'pairs')} "
         f"({finding.share:.2%})"
     )
 

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from t2t_keras.quantity import quantity
+
 _UNREADABLE = 10.0  # the weight of a source that cannot be read, above all others
 
 
@@ -107,12 +109,11 @@ class Finding(NamedTuple):
         """Returns it in one line."""
         if not self.pairs:
             return f"{self.split}: {self.message}; {self.remedy}"
-        pairs = "pair" if self.pairs == 1 else "pairs"
         lines = ", ".join(f"{line:,}" for line in self.lines)
         ellipsis = ", ..." if self.pairs > len(self.lines) else ""
         return (
-            f"{self.split}: {self.message}: {self.pairs:,} {pairs} ({self.share:.2%}), "
-            f"line {lines}{ellipsis}; {self.remedy}"
+            f"{self.split}: {self.message}: {quantity(self.pairs, 'pairs')} "
+            f"({self.share:.2%}), line {lines}{ellipsis}; {self.remedy}"
         )
 
 

@@ -28,6 +28,7 @@ from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.data.console import say, say_page
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
+from t2t_keras.quantity import quantity
 
 from .findings import Finding
 
@@ -231,8 +232,8 @@ def _show(result: dict[str, Any]) -> str:
         lines.append("no faults were found")
     for name, copy in result.get("applied", {}).items():
         lines.append(
-            f"{name}: {copy['pairs']:,} pairs are in {copy['source']} and "
-            f"{copy['target']}; {copy['dropped']:,} were left out and "
+            f"{name}: {copy['source']} and {copy['target']} have "
+            f"{quantity(copy['pairs'], 'pairs')}; {copy['dropped']:,} left out, "
             f"{copy['repaired']:,} repaired"
         )
     return "\n".join(lines)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.html_page import html_page
+from t2t_keras.quantity import quantity
 
 from .faulty_pairs import FaultyPairs, faulty_pairs_section
 from .recipe import HEADER
@@ -73,7 +74,7 @@ def _section(name: str, split: Mapping[str, Any]) -> str:
     target = _side_cells(split["target"], pairs)
     rows = [(label, (text, target[label])) for label, text in source.items()]
     return (
-        f"<h2>{html.escape(name)}: {split['pairs']:,} pairs</h2>\n"
+        f"<h2>{html.escape(name)}: {quantity(split['pairs'], 'pairs')}</h2>\n"
         f"<p>Targets have {ratio:.2f} characters for each source character.</p>\n"
         f'<div class="split">{_html_table("Words and characters", rows)}\n'
         f"{_histograms(split['source']['histogram'], split['target']['histogram'])}"

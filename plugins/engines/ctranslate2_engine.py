@@ -32,6 +32,7 @@ from t2t_keras.errors import UserError, first_line
 from t2t_keras.export.integrity import checksums, require_checksum, require_intact
 from t2t_keras.export.settings import SETTINGS, ExportSettings
 from t2t_keras.problem import Problem
+from t2t_keras.quantity import quantity
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
 from t2t_keras.text_processor import TextProcessor
@@ -249,8 +250,9 @@ class CTranslate2Engine:
         prefix_length = len(source.prefix)
         if prefix_length >= self.settings.positions:
             raise UserError(
-                f"prefixes[{source.call_index}] has {prefix_length} tokens; with this "
-                f"export a prefix can have at most {self.settings.positions - 1}"
+                f"prefixes[{source.call_index}] has "
+                f"{quantity(prefix_length, 'tokens')}; with this export a "
+                f"prefix can have at most {self.settings.positions - 1}"
             )
 
     def _sample(

@@ -20,6 +20,7 @@ from t2t_keras.cli.command import (
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.parser import add_further
 from t2t_keras.errors import UserError
+from t2t_keras.quantity import quantity
 
 _PROGRAMS = ("t2t", "marian", "hf-marian")
 
@@ -193,8 +194,8 @@ def _show_import(result: dict[str, Any]) -> str:
     lines += [f"  check     {text}" for text in result["check"]]
     if verified := result.get("verified"):
         lines.append(
-            f"  verified  {verified['identical']} of {verified['lines']} outputs equal "
-            "the given ones"
+            f"  verified  {verified['identical']:,} of "
+            f"{quantity(verified['lines'], 'outputs')} as given"
         )
         if difference := verified["first_difference"]:
             lines += [f"            line {difference['line']}: {difference['output']}"]

@@ -16,6 +16,7 @@ from t2t_keras.data.text_files import read_text
 from t2t_keras.data.yaml_text import parse_yaml
 from t2t_keras.errors import UserError
 from t2t_keras.pointer_files import require_fetched_file
+from t2t_keras.quantity import quantity
 
 from .extended_hparams import ExtendedHParams
 from .marian_vocabulary import (
@@ -100,8 +101,9 @@ def load_marian(source: str | Path) -> MarianModel:
     vocab_paths = _listed_paths(config, "vocabs", config_path)
     if len(model_paths) != 1 or len(vocab_paths) != 2:
         raise UserError(
-            f"{config_path} names {len(model_paths)} models and {len(vocab_paths)} "
-            "vocabularies; a run has one model, and a vocabulary for source and target"
+            f"{config_path} names {quantity(len(model_paths), 'models')} and "
+            f"{quantity(len(vocab_paths), 'vocabularies', 'vocabulary')}; a run has "
+            "one model, and a vocabulary for source and target"
         )
     for path in (*model_paths, *vocab_paths):
         require_fetched_file(path)

@@ -53,8 +53,8 @@ def _check_launch(args: argparse.Namespace) -> None:
     if gpus and args.processes > len(gpus):
         raise UserError(
             f"--processes {args.processes}: each process takes a GPU, and {len(gpus)} "
-            f"are visible ({', '.join(gpus)}); use at most {len(gpus)} processes, or "
-            "name more GPUs in CUDA_VISIBLE_DEVICES"
+            f"are visible ({', '.join(gpus)}); use at most that many, or name more "
+            "GPUs in CUDA_VISIBLE_DEVICES"
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.data.console import duration, say, speed
 from t2t_keras.errors import UserError
+from t2t_keras.quantity import quantity
 
 from .cluster import connected, require_capacity
 from .faulty_lines import CheckedFile
@@ -85,7 +86,8 @@ def run_job(
     files = list(map(_File, job.inputs, job.outputs))
     done_before = _find_finished(folder, files)
     if done_before:
-        say(f"{job.task}: {done_before} of {len(files)} files are done already")
+        total = quantity(len(files), "files")
+        say(f"{job.task}: done already: {done_before:,} of {total}")
     counts = Counter[str]()
     if done_before < len(files):
         with connected(address):
@@ -108,7 +110,8 @@ def run_job(
     }
     broken = [file.mistake for file in files if file.mistake]
     if broken:
-        further = f" ({len(broken) - 1} other files as well)" if broken[1:] else ""
+        others = quantity(len(broken) - 1, "other files")
+        further = f" ({others} as well)" if broken[1:] else ""
         raise UserError(f"{broken[0]}{further}; the other outputs are complete")
     return result | {"seconds": round(time.monotonic() - start, 2)}
 
@@ -194,7 +197,9 @@ class _Run:
 
     def finish(self) -> Counter[str]:
         """Does the work; returns sums over all lines that were computed."""
-        say(f"{self._job.task}: {self._count} workers of {self._pool.size}")
+        say(
+            f"{self._job.task}: {quantity(self._count, 'workers')} of {self._pool.size}"
+        )
         with self._writer:
             for batch, outcome in self._pool.outcomes(self._batches()):
                 if isinstance(outcome, Failure):
@@ -388,8 +393,8 @@ class _Progress:
         share = position / max(size, 1)
         rate = speed(self.lines / seconds, "lines")
         say(
-            f"{self._task}: {self.lines:,} lines ({rate}{self._eta(seconds, share)}), "
-            f"{workers} workers"
+            f"{self._task}: {quantity(self.lines, 'lines')} "
+            f"({rate}{self._eta(seconds, share)}), {quantity(workers, 'workers')}"
         )
 
     def _eta(self, seconds: float, share: float) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from t2t_keras.captured_stderr import diverted_stderr
 from t2t_keras.errors import UserError, first_line, require_extra
+from t2t_keras.quantity import quantity
 
 from .flags import WorkerSize
 
@@ -209,7 +210,8 @@ def require_capacity(size: WorkerSize, workers: int | None = None) -> int:
         cores += node.get("CPU", 0)
         gpus += node.get("GPU", 0)
     raise UserError(
-        f"--cluster: it has room for {max_workers} workers of {size} ({len(resources)} "
-        f"nodes, {cores:.0f} cores, {gpus:.0f} GPUs), and {workers or 1} are needed; "
-        "ask for less, or add nodes"
+        f"--cluster: it has room for {quantity(max_workers, 'workers')} of {size} "
+        f"({quantity(len(resources), 'nodes')}, {quantity(int(cores), 'cores')}, "
+        f"{quantity(int(gpus), 'GPUs')}), not for {workers or 1}; ask for less, or add "
+        "nodes"
     )

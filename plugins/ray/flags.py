@@ -7,6 +7,7 @@ from collections.abc import Callable
 from t2t_keras.cli.command import Command, not_negative, positive, utf8
 from t2t_keras.cli.extensions import Extension
 from t2t_keras.cli.parser import add_further
+from t2t_keras.quantity import quantity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +24,9 @@ class WorkerSize:
 
     def __str__(self) -> str:
         """Returns the size for messages."""
-        texts = [f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}"] if self.gpus else []
+        texts = [quantity(self.gpus, "GPUs")] if self.gpus else []
         if self.cores:
-            texts.append(f"{self.cores} core{'s' if self.cores > 1 else ''}")
+            texts.append(quantity(self.cores, "cores"))
         return " and ".join(texts)
 
 

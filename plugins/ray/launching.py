@@ -15,6 +15,7 @@ from t2t_keras.cli.command import Command, not_negative
 from t2t_keras.data.console import end_spinner, say
 from t2t_keras.data.locks import purpose_of_holder
 from t2t_keras.errors import UserError, first_line, require_extra
+from t2t_keras.quantity import quantity
 from t2t_keras.run.config import TRAINING_LOCK
 from t2t_keras.training.launched_processes import (
     T2T,
@@ -149,9 +150,9 @@ def _placed(size: WorkerSize, workers: int, seconds: float) -> Iterator[list[Any
     try:
         if not group.wait(seconds):
             raise UserError(
-                f"--cluster: there is no room for {workers} workers of {size} in "
-                f"{seconds:.0f} s; other programs use the cluster (see `ray status`), "
-                "or nodes are lost: wait for them, or add nodes"
+                f"--cluster: there is no room for {quantity(workers, 'workers')} of "
+                f"{size} in {seconds:.0f} s; other programs use the cluster "
+                "(see `ray status`), or nodes are lost: wait for them, or add nodes"
             )
         actors = []
         for index in range(workers):

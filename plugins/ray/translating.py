@@ -11,6 +11,7 @@ from t2t_keras.cli.decoding import check_decoder, given_decoding
 from t2t_keras.cli.loaded_model import choose_engine, model_id, output_settings
 from t2t_keras.cli.output_rows import is_numbered
 from t2t_keras.errors import UserError, require_extra
+from t2t_keras.quantity import quantity
 
 from .flags import add_cluster_flags, cluster_extension, worker_size
 from .input_files import matching_files, output_paths
@@ -93,7 +94,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 
 def show(result: Mapping[str, float]) -> str:
     """Formats the end of a job in one line."""
-    text = f"{result['lines']:,} lines of {result['files']:,} files"
+    files = quantity(int(result["files"]), "files")
+    text = f"{quantity(int(result['lines']), 'lines')} of {files}"
     for name in ("faulty", "truncated", "repaired"):
         if result.get(name):
             text += f", {result[name]:,} {name}"

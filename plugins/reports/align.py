@@ -12,6 +12,7 @@ from t2t_keras.data.atomic_files import write_lines
 from t2t_keras.data.pharaoh import Reference, format_alignment, parse_reference
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Alignment
+from t2t_keras.quantity import quantity
 
 
 def _align_flags(parser: argparse.ArgumentParser) -> None:
@@ -66,8 +67,9 @@ def _align(args: argparse.Namespace) -> dict[str, Any]:
             references.append(parse_reference(line, location))
         if len(references) != len(sources):
             raise UserError(
-                f"{args.source} has {len(sources)} lines but {args.reference} has "
-                f"{len(references)}; give one line of links for each pair"
+                f"{args.source} has {quantity(len(sources), 'lines')} but "
+                f"{args.reference} has {len(references):,}; give one line of links "
+                "for each pair"
             )
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
     head = translator.alignment_head(AlignmentHead(args.layer, args.head))

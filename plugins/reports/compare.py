@@ -25,6 +25,7 @@ from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.metrics import CorpusMetric
 from t2t_keras.problem import Problem, Split
+from t2t_keras.quantity import quantity
 from t2t_keras.run.config import is_run
 
 from .scorers import scorer, scorer_names
@@ -366,10 +367,10 @@ def _show_compare(result: dict[str, Any]) -> str:
 def _tests(result: Mapping[str, Any]) -> str:
     """Returns the sentence that says what the columns of p-values are."""
     return (
-        f"{result['sentences']:,} sentences; p (bs): paired bootstrap with "
-        f"{result['bootstrap_samples']:,} samples, p (ar): approximate randomization "
-        f"with {result['randomization_trials']:,} trials, both with seed "
-        f"{result['seed']}"
+        f"{quantity(result['sentences'], 'sentences')}; p (bs): paired bootstrap with "
+        f"{quantity(result['bootstrap_samples'], 'samples')}, p (ar): approximate "
+        f"randomization with {quantity(result['randomization_trials'], 'trials')}, "
+        f"both with seed {result['seed']}"
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from t2t_keras.html_page import texts_list
+from t2t_keras.quantity import quantity
 from t2t_keras.run.dev_samples import DevSamples, Sample
 
 from .text_differences import mark_differences
@@ -88,10 +89,9 @@ def _history(
     newest_item, *earlier_items = reversed(items)
     history = f"<ol>{newest_item}</ol>"
     if earlier_items:
-        count = len(earlier_items)
-        noun = "output" if count == 1 else "outputs"
+        count = quantity(len(earlier_items), "earlier outputs")
         history += (
-            f"<details><summary>{count} earlier {noun}</summary>"
+            f"<details><summary>{count}</summary>"
             f"<ol>{''.join(earlier_items)}</ol></details>"
         )
     return (

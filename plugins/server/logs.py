@@ -5,6 +5,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
+from t2t_keras.quantity import quantity
+
 _SECONDS = 60.0
 
 
@@ -37,7 +39,8 @@ class OnceAMinute(logging.Filter):
         self._passed[message] = seconds
         self._dropped[message] = 0
         if dropped:
-            record.msg = f"{record.msg}; {dropped:,} more such lines were left out"
+            others = quantity(dropped, "more such lines")
+            record.msg = f"{record.msg}; {others} left out"
         return True
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from t2t_keras.evaluation.metrics_line import short_number
+from t2t_keras.quantity import quantity
 
 Mark = Literal["best", "complete", "pruned"]
 
@@ -70,7 +71,7 @@ def scatter(title: str, dots: Sequence[Dot], ticks: Sequence[tuple[float, str]])
     content = axis.grid() + _bottom_ticks(ticks)
     for dot in dots:
         content.append(_circle(dot, axis))
-    return _chart(title, f"{title}: {len(dots)} trials", content)
+    return _chart(title, f"{title}: {quantity(len(dots), 'trials')}", content)
 
 
 def curves(title: str, lines: Sequence[Line]) -> str:
@@ -94,7 +95,7 @@ def curves(title: str, lines: Sequence[Line]) -> str:
             f'<path class="{line.mark}" d="M{"L".join(coordinates)}">'
             f"<title>{html.escape(line.label)}</title></path>"
         )
-    return _chart(title, f"{title}: {len(lines)} trials", content)
+    return _chart(title, f"{title}: {quantity(len(lines), 'trials')}", content)
 
 
 class _Axis(NamedTuple):

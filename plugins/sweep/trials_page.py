@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t2t_keras.html_page import html_page
+from t2t_keras.quantity import quantity
 from t2t_keras.ranged_hparams import Choices, Range, Value
 
 from .best_two import DevTest, best_complete, best_first, verdict
@@ -209,7 +210,7 @@ def _settings_table(settings: SweepSettings) -> str:
         "hparam set": settings.hparams_set,
         "hparams": settings.hparams or "none changed",
         "steps of a trial": settings.train_steps or "the set's",
-        "evaluated every": f"{settings.train_options.eval_every:,} steps",
+        "evaluated every": quantity(settings.train_options.eval_every, "steps"),
         "seed": settings.seed,
         "trials drawn at random": settings.startup_trials,
         "pruning": "at evaluations" if settings.prunes else "none",

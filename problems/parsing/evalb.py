@@ -12,6 +12,7 @@ from pathlib import Path
 
 from t2t_keras.data.lines import read_lines
 from t2t_keras.errors import UserError
+from t2t_keras.quantity import quantity
 
 from .evalb_lines import Bracket, EvalbLine, align_quotes
 from .evalb_parameters import COLLINS, EvalbParameters
@@ -50,9 +51,9 @@ def evaluate_files(
         test_lines = [_OUTER.sub(f"({OUTER} ", line) for line in test_lines]
     if len(gold_lines) != len(test_lines):
         raise UserError(
-            f"{gold} has {len(gold_lines)} {_unit(gold)} and {test} has "
-            f"{len(test_lines)} {_unit(test)}; number n of one must belong to number n "
-            "of the other"
+            f"{gold} has {quantity(len(gold_lines), _unit(gold))} and {test} has "
+            f"{quantity(len(test_lines), _unit(test))}; number n of one must belong "
+            "to number n of the other"
         )
     if not any(EvalbLine(line, parameters).is_tree for line in gold_lines):
         raise UserError(f"{gold} has no tree")

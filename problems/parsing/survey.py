@@ -3,6 +3,7 @@
 import dataclasses
 
 from t2t_keras.errors import UserError
+from t2t_keras.quantity import quantity
 
 from .labels import unknown_label
 from .tree import Tree
@@ -77,4 +78,4 @@ class Survey:
 
 
 def _trees(count: int) -> str:
-    return "1 tree" if count == 1 else f"{count:,} trees"
+    return quantity(count, "trees")

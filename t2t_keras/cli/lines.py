@@ -17,6 +17,7 @@ from t2t_keras.data.regular_files import is_special, open_regular
 from t2t_keras.data.schema import from_fields
 from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.errors import UserError
+from t2t_keras.quantity import quantity
 from t2t_keras.type_hints import Count
 
 STDIN = 0
@@ -128,9 +129,9 @@ class OutputFile:
             self._count(line)
         if self._digest.hexdigest() != self.saved.input:
             raise UserError(
-                f"--resume: {self._record} is of another input, whose first "
-                f"{self.saved.lines:,} lines are not those of this one; give the same "
-                "--input, or leave out --resume to start again"
+                f"--resume: {self._record} is of another input, which differs in the "
+                f"first {quantity(self.saved.lines, 'lines')}; give the same --input, "
+                "or leave out --resume to start again"
             )
         return lines
 
@@ -202,9 +203,10 @@ def open_output(
             os.truncate(incomplete, saved.bytes)
             if not isinstance(error, KeyboardInterrupt):
                 raise
+            written = count_lines(incomplete) or 0
             raise KeyboardInterrupt(
-                f"the first {count_lines(incomplete):,} lines of output are in "
-                f"{incomplete}; --resume continues there"
+                f"{incomplete} has {quantity(written, 'lines')} of output; --resume "
+                "continues there"
             ) from None
         os.replace(incomplete, os.path.realpath(path))
         record.unlink()

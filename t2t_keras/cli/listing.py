@@ -7,6 +7,7 @@ from typing import Any
 
 from t2t_keras import registry
 from t2t_keras.cli.command import Command, add_usr_dir, columns, table
+from t2t_keras.quantity import quantity
 
 # A family with more sets than this is one line of the list.
 _SHOWN_SETS = 5
@@ -107,7 +108,7 @@ def _families(
     # Two files of the same name are one list of `t2t list FAMILY`.
     rows: dict[str, list[str]] = {}
     for family in further:
-        row = f"{len(family.sets)} sets: {family.title}"
+        row = f"{quantity(len(family.sets), 'sets')}: {family.title}"
         rows.setdefault(family.name, []).append(row)
     if rows:
         title = "Further hparam sets: `t2t list FAMILY`, or --all for every set"

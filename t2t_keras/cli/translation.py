@@ -52,6 +52,7 @@ from t2t_keras.data.regular_files import is_special
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
 from t2t_keras.options import OptionValues
+from t2t_keras.quantity import quantity
 from t2t_keras.run.config import require_run
 
 
@@ -301,8 +302,8 @@ def read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     targets = list(read_lines(args.target))
     if len(sources) != len(targets):
         raise UserError(
-            f"{args.source} has {len(sources)} lines and {args.target} "
-            f"{len(targets)}; they must be pairs"
+            f"{args.source} has {quantity(len(sources), 'lines')} and {args.target} "
+            f"{len(targets):,}; they must be pairs"
         )
     if not sources:
         raise UserError(f"{args.source} is empty")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from t2t_keras.errors import UserError
+from t2t_keras.quantity import quantity
 
 
 class BatchPlan:
@@ -77,8 +78,8 @@ class BatchPlan:
     @property
     def summary(self) -> str:
         """The number of batches and their padding, for the user."""
-        count = len(self)
-        return f"{count:,} batches an epoch with {self.padding_share:.1%} padding"
+        batches = quantity(len(self), "batches", "batch")
+        return f"{batches} an epoch with {self.padding_share:.1%} padding"
 
     def records(self, step: int) -> np.ndarray:
         """Returns the records of the step's batch, int [pairs]."""

@@ -14,6 +14,7 @@ from t2t_keras.data.source_survey import survey
 from t2t_keras.data.tasks import TaskRunner
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Split
+from t2t_keras.quantity import quantity
 from t2t_keras.type_hints import Count
 
 _CHUNK = 1000  # pairs after which the progress is updated
@@ -144,6 +145,6 @@ def read_positions(directory: Path) -> dict[Split, dict[str, list[list[Position]
 def changed_source(split: Split, expected: int, actual: int) -> UserError:
     """Returns the error for a source that does not yield the same pairs every time."""
     return UserError(
-        f"the {split} source gave {expected:,} pairs at first and {actual:,} when read "
-        "again; it must give the same ones every time"
+        f"the {split} source gave {quantity(expected, 'pairs')} at first and "
+        f"{actual:,} when read again; it must give the same ones every time"
     )

@@ -16,6 +16,7 @@ from t2t_keras.data.sides import SIDES
 from t2t_keras.data.split_files import find_shards, unfinished_dir
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Split
+from t2t_keras.quantity import quantity
 from t2t_keras.type_hints import Count, Limits, Rule
 
 _ON_BOTH_SIDES = Rule(
@@ -147,9 +148,10 @@ class Manifest(DataConfig):
         expected = self.examples.get(split)
         if expected not in (None, len(index)):
             raise UserError(
-                f"{data_dir} has {len(index):,} {split} examples of '{self.problem}', "
-                f"and {self.path(data_dir, self.problem).name} says {expected:,}; copy "
-                "the directory again, or generate the data in another --data_dir"
+                f"{data_dir} has {quantity(len(index), f'{split} examples')} of "
+                f"'{self.problem}', and {self.path(data_dir, self.problem).name} says "
+                f"{expected:,}; copy the directory again, or generate the data in "
+                "another --data_dir"
             )
         return index
 

@@ -8,6 +8,7 @@ import numpy as np
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.part_starts import part_starts
 from t2t_keras.data.row_packing import pack_rows, row_counts, row_length_choices
+from t2t_keras.quantity import quantity
 
 _MAX_PADDING = 0.03
 _MAX_ESTIMATE = 0.028  # of the padding, by a sample
@@ -34,7 +35,8 @@ class PackedPlan(BatchPlan):
     def summary(self) -> str:
         """The number of batches, their padding and their shape, for the user."""
         rows, source, target = self._shape
-        return f"{super().summary}, {rows} packed rows of {source} and {target} tokens"
+        packed = quantity(rows, "packed rows")
+        return f"{super().summary}, {packed} of {source:,} and {target:,} tokens"
 
     def rows(self, step: int) -> np.ndarray:
         """Returns the row of each record of the step's batch, int64 [pairs]."""

@@ -18,6 +18,7 @@ from t2t_keras.data.pharaoh import parse_reference
 from t2t_keras.data.regular_files import refuse_pipes
 from t2t_keras.errors import UserError
 from t2t_keras.problem import AlignedPair, Alignment, Pair
+from t2t_keras.quantity import quantity
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -135,7 +136,8 @@ def side_by_side(
             shorter, longer = paths if pair[0] is None else paths[::-1]
             total = index + 1 + sum(1 for _ in pairs)
             raise UserError(
-                f"{shorter} has only {index:,} lines and {longer} has {total:,}: {rule}"
+                f"{shorter} has only {quantity(index, 'lines')} and {longer} has "
+                f"{total:,}: {rule}"
             )
         yield pair
 

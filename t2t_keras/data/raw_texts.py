@@ -15,6 +15,7 @@ from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.sides import SIDES
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Problem, Split
+from t2t_keras.quantity import quantity
 
 
 def text_paths(data_dir: Path, data_name: str, split: str) -> list[Path]:
@@ -114,7 +115,9 @@ def _read_lines(path: Path, num_records: int, checksum: str | None) -> list[str]
         raise _unusable(path, str(error.strerror)) from None
     if len(lines) != num_records:
         raise _unusable(
-            path, f"it has {len(lines):,} lines for {num_records:,} records"
+            path,
+            f"it has {quantity(len(lines), 'lines')} for "
+            f"{quantity(num_records, 'records')}",
         )
     if checksum not in (None, hashlib.sha256(content).hexdigest()):
         raise _unusable(path, "it has been changed")

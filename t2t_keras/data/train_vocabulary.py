@@ -18,6 +18,7 @@ from t2t_keras.data.vocabulary_files import vocab_files
 from t2t_keras.data.worker_processes import worker_pool
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Problem, Split
+from t2t_keras.quantity import quantity
 from t2t_keras.text.tokenizers import load_tokenizer, tokenizer_class
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ def train_vocabularies(
         size = min(limit, sum(totals.values()))
         sizes = sample_sizes(problem.source("train"), totals, size)
         lines = sum(sizes) * len(columns)
-        say(f"training {path.name} on {lines:,} lines")
+        say(f"training {path.name} on {quantity(lines, 'lines')}")
         with progress(path.name, "lines", lines) as advance:
             if draw_sample is not None:
                 sample = draw_sample(sizes)

@@ -16,6 +16,7 @@ from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.length_penalty import penalty_of_tokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.outputs import Hypothesis
+from t2t_keras.quantity import quantity
 from t2t_keras.text.long_texts import join_outputs, split_long_text
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.tokenizer import EOS, Tokenizer
@@ -199,8 +200,8 @@ def splitting_note(several: int, inputs: int) -> str:
     """
     verb = "has" if several == 1 else "have"
     return (
-        f"{several:,} of {inputs:,} inputs {verb} several sentences, which are "
-        "translated one by one; split_sentences=false turns this off"
+        f"{several:,} of {quantity(inputs, 'inputs')} {verb} several sentences, "
+        "which are translated one by one; split_sentences=false turns this off"
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from t2t_keras.errors import UserError, require_unicode
+from t2t_keras.quantity import quantity
 
 
 def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
@@ -47,8 +48,8 @@ def checked_pairs(
     targets = checked_texts(targets, "targets")
     if len(sources) != len(targets):
         raise UserError(
-            f"{len(sources)} sources but {len(targets)} targets: "
-            "line by line they must be pairs"
+            f"{quantity(len(sources), 'sources')} but "
+            f"{quantity(len(targets), 'targets')}: line by line they must be pairs"
         )
     return sources, targets
 
@@ -61,5 +62,6 @@ def checked_prefixes(prefixes: Iterable[str], count: int) -> list[str]:
     """
     prefixes = checked_texts(prefixes, "prefixes")
     if len(prefixes) != count:
-        raise UserError(f"{count} texts but {len(prefixes)} prefixes")
+        given = quantity(len(prefixes), "prefixes", "prefix")
+        raise UserError(f"{quantity(count, 'texts')} but {given}")
     return prefixes

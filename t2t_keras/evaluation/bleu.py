@@ -15,6 +15,7 @@ from t2t_keras.evaluation.tokenization import (
 )
 from t2t_keras.metrics import CorpusMetric, Metrics
 from t2t_keras.problem import Problem
+from t2t_keras.quantity import quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -217,8 +218,9 @@ def bleu_scores(
 
     if len(hypotheses) != len(references):
         raise UserError(
-            f"BLEU: there are {len(hypotheses)} hypotheses and {len(references)} "
-            "references; line n of one must belong to line n of the other"
+            f"BLEU: {quantity(len(hypotheses), 'hypotheses', 'hypothesis')} but "
+            f"{quantity(len(references), 'references')}; line n of one must belong to "
+            "line n of the other"
         )
     if not hypotheses:
         raise UserError("BLEU: there are no sentences to score")

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from t2t_keras.arguments import checked
 from t2t_keras.errors import UserError
+from t2t_keras.quantity import quantity
 from t2t_keras.run.checkpoint import Checkpoint, remove_incomplete, write_checkpoint
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.config import is_run
@@ -37,7 +38,8 @@ def average_run(output_dir: str | Path, count: Positive) -> Path:
     steps = directory.steps()
     if len(steps) < count:
         raise UserError(
-            f"--last {count}: {directory.directory} has {len(steps)} checkpoints"
+            f"--last {count}: {directory.directory} has "
+            f"{quantity(len(steps), 'checkpoints')}"
         )
     steps = steps[-count:]
     means = mean_weights([directory.path(step) for step in steps])

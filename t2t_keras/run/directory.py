@@ -42,6 +42,7 @@ from t2t_keras.model import build_model
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
+from t2t_keras.quantity import quantity
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, slot_name
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.checkpoint_paths import is_path
@@ -143,8 +144,8 @@ class RunDirectory:
         step = max(checkpoints.steps(), default=0)
         if hparams.train_steps < step:
             raise UserError(
-                f"{run.path} has already done {step} steps; train_steps must be at "
-                f"least {step}, not {hparams.train_steps}"
+                f"{run.path} has already done {quantity(step, 'steps')}; train_steps "
+                f"must be at least {step}, not {hparams.train_steps}"
             )
         changes = run.config.changes(config)
         if "data_dir" in changes:

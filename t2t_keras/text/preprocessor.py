@@ -7,6 +7,7 @@ import numpy as np
 
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
+from t2t_keras.quantity import quantity
 from t2t_keras.text.tokenizer import Tokenizer, padded_rows
 
 
@@ -67,8 +68,9 @@ class Preprocessor:
         outputs = list(targets)
         if len(source_texts) != len(outputs) or not outputs:
             raise UserError(
-                f"{len(source_texts)} sources and {len(outputs)} targets: there must "
-                "be as many, and at least one"
+                f"{quantity(len(source_texts), 'sources')} and "
+                f"{quantity(len(outputs), 'targets')}: there must be as many, and at "
+                "least one"
             )
         target_texts = list(map(processor.preprocess_target, source_texts, outputs))
         source_tokenizer, target_tokenizer = self.tokenizers

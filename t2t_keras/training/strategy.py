@@ -9,6 +9,7 @@ from t2t_keras.arguments import checked
 from t2t_keras.data.pipeline import Batch, batch_signature, untuned
 from t2t_keras.errors import UserError
 from t2t_keras.gpu_details import gpu_details
+from t2t_keras.quantity import quantity
 from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.type_hints import NonNegative
 from t2t_keras.xla_cache import keep_compiled_programs
@@ -64,8 +65,7 @@ def on_gpus(strategy: tf.distribute.Strategy) -> bool:
 
 def devices_text(strategy: tf.distribute.Strategy) -> str:
     """Returns where the replicas are, such as "2 replicas on NVIDIA A100, TF32 on"."""
-    count = strategy.num_replicas_in_sync
-    replicas = f"{count} replica{'s' if count > 1 else ''}"
+    replicas = quantity(strategy.num_replicas_in_sync, "replicas")
     if not on_gpus(strategy):
         return f"{replicas} on the CPU"
     names = {gpu.get("device_name", "an unknown GPU") for gpu in gpu_details()}

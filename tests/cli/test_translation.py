@@ -79,9 +79,7 @@ def test_a_resumed_file_is_that_of_a_process_that_was_never_killed(
         assert message.startswith("t2t translate: interrupted")
         assert incomplete.exists() == bool(finished)
     lines = len(incomplete.read_text().splitlines())
-    num_kept = (
-        f"; the first {lines} lines of output are in {incomplete}; --resume continues"
-    )
+    num_kept = f"; {incomplete} has {lines} lines of output; --resume continues"
     assert message.startswith(f"t2t translate: interrupted{num_kept}")
     for finished in (4, 6):  # killed and resumed, again and again
         with incomplete.open("ab") as file:
@@ -142,7 +140,7 @@ def test_what_cannot_be_resumed(model, interrupted, tmp_path, capfd):
     assert "scores was False, is now True" in refusal(*argv, "--scores")
     assert "model was " in refusal(*argv, "--checkpoint", "ema")
     write(tmp_path / "in", *SOURCES[:3], "other", *SOURCES[4:])
-    assert "of another input, whose first 4 lines are not" in refusal(*argv)
+    assert "of another input, which differs in the first 4 lines" in refusal(*argv)
     write(tmp_path / "in", *SOURCES[:3])
     assert "of another input" in refusal(*argv)
     write(tmp_path / "in", *SOURCES)

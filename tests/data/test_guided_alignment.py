@@ -304,7 +304,7 @@ def test_bad_lines(tmp_path, line, message):
     refused(message, list, ParallelFiles(source, target, links)())
     pairs = ParallelFiles(source, target, write(links, "1-0 0p0", ""))
     assert [pair.links for pair in pairs()] == [((1, 0),), ()]
-    message = f"{links} has only 1 lines and {source} has 2"
+    message = f"{links} has only 1 line and {source} has 2"
     refused(message, list, ParallelFiles(source, target, write(links, ""))())
 
 

@@ -102,7 +102,7 @@ def test_other_sources_are_refused(sources, message, letters):
 def test_what_does_not_go_together_is_refused(letters, monkeypatch):
     preprocessor, model = letters
     refused("a tokenizer is what .* not str", Preprocessor, "vocab.spm")
-    refused("1 sources and 2 targets", preprocessor, ["C"], ["C", "D"])
+    refused("1 source and 2 targets", preprocessor, ["C"], ["C", "D"])
     refused("there is no option 'beams'", model.generate, [[3, 1]], beams=2)
     model.preprocessor = "vocab.spm"
     refused("must be a .*Preprocessor`, not 'vocab.spm'", model.generate, ["C"])

@@ -75,7 +75,7 @@ def test_prefixes_and_minimum_length(translator, tokenizer):
                 assert output.tokens >= 6
     spaced = [f"{prefix} \u3000" for prefix in prefixes]
     assert translator.n_best(LINES, 2, spaced, min_length=5) == outputs
-    refused("9 texts but 1 prefixes", translator.translate, LINES, ["a"])
+    refused("9 texts but 1 prefix", translator.translate, LINES, ["a"])
 
 
 def test_texts_of_an_n_best_list_are_distinct(translator, tokenizer):
@@ -279,7 +279,7 @@ def test_score_of_given_targets(translator, tokenizer):
         assert score.token_log_probs == pytest.approx(expected, abs=1e-4)
         assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)
         assert score.tokens == len(score.ids)
-    refused("9 sources but 1 targets", translator.score, LINES, ["a"])
+    refused("9 sources but 1 target:", translator.score, LINES, ["a"])
 
 
 # The command line

@@ -218,7 +218,7 @@ def test_a_problem_says_how_its_bleu_is_tokenised():
 
 
 def test_what_cannot_be_scored_is_refused():
-    refused("2 hypotheses and 1 references", bleu_scores, ["a", "b"], ["a"])
+    refused("2 hypotheses but 1 reference;", bleu_scores, ["a", "b"], ["a"])
     refused("no sentences", bleu_scores, [], [])
 
 

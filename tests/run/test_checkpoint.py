@@ -153,7 +153,7 @@ def test_average_is_the_mean_and_has_no_optimizer(tmp_path):
 def test_average_errors(tmp_path):
     refused(r"--last 1: .* has 0 checkpoints", average_run, tmp_path, count=1)
     saved(tmp_path, 1)
-    refused(r"--last 2: .* has 1 checkpoints", average_run, tmp_path, count=2)
+    refused(r"--last 2: .* has 1 checkpoint$", average_run, tmp_path, count=2)
     write_checkpoint(tmp_path / "model.ckpt-2", tensors(2, 1.0, shape=(3, 3)))
     refused("'model/a' is not the same in both", average_run, tmp_path, count=2)
     assert not (tmp_path / "average.ckpt-2.index").exists()

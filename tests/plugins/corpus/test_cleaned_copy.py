@@ -106,7 +106,7 @@ def test_a_recipe_decides(files, tmp_path, capfd):
     assert pairs[4] == ("a & b here", "a & b hier")
     assert FAULTY[30] in pairs and FAULTY[3] not in pairs and CLEAN[40] in pairs
     assert len(pairs) == 59  # what the recipe does not name is kept
-    assert "59 pairs are in" in capfd.readouterr().out
+    assert " have 59 pairs; " in capfd.readouterr().out
     assert run(*argv) == 2
     assert "new exists already" in capfd.readouterr().err
 

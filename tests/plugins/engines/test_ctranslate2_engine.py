@@ -466,7 +466,7 @@ def test_samples_read_the_files_once_and_verify_them(engine, tmp_path):
         ({"raw": True}, "raw: problem '' takes every input as it is"),
         ({"extra_length": 7}, "their sum, 47, is more than the 46 positions"),
         ({"n": 2}, "n_best 2 is more than beam_size 1"),
-        ({"prefixes": ["a"]}, "2 texts but 1 prefixes"),
+        ({"prefixes": ["a"]}, "2 texts but 1 prefix"),
         (
             {"prefixes": ["a", "b " * 40]},
             "this export a prefix can have at most 45",

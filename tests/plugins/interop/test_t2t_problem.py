@@ -458,7 +458,7 @@ class Beside(text_problems.Text2TextProblem):
     command += ("--data_dir", tmp_path / "data", "--tmp_dir", tmp_path / "tmp")
     (tmp_path / "tmp" / "a.de").write_text("ein hund\n")
     with pytest.raises(
-        AssertionError, match=r"a\.de has only 1 lines and .*a\.en has 2"
+        AssertionError, match=r"a\.de has only 1 line and .*a\.en has 2"
     ):
         run_json(capfd, *command)
     (tmp_path / "tmp" / "a.de").write_text("ein hund\neine katze\n")
@@ -814,7 +814,7 @@ def test_files_of_archives(tmp_path, suffix):
         (["c.tgz", ("tmx", "c.tmx")], "is not .address"),
         (["c.tgz", ("tsv", 0, 1, "c*.tsv")], "unpack c.tgz into"),
         (["corpus.tgz", ("a", "no_such")], "has no member no_such"),
-        (["corpus.tgz", ("a", "c")], "has only 1 lines and"),
+        (["corpus.tgz", ("a", "c")], "has only 1 line and"),
     ],
 )
 def test_archives_that_cannot_be_read(tmp_path, dataset, message):

@@ -278,7 +278,7 @@ def test_a_killed_driver_continues(cluster, export, crawl, expected, tmp_path):
     process = start(cluster, *words, code=SMALL)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
-    assert f"{len(times)} of 6 files are done already" in errors
+    assert f"done already: {len(times)} of 6 files" in errors
     for name, time in times.items():
         assert (out / name).stat().st_mtime_ns == time
     assert contents(out, expected) == expected

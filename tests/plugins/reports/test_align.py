@@ -148,7 +148,7 @@ def test_what_cannot_be_aligned(translator):
     trees = ModelTranslator(problem, translator.model, tokenizer, tokenizer)
     with pytest.raises(UserError, match="of problem 'trees' cannot be aligned"):
         trees.n_best(["a"], alignment=AlignmentHead())
-    refused("1 sources but 2 targets", translator.align, ["a"], ["a", "b"])
+    refused("1 source but 2 targets", translator.align, ["a"], ["a", "b"])
 
 
 def test_alignment_error_rate():

@@ -162,8 +162,8 @@ def test_warnings_have_one_line_a_minute():
     warn("other")
     assert lines == [
         "input 1 of 100%",
-        "input 1 of 100%; 5 more such lines were left out",
-        "input 1 of 100%; 3 more such lines were left out",
+        "input 1 of 100%; 5 more such lines left out",
+        "input 1 of 100%; 3 more such lines left out",
         "other",
     ]
 

@@ -130,7 +130,7 @@ def test_gold_trees_may_be_a_treebank(tmp_path):
         scores = result["valid"], result["f1"], result["tagging_accuracy"]
         assert scores == (2, 100, 100)
     test.write_text(GOLD)
-    refused(r"gold.mrg has 2 trees and .*test has 1 lines", evaluate_files, gold, test)
+    refused(r"gold.mrg has 2 trees and .*test has 1 line;", evaluate_files, gold, test)
     gold.write_text(TREEBANK.replace("(VBZ sleeps)", "(VBZ fell asleep)"))
     refused(r"gold.mrg:7: .*space", evaluate_files, gold, test)
     text = tmp_path / "text"

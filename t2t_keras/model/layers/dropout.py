@@ -84,15 +84,16 @@ def _element_keys(seed: DropoutSeed, x: Tensor) -> ElementKeys:
     """Returns the keys of the elements of x, see `Dropout.call`."""
     if isinstance(seed, ElementKeys):
         return seed
+    is_of_weights = len(x.shape) == 4
+    if isinstance(seed, DropoutKeys):
+        if is_of_weights:
+            return weight_keys(seed, x.shape[1])
+        return feature_keys(seed, x.shape[-1])
     shape = ops.shape(x)
-    if len(shape) == 4:
+    if is_of_weights:
         batch, heads, length, source_length = shape
-        if isinstance(seed, DropoutKeys):
-            return weight_keys(seed, heads)
         keys = row_keys(seed, batch, length, source_length)
         return weight_keys(keys._replace(columns=keys.source_columns), heads)
-    if isinstance(seed, DropoutKeys):
-        return feature_keys(seed, shape[-1])
     # Whatever axes are between the first and the last hold positions.
     batch, *inner = shape[:-1] or (1,)
     keys = row_keys(seed, batch, math.prod(inner))

@@ -10,8 +10,12 @@ is in integers modulo 2^32. The elements of a row are
 
 both keys random and odd. Products by an odd random factor are pairwise independent up
 to about 2^-30, in a row as in a column, and cost one pass over the mask.
+
+What depends on sizes only is computed by NumPy, whose functions have the same names as
+Keras's. A graph then has one constant for it.
 """
 
+from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
 import keras
@@ -69,11 +73,11 @@ def token_keys(
     # A slice in the seed's dtype: a GPU cannot unstack words.
     first = word(seed[0])
     second = word(seed[1])
-    key = mix_bits(_low_bits(index_keys(first) + second + word(_OFFSET)))
-    by_segment = mix_bits(_low_bits(key + word(segments)))
+    key = mix_bits(_low_bits(ops.add(index_keys(first) + second, word(_OFFSET))))
+    by_segment = mix_bits(_low_bits(ops.add(key, word(segments))))
     columns = _odd(index_keys(positions))
     return DropoutKeys(
-        tokens=mix_bits(_low_bits(by_segment + word(positions))),  # [B, T]
+        tokens=mix_bits(_low_bits(ops.add(by_segment, word(positions)))),  # [B, T]
         columns=columns,
         source_columns=columns
         if source_positions is None
@@ -99,7 +103,8 @@ def row_keys(
         source_length: S, if the tokens are the target's.
         first_row: the number of the first of these rows in the whole batch.
     """
-    rows = word(ops.arange(batch_size)) + word(first_row) + word(1)
+    rows = ops.add(word(ops.arange(batch_size)), word(first_row))
+    rows = ops.add(rows, word(1))
     segments = ops.expand_dims(rows, 1)  # [B, 1]
     positions = ops.expand_dims(ops.arange(length), 0)  # [1, T]
     source_positions = None
@@ -117,14 +122,15 @@ def source_keys(seed: DropoutSeed | None) -> DropoutSeed | None:
 
 def weight_keys(keys: DropoutKeys, num_heads: int | Tensor) -> ElementKeys:
     """Returns the keys of attention weights [B, H, T, S]."""
-    heads = index_keys(ops.arange(num_heads))
+    heads = index_keys(_range(num_heads))
     rows = ops.bitwise_xor(keys.tokens[:, None, :], heads[:, None])  # [B, H, T]
     return ElementKeys(rows, keys.columns[:, None, None, :])
 
 
 def feature_keys(keys: DropoutKeys, size: int | Tensor) -> ElementKeys:
     """Returns the keys of features [B, T, D]."""
-    return ElementKeys(keys.tokens, _odd(index_keys(ops.arange(size))))
+    columns = _odd(index_keys(_range(size)))  # [D]
+    return ElementKeys(keys.tokens, ops.convert_to_tensor(columns))
 
 
 def random_words(keys: ElementKeys, layer_key: int) -> Tensor:
@@ -134,38 +140,57 @@ def random_words(keys: ElementKeys, layer_key: int) -> Tensor:
         keys: of the elements of x [..., D].
         layer_key: another one for every layer.
     """
-    rows = ops.bitwise_xor(keys.rows, word(layer_key)) * word(0x7FEB352D)
-    rows = _low_bits(rows)
+    rows = _product(ops.bitwise_xor(keys.rows, word(layer_key)), 0x7FEB352D)
     rows = _odd(ops.bitwise_xor(rows, ops.right_shift(rows, word(16))))
     return _low_bits(ops.expand_dims(rows, -1) * keys.columns)  # [..., D]
 
 
 def index_keys(indices: Tensor) -> Tensor:
     """Returns random keys of integers."""
-    return mix_bits(_low_bits(word(indices) + word(_OFFSET)))
+    indices = word(indices)
+    return mix_bits(_low_bits(_library(indices).add(indices, word(_OFFSET))))
 
 
 def mix_bits(x: Tensor) -> Tensor:
     """Mixes all bits of x: the hash function lowbias32 of Chris Wellons."""
+    library = _library(x)
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        x = ops.bitwise_xor(x, ops.right_shift(x, word(shift)))
-        x = _low_bits(x * word(factor))
-    return ops.bitwise_xor(x, ops.right_shift(x, word(16)))
-
-
-def _odd(x: Tensor) -> Tensor:
-    return ops.bitwise_or(x, word(1))
+        x = library.bitwise_xor(x, library.right_shift(x, word(shift)))
+        x = _product(x, factor)
+    return library.bitwise_xor(x, library.right_shift(x, word(16)))
 
 
 def word(values: int | Tensor) -> Tensor:
-    """Returns integers modulo 2^32, in the dtype of the arithmetic here."""
-    if isinstance(values, int):
-        values = np.asarray(values, _WORD)
+    """Returns integers modulo 2^32, in the dtype of the arithmetic here.
+
+    Those of a number or of a NumPy array are a NumPy array.
+    """
+    if isinstance(values, (int, np.ndarray)):
+        return _low_bits(np.asarray(values).astype(_WORD))
     return _low_bits(ops.convert_to_tensor(values, dtype=_WORD))
+
+
+def _library(x: Tensor) -> ModuleType:
+    """Returns the library that computes with x."""
+    return np if isinstance(x, np.ndarray) else ops
+
+
+def _range(size: int | Tensor) -> Tensor:
+    """Returns 0 ... size - 1, a NumPy array if the size is known."""
+    return np.arange(size) if isinstance(size, int) else ops.arange(size)
+
+
+def _product(x: Tensor, factor: int) -> Tensor:
+    """Returns x times a number, modulo 2^32."""
+    return _low_bits(_library(x).multiply(x, word(factor)))
+
+
+def _odd(x: Tensor) -> Tensor:
+    return _library(x).bitwise_or(x, word(1))
 
 
 def _low_bits(x: Tensor) -> Tensor:
     """Returns the results of integer arithmetic modulo 2^32."""
     if _WORD == "uint32":
         return x
-    return ops.bitwise_and(x, 2**32 - 1)
+    return _library(x).bitwise_and(x, 2**32 - 1)

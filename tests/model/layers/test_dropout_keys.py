@@ -74,6 +74,13 @@ def test_words_are_the_closed_form(arithmetic, monkeypatch):
             assert int(weights[b, head, t, s]) == expected
 
 
+def test_keys_of_a_known_size_are_one_constant_of_a_graph():
+    keys = row_keys(SEED, 2, 3)
+    graph = tf.function(lambda: feature_keys(keys, 6).columns).get_concrete_function()
+    types = [operation.type for operation in graph.graph.get_operations()]
+    assert types == ["Const", "Identity"]
+
+
 def test_rows_with_one_pair_have_their_numbers_as_segments():
     actual = row_keys(SEED, 3, 4, source_length=2, first_row=5)
     segments = np.repeat([[6], [7], [8]], 4, axis=1)

@@ -76,6 +76,7 @@ class Adam:
         beta1 = tf.where(is_applied, self._beta1, 1.0)
         beta2 = tf.where(is_applied, self._beta2, 1.0)
         learning_rate = tf.where(is_applied, learning_rate, 0.0)
+        epsilon = tf.constant(self._epsilon)
         for weight, first_moment, second_moment, gradient in zip(
             self._weights,
             self._first_moments.values(),
@@ -92,7 +93,7 @@ class Adam:
                 lr=learning_rate,
                 beta1=beta1,
                 beta2=beta2,
-                epsilon=self._epsilon,
+                epsilon=epsilon,
                 grad=gradient,
             )
 

@@ -287,7 +287,7 @@ class TrainStep:
             scale: the loss scale, float32 scalar.
             first_row: the number of its first row in the batch of all replicas.
         """
-        weights = [weight.read_value() for weight in self._weights]
+        weights = [tf.convert_to_tensor(weight) for weight in self._weights]
         softmax = tf.identity(weights[self._softmax])  # [V, D]
         with tf.GradientTape() as tape:
             tape.watch((weights, softmax))

@@ -136,19 +136,29 @@ class MultiHead(Layer):
         vectors = ops.cast(vectors, hidden.dtype)[:, None, :, None]  # [H, 1, d_k, 1]
         return ops.cast(ops.matmul(hidden, vectors)[..., 0], "float32")
 
-    def split_heads(self, x: Tensor, *sizes: int) -> list[Tensor]:
-        """Splits [B, T, H * (a + b ...)] into [B, H, T, a], [B, H, T, b] ...
+    def project_heads(
+        self,
+        projection: Linear,
+        x: Tensor,
+        *sizes: int,
+        kernels: Kernels | None = None,
+    ) -> list[Tensor]:
+        """Projects [B, T, D] to H * (a + b ...): [B, H, T, a], [B, H, T, b] ...
 
         Adjacent blocks of equal size (usually queries, keys and values) are transposed
         together: slicing them one by one would cost one pass over memory per block, and
         two in the gradient.
         """
-        batch, length, _ = ops.shape(x)
+        batch, length, width = ops.shape(x)
+        # All positions are rows here, so that the shape is needed only once: TensorFlow
+        # adds operations to the graph for each size that it does not know.
+        rows = ops.reshape(x, (-1, width))  # [N, D]
+        rows = projection(rows, kernels=kernels)  # [N, H * (a + b ...)]
         groups = [(size, len(list(same))) for size, same in itertools.groupby(sizes)]
-        parts = [x]
+        parts = [rows]
         if len(groups) > 1:
             widths = [self.num_heads * size * count for size, count in groups]
-            parts = ops.split(x, list(itertools.accumulate(widths))[:-1], axis=-1)
+            parts = ops.split(rows, list(itertools.accumulate(widths))[:-1], axis=-1)
         blocks: list[Tensor] = []
         for part, (size, count) in zip(parts, groups, strict=True):
             heads = ops.reshape(part, (batch, length, count, self.num_heads, size))
@@ -181,8 +191,10 @@ class MultiHead(Layer):
             heads = _sum_of_products(dropped, values)  # [B, H, T, d_v]
         batch, _, length, _ = ops.shape(heads)
         heads = ops.transpose(heads, (0, 2, 1, 3))  # [B, T, H, d_v]
-        heads = ops.reshape(heads, (batch, length, self.num_heads * self.value_size))
-        return AttentionOutput(self.output_projection(heads, kernels=kernels), weights)
+        rows = ops.reshape(heads, (-1, self.num_heads * self.value_size))  # [N, H d_v]
+        rows = self.output_projection(rows, kernels=kernels)  # [N, D]
+        y = ops.reshape(rows, (batch, length, self.d_model))  # [B, T, D]
+        return AttentionOutput(y, weights)
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
@@ -199,9 +211,10 @@ class MultiHead(Layer):
 
 def _sum_of_products(weights: Tensor, values: Sequence[Tensor]) -> Tensor:
     """Returns weights [B, H, T, S] times the concatenated values [B, H, S_i, d_v]."""
-    products, start = [], 0
-    for value in values:
-        stop = start + ops.shape(value)[2]
-        products.append(ops.matmul(weights[..., start:stop], value))  # [B, H, T, d_v]
-        start = stop
+    products = []
+    for value in values[:-1]:
+        size = ops.shape(value)[2]  # S_i
+        products.append(ops.matmul(weights[..., :size], value))  # [B, H, T, d_v]
+        weights = weights[..., size:]
+    products.append(ops.matmul(weights, values[-1]))
     return sum(products[1:], products[0])

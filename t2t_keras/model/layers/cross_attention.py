@@ -52,8 +52,9 @@ class CrossAttention(MultiHead):
 
     def project_key_value(self, encoder_output: Tensor) -> list[Tensor]:
         """Projects [B, S, D] to keys [B, H, S, d_k] and values [B, H, S, d_v]."""
-        projected = self.key_value_projection(encoder_output)
-        return self.split_heads(projected, self.key_size, self.value_size)
+        return self.project_heads(
+            self.key_value_projection, encoder_output, self.key_size, self.value_size
+        )
 
     def compute_attention(
         self,
@@ -70,6 +71,7 @@ class CrossAttention(MultiHead):
         all steps. The bias is broadcastable to [B, H, T, S]. In a decoding step the
         axis T holds a sentence's K beams, which all attend to the same source.
         """
-        projected = self.query_projection(x, kernels=kernels)
-        (query,) = self.split_heads(projected, self.key_size)  # [B, H, T, d_k]
+        (query,) = self.project_heads(
+            self.query_projection, x, self.key_size, kernels=kernels
+        )  # [B, H, T, d_k]
         return self.multi_head(query, [key], [value], bias, seed, kernels)

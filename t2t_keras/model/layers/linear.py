@@ -51,9 +51,12 @@ class Linear(keras.layers.Dense):
 
     def call(self, x: Tensor, kernels: Kernels | None = None) -> Tensor:
         """Maps [..., in] to [..., out]; without `kernels` it casts its own kernel."""
-        shape = ops.shape(x)
+        if len(x.shape) != 2:
+            *axes, width = ops.shape(x)
+            rows = self.call(ops.reshape(x, (-1, width)), kernels)  # [N, out]
+            return ops.reshape(rows, (*axes, self.units))
         kernel = self.cast_kernel() if kernels is None else kernels[self.path]
-        y = ops.matmul(ops.reshape(x, (-1, shape[-1])), kernel)  # [N, out]
+        y = ops.matmul(x, kernel)
         if self.use_bias:
             y = add_bias(y, self.bias)
-        return ops.reshape(self.activation(y), (*shape[:-1], self.units))
+        return self.activation(y)

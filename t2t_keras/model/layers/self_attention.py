@@ -187,7 +187,7 @@ class SelfAttention(MultiHead):
     def project(self, x: Tensor, kernels: Kernels | None = None) -> list[Tensor]:
         """Projects x to queries and keys [B, H, T, d_k] and values [B, H, T, d_v]."""
         sizes = self.key_size, self.key_size, self.value_size
-        return self.split_heads(self.projection(x, kernels=kernels), *sizes)
+        return self.project_heads(self.projection, x, *sizes, kernels=kernels)
 
     def encode_positions(
         self,

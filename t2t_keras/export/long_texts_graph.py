@@ -110,11 +110,12 @@ def encode(
     tokenizer: GraphTokenizer, texts: tf.Tensor, max_length: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns ids [B, S], truncated if too long, and which ones are truncated [B]."""
-    limit = max_length - 1
-    without_eos = tokenizer.encode(texts)[:, :-1]  # [B, (S)]
-    eos = tf.fill([tf.size(texts), 1], EOS)
-    ids = tf.concat([without_eos[:, :limit], eos], axis=1).to_tensor(PAD)
-    return ids, tf.cast(without_eos.row_lengths(), tf.int32) > limit
+    rows = tokenizer.encode(texts)  # [B, (S)]
+    lengths = tf.cast(rows.row_lengths(), tf.int32)
+    is_long = lengths > max_length  # [B]
+    ids = rows.to_tensor(PAD, shape=[None, max_length])[:, : tf.reduce_max(lengths)]
+    is_last = tf.range(tf.shape(ids)[1]) == max_length - 1  # [S]
+    return tf.where(is_long[:, None] & is_last, EOS, ids), is_long
 
 
 def join_rows(

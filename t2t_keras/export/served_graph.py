@@ -117,6 +117,8 @@ class ServedGraph(tf.Module):
             tf.TensorSpec([None], tf.int64),
             self._inputs,
         )
+        any_ids = tf.TensorSpec([None, None], tf.int32)
+        self._score = _traced(self._score_pairs, any_ids, any_ids)
         self._search_ids = _traced(self.search_ids, ids, **self._inputs)
         translate_ids = _traced(self.translate_ids, ids)
         signatures = {
@@ -310,7 +312,7 @@ class ServedGraph(tf.Module):
         ids = self._target_tokenizer.encode(phrases.values)[:, :-1]
         return phrases.with_values(ids).to_tensor(PAD)  # [B, M, L]
 
-    def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _score_pairs(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores targets [B, T], given the sources [B, S]."""
         with self._restored():
             scores = score_targets(self._translator.model, ids, targets)

@@ -50,10 +50,10 @@ class SentencePieceGraph(tf.Module):
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Turns ids [B, T] into strings [B]."""
         with tf.device(CPU):
-            ids = text_ids(ids, self._vocab_size)
             # A newline that is removed again, for the reason in `sentence_piece`.
-            start = tf.fill([ids.nrows(), 1], self._newline)
-            texts = self._tokenizer.detokenize(tf.concat([start, ids], axis=1))
+            ids = tf.pad(ids, [[0, 0], [1, 0]], constant_values=self._newline)
+            ids = text_ids(ids, self._vocab_size)
+            texts = self._tokenizer.detokenize(ids)
             texts = tf.strings.regex_replace(texts, r"\A\n ?", "", replace_global=False)
             for character, escape in reversed(ESCAPES):
                 texts = tf.strings.regex_replace(texts, escape, character)

@@ -27,6 +27,7 @@ from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.export.directory import replaced, require_free
 from t2t_keras.export.formats import export_formats
+from t2t_keras.export.input_checks import require
 from t2t_keras.export.integrity import SUMS
 from t2t_keras.export.saved_model import WARM_UP, export_saved_model
 from t2t_keras.export.saved_model_loader import load_translator
@@ -211,6 +212,19 @@ SEVERAL = [
     "今日は。元気？ the dog\nA book.",
     f"A dog. {TEXTS[len(LINES)]}",
 ]
+
+
+def test_checks_have_no_conditionals():
+    """They cost more to trace than the checks themselves."""
+
+    def check(x):
+        with tf.control_dependencies([require(x > 0, "x must be positive")]):
+            return tf.identity(x)
+
+    graph = tf.function(check).get_concrete_function(tf.TensorSpec([None], tf.int32))
+    types = {operation.type for operation in graph.graph.get_operations()}
+    assert "Assert" in types
+    assert not types & {"If", "StatelessIf"}
 
 
 @pytest.mark.parametrize(

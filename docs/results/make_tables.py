@@ -87,8 +87,9 @@ def totals(rows: Sequence[Row]) -> Totals:
 
 def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     """Returns a table."""
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = [f"| {' | '.join(line)} |" for line in (head, *body)]
+    lines.insert(1, "|---" * len(head) + "|")
+    return "\n".join(lines)
 
 
 def number(value: float | str | None) -> str:

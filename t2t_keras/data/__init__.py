@@ -1,7 +1,8 @@
 """Raw text to a data directory, and a data directory to batches.
 
 - Texts: `text_files` opens compressed files, `lines` reads text and refuses other
-  formats, `pair_files` reads files of pairs, `pharaoh` word alignments.
+  formats, of which `marked_text` has some, `pair_files` reads files of pairs, `pharaoh`
+  word alignments.
 - Sources of pairs: `sources`, `parallel_files`, `tfds_pairs`, `archive_format`;
   `mixture` combines corpora, also those of a `mixture_file`; `languages`.
 - Data generation: `datagen` runs the stages of a `data_plan`, or of one `shard` of it:

@@ -1,7 +1,8 @@
 """The lines of text files. A file of another format is refused, not read as text.
 
 Formats of files of pairs recognise their files themselves (`pair_files.Format`). The
-others are recognised here by how they begin, which no ordinary text does.
+others are recognised here by how they begin, which no ordinary text does, or by
+several marks (`marked_text`).
 """
 
 import codecs
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from t2t_keras.data.marked_text import marked_format
 from t2t_keras.data.pair_files import head_lines, matching_format, uncompressed_suffix
 from t2t_keras.data.text_files import (
     HEAD,
@@ -194,12 +196,14 @@ def require_text(file: "io.BufferedReader[Any]", name: str) -> None:
                 f"{name} is {other_format.title}, not UTF-8 text with one sentence per "
                 f"line; {advice}"
             )
-    for title, matches in (("JSON", _is_json), ("XML", _is_element)):
+    title = marked_format(head, suffix)
+    for markup, matches in (("JSON", _is_json), ("XML", _is_element)):
         if matches(head, suffix):
-            raise UserError(
-                f"{name} is {title}, not UTF-8 text with one sentence per line; "
-                f"{_EXTRACT}"
-            )
+            title = markup
+    if title:
+        raise UserError(
+            f"{name} is {title}, not UTF-8 text with one sentence per line; {_EXTRACT}"
+        )
     if head.count(0) >= max(_MIN_NULS, len(head) / 100):
         raise UserError(
             f"{name} is a binary file or in UTF-16, not UTF-8 text with one sentence "

@@ -174,6 +174,15 @@ OTHERS = {
     "is an HTML page, ": b"<!-- saved -->\n<!DOCTYPE html>\n<html></html>\n",
     "is XML, not": b"<root>\n<a>x</a>\n<a>y</a>\n</root>\n",
     "is a text between lines of markup": b"<url>http://a.b/</url>\n<title>x</title>\na\n",
+    "is a document in Markdown": b"# Setup\n\nSee [it](a.md).\n\n- one\n- two\n",
+    "is a document in Markdown,": b"Setup\n=====\n\nRun `a`:\n\n```sh\na\n```\n",
+    "is a script in SQL": b"-- MySQL dump 10.13\n/*!40101 SET NAMES utf8 */;\n"
+    b"DROP TABLE IF EXISTS `a`;\nCREATE TABLE `a` (\n  `id` int,\n);\n",
+    "is a script in SQL,": b"PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\n"
+    + b"INSERT INTO a VALUES(1,'x');\n" * 3,
+    "is a file of properties": b"# German\n\nmenu.file = Datei\nmenu.edit=\\\n"
+    b"  Bearbeiten\nclose_all=Alle\nsaveAs=Sichern\nok = OK\n",
+    "is a file of strings": b'/* Menu */\n"Open" = "Datei \\"%@\\"";\n' * 5,
     "is in UTF-32 .LE.*iconv -f UTF-32LE": "A house .\n".encode("utf-32-le"),
     "is in UTF-32 .BE.*iconv -f UTF-32BE": "A house .\n".encode("utf-32-be"),
     "is a binary file or in UTF-16": ("\u4f60\u597d\u3002\n" * 20).encode("utf-16-le"),
@@ -221,6 +230,14 @@ TEXTS = [
     b"\x00\x00\n",
     b"<b>Open</b>\n<b>Close</b>\n",
     b"1\tone\n2\ttwo\n",
+    # Lines of Markdown, queries, equations and dialogues.
+    b"# One\n- two\n**three**\n[four](five)\n## six\n",
+    b"# One\n\nNo other mark .\n\nAnd a # .\n",
+    b"SELECT a FROM b;\nINSERT INTO c VALUES (1);\nCREATE TABLE d (e int);\n" * 2,
+    b"Insert into the slot .\nSet the table ;\ncreate table f (\n",
+    b"x_1=5\nx_2=6\nx_3=7\ny=8\nz=9\n",
+    b"name.first=a\nname.first=b\n" * 5,
+    b'"Yes" = "Ja"\n' * 5,
 ]
 
 
@@ -231,7 +248,18 @@ def test_what_looks_like_a_format_is_text(tmp_path, content):
 
 
 def test_a_name_alone_does_not_make_a_format(tmp_path):
-    for suffix in ("tsv", "csv", "json", "jsonl", "tmx", "zip", "xml", "parquet"):
+    for suffix in (
+        "tsv",
+        "csv",
+        "json",
+        "jsonl",
+        "tmx",
+        "zip",
+        "xml",
+        "parquet",
+        "md",
+        "sql",
+    ):
         path = save(tmp_path / f"a.{suffix}", "Yes, it does.\nNo.\nWell, well, well.\n")
         assert len(list(read_lines(path))) == 3
     path = save(tmp_path / "copy", "a\tb\nc\n")

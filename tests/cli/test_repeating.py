@@ -5,6 +5,7 @@ import json
 import tomllib
 
 from helpers.command_line import run, run_json
+from helpers.small_run import replace_updates
 
 from t2t_keras.run.config import RunConfig
 from t2t_keras.training.trainer import Trainer
@@ -20,6 +21,7 @@ def config_of(path):
 
 
 def test_a_run_is_repeated(data_dir, tmp_path, capfd, monkeypatch):
+    replace_updates(monkeypatch)
     flags = ["--train_steps", 2, "--seed", 5, "--accumulate", 2, "--eval_sentences", 0]
     options = ["--train_options", "keep=3,average_last=0,save_minutes=7.5"]
     folders = ["--data_dir", data_dir, "--output_dir", tmp_path / "first"]

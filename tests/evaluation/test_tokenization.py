@@ -9,7 +9,7 @@ import shutil
 import pytest
 from helpers.command_line import run, run_json, run_refused, write
 from helpers.errors import refused
-from helpers.small_run import HPARAMS, untrained
+from helpers.small_run import HPARAMS, replace_updates, untrained
 from sacrebleu.metrics import BLEU
 
 import t2t_keras
@@ -244,6 +244,7 @@ def translate_by_one_graph(run, monkeypatch):
 
 
 def test_a_run_keeps_its_tokenization(chinese_data, tmp_path, capfd, monkeypatch):
+    replace_updates(monkeypatch)
     path = tmp_path / "run"
     train(chinese_data, path, 2, bleu_tokenize="char")
     train(chinese_data, path, 2)  # opened again, without saying it again

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.errors import refused
-from helpers.small_run import trainer
+from helpers.small_run import replace_updates, trainer
 
 import t2t_keras
 from t2t_keras import UserError
@@ -35,7 +35,9 @@ def train(data_dir, output_dir, **arguments):
 def trained(data_dir, tmp_path_factory):
     """A run of two steps, to be read only."""
     directory = tmp_path_factory.mktemp("trained") / "run"
-    train(data_dir, directory)
+    with pytest.MonkeyPatch.context() as patch:
+        replace_updates(patch)
+        train(data_dir, directory)
     return directory
 
 
@@ -52,7 +54,8 @@ def names(directory):
 # One training at a time
 
 
-def test_readers_take_no_lock(data_dir, copy, tmp_path):
+def test_readers_take_no_lock(data_dir, copy, tmp_path, monkeypatch):
+    replace_updates(monkeypatch)
     origin = {"init_from": copy, "options": NO_STEP}
     with training_lock(copy):
         run_of = RunDirectory(copy)
@@ -174,7 +177,8 @@ def largest_file(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_no_space_for_a_checkpoint(data_dir, tmp_path):
+def test_no_space_for_a_checkpoint(data_dir, tmp_path, monkeypatch):
+    replace_updates(monkeypatch)
     message = f"cannot write checkpoint {tmp_path}/model.ckpt-1: File too large; free"
     with largest_file(40_000):
         refused(message, train, data_dir, tmp_path, train_steps=1)

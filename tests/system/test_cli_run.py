@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from helpers.command_line import run, run_json, run_refused, standard_input, write
 from helpers.errors import refused
-from helpers.small_run import assert_same, weights
+from helpers.small_run import assert_same, replace_updates, weights
 
 import t2t_keras
 from t2t_keras import TrainOptions
@@ -70,7 +70,10 @@ def translator(trained):
     return RunDirectory(trained / "run").translator()
 
 
-def test_training_explains_a_change_of_a_set_of_tensor2tensor(trained, tmp_path, capfd):
+def test_training_explains_a_change_of_a_set_of_tensor2tensor(
+    trained, tmp_path, capfd, monkeypatch
+):
+    replace_updates(monkeypatch)
     problem = ("--problem", "translate_text", "--data_dir", trained / "data")
     sizes = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=64"
     hparams = ("--hparams_set", "transformer_tiny", "--hparams", f"dropout=0.2,{sizes}")

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from helpers.command_line import run, run_json, run_refused, write
-from helpers.small_run import HPARAMS, trainer
+from helpers.small_run import HPARAMS, replace_updates, trainer
 
 import t2t_keras
 from t2t_keras import registry
@@ -103,7 +103,9 @@ def sentence_run(tmp_path_factory):
     """A run of a few steps on single sentences."""
     folder = tmp_path_factory.mktemp("sentences")
     generate(problem_of(folder, [ONE] * 40), folder / "data", workers=1)
-    trainer(folder / "data", folder / "run").train()
+    with pytest.MonkeyPatch.context() as patch:
+        replace_updates(patch)
+        trainer(folder / "data", folder / "run").train()
     return folder
 
 

@@ -9,7 +9,7 @@ import keras
 import pytest
 from helpers.command_line import run_json, run_refused
 from helpers.errors import refused
-from helpers.small_run import assert_same, trainer, weights
+from helpers.small_run import assert_same, replace_updates, trainer, weights
 
 from t2t_keras import HParams
 from t2t_keras.training.callbacks import Callbacks
@@ -43,7 +43,9 @@ def recorded(data_dir, tmp_path_factory):
     """A callback that noted a run of six steps, and its directory."""
     recorder = Recorder()
     path = tmp_path_factory.mktemp("recorded")
-    trainer(data_dir, path, train_steps=6, callbacks=[recorder]).train()
+    with pytest.MonkeyPatch.context() as patch:
+        replace_updates(patch)
+        trainer(data_dir, path, train_steps=6, callbacks=[recorder]).train()
     return recorder, path
 
 
@@ -69,7 +71,8 @@ def test_callbacks_get_the_records_in_keras_order(recorded):
     assert logs["train_end", 6]["dev_average_loss"] == average
 
 
-def test_keras_own_callbacks_work(data_dir, tmp_path, recorded):
+def test_keras_own_callbacks_work(data_dir, tmp_path, recorded, monkeypatch):
+    replace_updates(monkeypatch)
     board = keras.callbacks.TensorBoard(tmp_path / "board", write_graph=False)
     table = keras.callbacks.CSVLogger(tmp_path / "log.csv")
     saving = keras.callbacks.ModelCheckpoint(f"{tmp_path}/{{epoch}}.weights.h5")
@@ -152,7 +155,10 @@ class Broken(keras.callbacks.Callback):
         ),
     ],
 )
-def test_a_callback_that_fails_is_named(callback, message, data_dir, tmp_path):
+def test_a_callback_that_fails_is_named(
+    callback, message, data_dir, tmp_path, monkeypatch
+):
+    replace_updates(monkeypatch)
     training = trainer(data_dir, tmp_path, callbacks=[callback])
     refused(f"callback {message}", training.train)
 
@@ -173,6 +179,7 @@ def one():
 
 
 def test_callbacks_from_a_users_directory(data_dir, tmp_path, capfd, monkeypatch):
+    replace_updates(monkeypatch)
     folder = tmp_path / "usr"
     folder.mkdir()
     (folder / "my_callbacks.py").write_text(USER.format(file=tmp_path / "noted"))

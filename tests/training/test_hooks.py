@@ -1,6 +1,7 @@
 """When a training calls its hooks."""
 
-from helpers.small_run import trainer
+import pytest
+from helpers.small_run import replace_updates, trainer
 
 from t2t_keras.training.hooks import Hook
 
@@ -58,7 +59,9 @@ def recorded(data_dir, output_dir, ends_at=None):
     training = trainer(data_dir, output_dir, options={"average_last": 0})
     recorder = Recorder(ends_at)
     training._hooks = [recorder]
-    return recorder.calls, training.train()
+    with pytest.MonkeyPatch.context() as patch:
+        replace_updates(patch)
+        return recorder.calls, training.train()
 
 
 def test_hooks_are_called_at_the_points_of_a_training(data_dir, tmp_path):

@@ -11,7 +11,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.small_run import trainer
+from helpers.small_run import replace_updates, trainer
 from rich.console import Console
 
 from t2t_keras.cli import program
@@ -41,7 +41,8 @@ def reporter(steps):
     return Reporter(time_left, screen=Screen(time_left))
 
 
-def test_the_first_step_is_reported_at_once(data_dir, tmp_path, capfd):
+def test_the_first_step_is_reported_at_once(data_dir, tmp_path, capfd, monkeypatch):
+    replace_updates(monkeypatch)
     options = {"log_every": 100, "average_last": 0}
     trainer(data_dir, tmp_path, options=options).train()
     parameters, first_report, *lines = capfd.readouterr().err.splitlines()

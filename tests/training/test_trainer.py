@@ -12,7 +12,7 @@ import pytest
 from helpers.errors import refused
 from helpers.json_edits import edit_json
 from helpers.small_data import small_data
-from helpers.small_run import assert_same, trainer, weights
+from helpers.small_run import assert_same, replace_updates, trainer, weights
 
 from t2t_keras.data.datagen import generate
 from t2t_keras.run import checkpoint_directory as checkpoint_module
@@ -80,6 +80,7 @@ def test_what_is_reported(trained_run):
 
 def test_without_dev_data_there_is_no_evaluation(tmp_path, monkeypatch):
     slow_disk(monkeypatch)
+    replace_updates(monkeypatch)
     problem = small_data(tmp_path / "both")
     alone = problem.replace(sources={"train": problem.sources["train"]})
     generate(alone, tmp_path / "alone", workers=1)
@@ -123,6 +124,7 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
     data_dir, tmp_path, monkeypatch
 ):
     """Of four checkpoints two are kept, and one more is there while it is written."""
+    replace_updates(monkeypatch)
     options = {"save_every": 1, "keep": 2}
     training = trainer(data_dir, tmp_path, options=options)
     num_params = training.model.count_params()
@@ -139,6 +141,7 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
 
 
 def test_checkpoints_by_the_clock(data_dir, tmp_path, monkeypatch):
+    replace_updates(monkeypatch)
     seconds = itertools.count(0, 60)  # a minute passes whenever the trainer looks
     clock = types.SimpleNamespace(monotonic=lambda: next(seconds))
     monkeypatch.setattr("t2t_keras.training.trainer.time", clock)
@@ -163,6 +166,7 @@ def test_an_error_in_training_waits_for_the_checkpoint_that_is_written(
     data_dir, tmp_path, monkeypatch
 ):
     slow_disk(monkeypatch)
+    replace_updates(monkeypatch)
     training = trainer(data_dir, tmp_path)
     before_step(training, lambda step: step < 3 or 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -214,8 +218,10 @@ def test_a_run_stopped_by_a_signal_resumes_exactly(data_dir, trained_run, tmp_pa
     assert resumed[3:] == evaluated(trained_run)
 
 
-def test_early_stopping_keeps_the_best_and_stays_stopped(data_dir, tmp_path):
-    # With a rate of next to nothing, then far too much, the first is the best.
+def test_early_stopping_keeps_the_best_and_stays_stopped(
+    data_dir, tmp_path, monkeypatch
+):
+    replace_updates(monkeypatch)  # which do not train: the first is the best
     hparams = {"learning_rate": 5.0, "warmup_steps": 1, "train_steps": 50}
     options = {"eval_every": 1, "patience": 2, "save_every": 100, "keep": 1}
     figures = trainer(data_dir, tmp_path, options=options, **hparams).train()

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.small_run import trainer, weights
+from helpers.small_run import replace_updates, trainer, weights
 
 from t2t_keras.metrics import Metrics
 from t2t_keras.problem import Problem
@@ -200,7 +200,8 @@ def test_the_last_ten_are_of_the_last_quarter():
     assert TrainOptions(save_every=7).save_interval(60) == 7
 
 
-def test_the_average_is_compared_and_the_weights_stay(data_dir, tmp_path):
+def test_the_average_is_compared_and_the_weights_stay(data_dir, tmp_path, monkeypatch):
+    replace_updates(monkeypatch)
     options = {"save_every": 1, "eval_every": 2, "average_last": 3}
     training = trainer(data_dir, tmp_path / "run", options=options)
     values = training.train()

@@ -8,6 +8,7 @@ import pytest
 from helpers.command_line import run, run_json, run_refused
 from helpers.reference import reference
 from helpers.small_data import sentence_pairs, write_pairs
+from helpers.small_run import replace_updates
 from helpers.t2t_oracle import (
     OFFICIAL,
     SMALL,
@@ -104,7 +105,8 @@ def test_paths_that_tensorflow_takes_for_patterns(trained, tmp_path, capfd):
     assert Checkpoint(RunDirectory(run).checkpoints.find()).step == 7
 
 
-def test_it_is_averaged_and_tuned(trained, tmp_path, capfd):
+def test_it_is_averaged_and_tuned(trained, tmp_path, capfd, monkeypatch):
+    replace_updates(monkeypatch)
     folder, vocab = trained
     data_dir = tmp_path / "data"
     output_dir = tmp_path / "run"

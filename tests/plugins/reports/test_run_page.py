@@ -10,7 +10,7 @@ import pytest
 from helpers.browser import CHROMIUM
 from helpers.command_line import run, run_json, run_refused
 from helpers.page_checks import check_page, check_tab_order, check_views
-from helpers.small_run import trainer
+from helpers.small_run import replace_updates, trainer
 
 from t2t_keras import registry
 from t2t_keras.cli import command_line
@@ -50,7 +50,9 @@ def live_run(data_dir, tmp_path_factory):
     training = trainer(
         data_dir, path, options=options, dropout=0.2, plugins=[LIVE_PAGE]
     )
-    training.train()
+    with pytest.MonkeyPatch.context() as patch:
+        replace_updates(patch)
+        training.train()
     return path
 
 

@@ -5,7 +5,7 @@ from helpers.sweeps import sweep_settings
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
-from helpers.small_run import trainer
+from helpers.small_run import replace_updates, trainer
 
 from t2t_keras.plugins.sweep.study import SweepStudy
 from t2t_keras.plugins.sweep.trial_hook import TrialHook
@@ -13,7 +13,10 @@ from t2t_keras.training.hook_plugins import HookPlugin, hook_plugins
 from t2t_keras.training.metrics_file import read_evaluations
 
 
-def test_a_trial_behind_two_others_ends_at_its_first_evaluation(data_dir, tmp_path):
+def test_a_trial_behind_two_others_ends_at_its_first_evaluation(
+    data_dir, tmp_path, monkeypatch
+):
+    replace_updates(monkeypatch)
     changes = {"metric": "loss", "direction": "minimize", "workers": 1}
     study = SweepStudy.create(tmp_path, sweep_settings(**changes))
     for index in range(2):

@@ -5,10 +5,7 @@ import math
 
 import pytest
 import tensorflow as tf
-from helpers.decoding_models import (
-    SHORT,
-    penalty,
-)
+from helpers.decoding_models import SHORT, penalty, with_attributes
 from helpers.errors import refused
 
 from t2t_keras.decoding.alignment import AlignmentHead, word_starts
@@ -18,7 +15,6 @@ from t2t_keras.decoding.long_inputs import (
     SplitInput,
     join_hypotheses,
 )
-from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.outputs import Hypothesis
 from t2t_keras.text.sentences import join_outputs
@@ -183,9 +179,7 @@ def test_options_apply_to_the_sentences_of_an_input(translator, caplog):
 
 def test_every_sentence_gets_the_tag_of_its_input(translator):
     problem = translator.problem.with_tags(["<2de>"])
-    tagged = ModelTranslator(
-        problem, translator.model, *[translator.source_tokenizer] * 2
-    )
+    tagged = with_attributes(translator, text_processor=problem.text_processor)
     parts = tagged.translate([f"<2de> {text}" for text in ONE_BY_ONE])
     translations = tagged.translate([f"<2de> {SEVERAL}"], split_sentences=True)
     assert translations == [" ".join(filter(None, parts))]
@@ -195,10 +189,7 @@ def test_outputs_that_cannot_be_joined_are_not_split(translator):
     class Whole(TextProcessor):
         splits_long_sources = False
 
-    problem = translator.problem.replace(text_processor=Whole())
-    whole_texts = ModelTranslator(
-        problem, translator.model, *[translator.source_tokenizer] * 2
-    )
+    whole_texts = with_attributes(translator, text_processor=Whole())
     message = "split_sentences: the outputs for the sentences of an input of problem ''"
     refused(message, whole_texts.translate, [SEVERAL], split_sentences=True)
 

@@ -13,10 +13,10 @@ from helpers.decoding_models import (
     log_probs_of,
     penalty,
     run_of,
+    with_attributes,
 )
 from helpers.errors import refused
 
-from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.outputs import Hypothesis
 from t2t_keras.errors import UserError
@@ -90,7 +90,7 @@ def test_texts_of_an_n_best_list_are_distinct(translator, tokenizer):
         def decode(self, ids):
             return tokenizer.decode(ids)[:6]
 
-    coarse = ModelTranslator(translator.problem, translator.model, tokenizer, Coarse())
+    coarse = with_attributes(translator, target_tokenizer=Coarse())
     n_best = coarse.n_best(LINES, 4)
     replaced = 0
     for plain, outputs in zip(translator.n_best(LINES, 4), n_best, strict=True):
@@ -137,8 +137,9 @@ def test_outputs_are_lines_that_the_text_processor_has_changed(translator, token
         def decode(self, ids):
             return "a\nb"
 
-    problem = translator.problem.replace(text_processor=Form())
-    changing = ModelTranslator(problem, translator.model, tokenizer, Breaking())
+    changing = with_attributes(
+        translator, text_processor=Form(), target_tokenizer=Breaking()
+    )
     assert changing.translate(["a dog"], beam_size=1) == ["a dog: a b"]
     text = " ".join(PARTS)  # is split
     assert changing.translate([text], beam_size=1, **SHORT)[0].startswith(

@@ -1,5 +1,6 @@
 """Small models for the tests of decoding, and plain loops to hold them against."""
 
+import copy
 import itertools
 
 import keras
@@ -64,6 +65,15 @@ def text_translator(folder):
     return ModelTranslator(
         problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer
     )
+
+
+def with_attributes(translator, **attributes):
+    """A translator whose engine has other attributes, and the same traced graphs."""
+    changed = copy.copy(translator)
+    changed.engine = copy.copy(translator.engine)
+    for name, value in attributes.items():
+        setattr(changed.engine, name, value)
+    return changed
 
 
 class TableModel:

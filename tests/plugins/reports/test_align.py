@@ -30,8 +30,8 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def translator(tokenizer):
-    """A model with three layers, whose attention differs from token to token."""
-    model = transformer(tokenizer.vocab_size, num_layers=3)
+    """A model with two layers, whose attention differs from token to token."""
+    model = transformer(tokenizer.vocab_size, num_layers=2)
     for layer in model.decoder.layers:
         kernel = layer.cross_attention.query_projection.kernel
         kernel.assign(8 * kernel)
@@ -90,7 +90,7 @@ def expected_alignment(translator, source, target_ids, layer, head):
 
 @pytest.mark.parametrize(
     ("head", "layer", "texts"),
-    [(AlignmentHead(), 2, LINES[:5]), (AlignmentHead(1, 2), 1, LINES[1:4])],
+    [(AlignmentHead(), 1, LINES[:5]), (AlignmentHead(2, 2), 2, LINES[1:4])],
 )
 def test_outputs_and_pairs_are_aligned(translator, head, layer, texts):
     n_best = translator.n_best(texts, 2, alignment=head, batch_tokens=40)
@@ -115,7 +115,7 @@ def test_outputs_and_pairs_are_aligned(translator, head, layer, texts):
 
 def test_parts_of_a_long_input_count_its_words(translator):
     text = " the old dog runs . the dog reads a book .  a dog runs ."
-    options = {"max_source_length": 12, "alignment": AlignmentHead(1, 1)}
+    options = {"max_source_length": 12, "alignment": AlignmentHead(2, 2)}
     ((output,),) = translator.n_best([text], **options)
     parts = ["the old dog runs .", "the dog reads a book .", "a dog runs ."]
     source_start = target_start = 0
@@ -133,7 +133,7 @@ def test_parts_of_a_long_input_count_its_words(translator):
 
 def test_what_cannot_be_aligned(translator):
     for head, message in (
-        (AlignmentHead(4), "the model has no layer 4; give a number from 1 to 3"),
+        (AlignmentHead(3), "the model has no layer 3; give a number from 1 to 2"),
         (AlignmentHead(0), "the model has no layer 0"),
         (AlignmentHead(head=3), "the model has no head 3; give a number from 1 to 2"),
     ):
@@ -201,10 +201,10 @@ def test_align(translator, run_dir, capfd, tmp_path):
     )
     links = tmp_path / "links"
     result = run_json(capfd, *argv, "--output", links)
-    assert result == {"sentences": len(LINES), "layer": 2, "head": 1}
-    alignments = translator.align(sources, targets, AlignmentHead(2, 1))
+    assert result == {"sentences": len(LINES), "layer": 1, "head": 1}
+    alignments = translator.align(sources, targets, AlignmentHead(1, 1))
     assert links.read_text() == "".join(f"{format_alignment(x)}\n" for x in alignments)
-    result = run_json(capfd, *argv, "--layer", 3, "--reference", links)
+    result = run_json(capfd, *argv, "--layer", 2, "--reference", links)
     assert 0 < result["aer"] <= 100
     assert run(*argv, "--reference", write(tmp_path / "c", "0-0")) == 2
     assert "has 9 lines but" in capfd.readouterr().err

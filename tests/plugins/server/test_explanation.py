@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.decoding_models import LINES, SHORT, transformer
+from helpers.decoding_models import LINES, SHORT, transformer, with_attributes
 from helpers.errors import refused
 
 from t2t_keras.decoding.alignment import AlignmentHead
@@ -117,28 +117,24 @@ class Words(WordListTokenizer):
         return self.pieces.index(word) if word in self.pieces else UNK
 
 
-def words_translator(**problem):
+@pytest.fixture(scope="module")
+def words():
     """A translator with random weights whose tokens are words."""
     pieces = ["<pad>", "</s>", "<unk>", *sorted({*" ".join(LINES).split()})]
     tokenizer = Words(pieces)
-    problem = Problem(summary="", languages=("en", "de"), **problem)
+    problem = Problem(summary="", languages=("en", "de"))
     return ModelTranslator(problem, transformer(len(pieces)), tokenizer, tokenizer)
 
 
-@pytest.fixture(scope="module")
-def words():
-    return words_translator()
-
-
-def test_sentences_are_those_that_the_model_searches():
+def test_sentences_are_those_that_the_model_searches(translator):
     """Tags and words that begin sentences are those of the text processor."""
     text_processor = TextProcessor(tags=("<2de>",), sentence_starts=("A a",))
-    translator = words_translator(text_processor=text_processor)
+    tagged = with_attributes(translator, text_processor=text_processor)
     text = "<2de> A man is walking A dog runs"
-    parts = [x["source"] for x in explain(ServedModel(translator), text)]
+    parts = [x["source"] for x in explain(ServedModel(tagged), text)]
     assert parts == [text]
-    (searched,) = translator.n_best([text], split_sentences=True)
-    model = ServedModel(translator, split_sentences=True)
+    (searched,) = tagged.n_best([text], split_sentences=True)
+    model = ServedModel(tagged, split_sentences=True)
     parts = [x["source"] for x in explain(model, text)]
     assert parts == ["<2de> A man is walking", "<2de> A dog runs"]
     assert searched[0].sentences == len(parts)

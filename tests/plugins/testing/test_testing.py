@@ -42,10 +42,11 @@ def test_model_keeps_the_guarantees(name, capsys):
 @pytest.mark.parametrize(
     "options",
     [
-        *({"norm": "post"}, {"norm": "pre", "d_k": 3, "d_v": 5}),
-        {"position": "learned"},  # the last of them is repeated
-        *({"attention_window": window} for window in (1, 4, 50)),
-        *({"attention": "unscaled"}, {"attention": "additive"}),
+        {"norm": "post", "attention_window": 1},
+        {"norm": "pre", "attention_window": 50, "d_k": 3, "d_v": 5},
+        # The last learned position is repeated.
+        {"position": "learned", "attention": "unscaled"},
+        {"attention": "additive"},
         *(
             pytest.param(options | {"norm": "pre"}, marks=pytest.mark.slow)
             for options in (
@@ -54,9 +55,14 @@ def test_model_keeps_the_guarantees(name, capsys):
                 {"attention": "additive"},
             )
         ),
-        *({"model": "extended_transformer", "position": p} for p in ("halves", "t2t")),
-        {"model": "extended_transformer", "attention_bias": True, "output_bias": True},
-        {"model": "extended_transformer", "attention_window": 2, "d_k": 3, "d_v": 5},
+        {
+            **{"model": "extended_transformer", "position": "halves"},
+            **{"attention_bias": True, "output_bias": True},
+        },
+        {
+            **{"model": "extended_transformer", "position": "t2t"},
+            **{"attention_window": 2, "d_k": 3, "d_v": 5},
+        },
         {"model": "next_word_transformer", "num_brackets": 9},
     ],
     ids=str,

@@ -22,17 +22,17 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 # images do: every process would spend 8 seconds on TensorFlow's modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test coverage package test-slow bench docs notebook lint format clean
+.PHONY: demo test coverage package test-slow bench docs notebook lint style format clean
 
 demo: $(VENV)/.installed
 	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
 # Two processes, each with whole files: what a file prepares is prepared once.
 PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
-test: lint
+test: style
 	$(PYTEST)
 
-coverage: lint
+coverage: style
 	$(PYTEST) --cov
 
 package: $(VENV)/.installed-test
@@ -62,11 +62,14 @@ docs: $(VENV)/.installed-test
 notebook: $(VENV)/.installed-test
 	$(BIN)/python .ci/notebook
 
-lint: $(VENV)/.installed-test
+lint: style
+	$(BIN)/python -m pytest tests/repository/test_imports.py
+
+# The import rules are among the tests.
+style: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest tests/repository/test_imports.py
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .

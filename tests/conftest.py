@@ -10,17 +10,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # as the program does
 
 import pytest
-import tensorflow as tf
-
-from t2t_keras.cli import decoding
-from t2t_keras.training.strategy import make_strategy
-
-# What runs compute is compared exactly; the tests of CTranslate2 give `--engine auto`.
-decoding.DEFAULT_ENGINE = "tensorflow"
-
-# Up to eight replicas on the CPU; TensorFlow cannot split it later.
-make_strategy(simulate_devices=8)
-
+from xdist.scheduler import LoadFileScheduling
 
 # Tracing makes many objects that stay. They are examined once a file, see
 # `frozen_objects`, and not over and over, which would take a twentieth of the time.
@@ -31,6 +21,14 @@ gc.set_threshold(50_000, 10, 100)
 LONGEST = (
     *("test_system", "test_cli_run", "test_saved_model", "test_evaluation"),
     *("test_trainer", "test_phrases", "test_ctranslate2_engine", "test_step"),
+    *("test_testing", "test_explanation", "test_site", "test_tokenization"),
+    *("test_keras", "test_registry_models", "test_step_compiled", "test_walks"),
+)
+
+# The tests in these files and folders share the graphs of `translator`, and its export:
+# one process traces and loads them.
+TRANSLATOR_TESTS = (
+    *("tests/decoding/", "tests/plugins/server/", "tests/system/test_adversarial.py"),
 )
 
 # XLA compiles with little optimization; it reads this before it compiles first.
@@ -41,12 +39,28 @@ UNOPTIMIZED_XLA = (
 
 
 def pytest_configure(config):
-    """Leaves the graphs of fast tests, which run a few times, as they are traced.
+    """Prepares the processes that run tests, not one that only distributes them."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        _prepare_tensorflow(is_fast="not slow" in config.option.markexpr)
 
-    TensorFlow would take a sixth of the time of the tests to optimize them, and XLA
-    half of the time of its tests to optimize machine code. They do in the slow tests.
+
+def _prepare_tensorflow(is_fast):
+    """Makes devices; leaves the graphs of fast tests as they are traced.
+
+    These run a few times. TensorFlow would take a sixth of the time of the tests to
+    optimize them, and XLA half of the time of its tests to optimize machine code. They
+    do in the slow tests.
     """
-    if "not slow" in config.option.markexpr:
+    import tensorflow as tf
+
+    from t2t_keras.cli import decoding
+    from t2t_keras.training.strategy import make_strategy
+
+    # What runs compute is compared exactly; tests of CTranslate2 give `--engine auto`.
+    decoding.DEFAULT_ENGINE = "tensorflow"
+    # Up to eight replicas on the CPU; TensorFlow cannot split it later.
+    make_strategy(simulate_devices=8)
+    if is_fast:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         given = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{given} {UNOPTIMIZED_XLA}".strip()
@@ -55,6 +69,19 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
     """Moves the longest files to the front."""
     items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
+class FileScheduling(LoadFileScheduling):
+    """Gives a process whole files, and one of them all `TRANSLATOR_TESTS`."""
+
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        return "translator" if file.startswith(TRANSLATOR_TESTS) else file
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Distributes the tests; see `FileScheduling`."""
+    return FileScheduling(config, log)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,15 +5,12 @@ import random
 import numpy as np
 import pytest
 from helpers.command_line import run, write
-from helpers.decoding_models import LINES, transformer
+from helpers.decoding_models import LINES, SHORT
 
 import t2t_keras
 from t2t_keras.blank_text import is_blank
 from t2t_keras.cli import translation
-from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.export.saved_model import export_saved_model
-from t2t_keras.problem import Problem
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import UNK
 
 OPTIONS = {
@@ -60,29 +57,27 @@ def adversarial_lines(count: int) -> list[str]:
     return [*words, *(line(pick) for _ in range(count - len(words)))]
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """A translator and its export."""
-    folder = tmp_path_factory.mktemp("model")
-    SentencePieceTokenizer.train(LINES * 2, folder / "vocab.spm", 340)
-    tokenizer = SentencePieceTokenizer(folder / "vocab.spm")
-    model = transformer(tokenizer.vocab_size)
-    translator = ModelTranslator(Problem(summary=""), model, tokenizer, tokenizer)
-    export_saved_model(translator, folder / "1", **OPTIONS)
-    return translator, folder / "1"
+def test_outputs_are_the_same(translator, exported, export_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(translation, "load", lambda *_: exported)
+    compare(adversarial_lines(20), translator, SHORT, export_dir, tmp_path)
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(5000, marks=pytest.mark.slow)])
-def test_outputs_are_the_same(models, tmp_path, monkeypatch, count):
-    lines = adversarial_lines(count)
-    translator, export = models
-    client = t2t_keras.load(export)
+@pytest.mark.slow
+def test_outputs_of_many_lines_are_the_same(translator, tmp_path, monkeypatch):
+    export_saved_model(translator, tmp_path / "1", **OPTIONS)
+    client = t2t_keras.load(tmp_path / "1")
     monkeypatch.setattr(translation, "load", lambda *_: client)
-    expected = translator.n_best(lines, **OPTIONS)
-    actual = client.n_best(lines)
+    compare(adversarial_lines(5000), translator, OPTIONS, tmp_path / "1", tmp_path)
+
+
+def compare(lines, translator, options, export, folder):
+    """Compares the outputs of a translator and of its export, which is loaded."""
+    client = translation.load(export)
+    expected = translator.n_best(lines, 2, **options)
+    actual = client.n_best(lines, 2)
     assert len(expected) == len(actual) == len(lines)
     (score,) = client.score(["a"], ["日" * 3000])
-    assert score.tokens == OPTIONS["max_source_length"]
+    assert score.tokens == options["max_source_length"]
     ties = 0
     for text, ours, exported in zip(lines, expected, actual, strict=True):
         assert not any("\n" in output.text for output in (*ours, *exported))
@@ -91,8 +86,8 @@ def test_outputs_are_the_same(models, tmp_path, monkeypatch, count):
         ties += [x.text for x in ours] != [x.text for x in exported]
         assert bool(ours[0].ids) == (not is_blank(text))
     assert ties <= len(lines) / 500  # equals but for rounding, in other batches
-    source = write(tmp_path / "in", *lines)
-    output = tmp_path / "out"
+    source = write(folder / "in", *lines)
+    output = folder / "out"
     argv = ("translate", "--export_dir", export, "--input", source, "--output", output)
     assert run(*argv, "--n_best", 1) == 0
     written = output.read_bytes().decode().split("\n")
@@ -100,9 +95,9 @@ def test_outputs_are_the_same(models, tmp_path, monkeypatch, count):
     assert len(written) == len(lines)
 
 
-def test_no_character_is_unknown_to_sentence_piece(models):
+def test_no_character_is_unknown_to_sentence_piece(translator):
     """So `<unk>` is in no training data, and there is none to be copied."""
-    tokenizer = models[0].source_tokenizer
+    tokenizer = translator.source_tokenizer
     codes = [c for c in range(0x110000) if c != 10 and not 0xD800 <= c < 0xE000]
     width = 4096
     starts = range(0, len(codes), width)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.command_line import run, run_json
 from helpers.errors import refused
+from helpers.small_run import replace_updates
 
 from t2t_keras import HParams, UserError, load, registry
 from t2t_keras.hparam import MODEL_HPARAMS
@@ -66,7 +67,10 @@ def test_mistakes(usr_dir):
     refused(message, build_model, cls(model="transformer"), 9)
 
 
-def test_a_run_finds_its_model_or_says_it_is_gone(usr_dir, data_dir, tmp_path, capfd):
+def test_a_run_finds_its_model_or_says_it_is_gone(
+    usr_dir, data_dir, tmp_path, capfd, monkeypatch
+):
+    replace_updates(monkeypatch)
     models = run_json(capfd, "list", "--usr_dir", usr_dir)["models"]
     assert models["modern_transformer"].startswith("Rotary positions, RMSNorm")
     assert "transformer" in models
@@ -147,6 +151,7 @@ def test_weights_that_are_not_trainable(data_dir, tmp_path, monkeypatch):
     # Fine-tuning needs neither the hparam set nor the --usr_dir of the first run.
     for names, name in patched:
         del names[name]
+    replace_updates(monkeypatch)
     start = f"--init_from {path} --hparams shifts=false --train_steps 1 --output_dir"
     assert run(*train.split(), *start.split(), other_run) == 0
     assert json.loads((other_run / "config.json").read_text())["usr_dir"] == str(folder)

@@ -30,7 +30,7 @@ from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.token_words import words_of_tokens
 from t2t_keras.text.tokenizers import load_tokenizer
 
-GUIDED = HPARAMS.override(num_layers=3, guided_alignment=0.7)
+GUIDED = HPARAMS.override(num_layers=2, guided_alignment=0.7)
 
 
 def reversed_links(text: str) -> tuple[tuple[int, int], ...]:
@@ -94,7 +94,7 @@ def guided_gradients(setup, source, target, links, weight):
     """Of the loss with its alignment part, by picking the weights link by link."""
     with tf.GradientTape() as tape:
         loss = summed_loss(setup.model, source, target)
-        head = setup.model.decoder_outputs(source, target)[1].cross[1][:, 0]
+        head = setup.model.decoder_outputs(source, target)[1].cross[0][:, 0]
         for b, of_pair in enumerate(links):
             for t, of_token in enumerate(of_pair):
                 for s in of_token:
@@ -150,7 +150,7 @@ def test_in_parts_compiled_and_in_16_bits(at_once, changes, parts, tolerance):
     actual = setup.gradients(source, target, alignment)
     expected = at_once[0]
     if changes:
-        query = next(n for n in actual if "decoder/layer_1/cross_attention/query" in n)
+        query = next(n for n in actual if "decoder/layer_0/cross_attention/query" in n)
         expected = {query: expected[query]}
     assert_close(actual, expected, relative=tolerance)
 
@@ -270,19 +270,20 @@ def test_training_needs_links(aligned_dir, data_dir, tmp_path):
 
 
 def test_alignments_are_read_from_the_guided_head():
-    plain = GUIDED.override(guided_alignment=0.0)
+    three_layers = GUIDED.override(num_layers=3)
+    plain = three_layers.override(guided_alignment=0.0)
     assert AlignmentHead().of_model(plain) == (2, None)
-    assert AlignmentHead().of_model(GUIDED) == (2, 1)
-    assert AlignmentHead(head=2).of_model(GUIDED) == (2, 2)
-    assert AlignmentHead(2).of_model(GUIDED) == (2, None)
-    assert AlignmentHead(3).of_model(GUIDED) == (3, None)
+    assert AlignmentHead().of_model(three_layers) == (2, 1)
+    assert AlignmentHead(head=2).of_model(three_layers) == (2, 2)
+    assert AlignmentHead(2).of_model(three_layers) == (2, None)
+    assert AlignmentHead(3).of_model(three_layers) == (3, None)
     one_layer = GUIDED.override(num_layers=1)
     assert AlignmentHead().of_model(one_layer) == (1, 1)
     model = Setup(1, GUIDED).model
     source, target = unequal_batch(1)
     np.testing.assert_array_equal(
         attention_weights(model, AlignmentHead(), source, target)[0],
-        model.attention_maps(source, target).cross[1][:, 0],
+        model.attention_maps(source, target).cross[0][:, 0],
     )
 
 

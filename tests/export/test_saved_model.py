@@ -25,12 +25,13 @@ from t2t_keras.cli import translation
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.export import saved_model_loader
 from t2t_keras.export.directory import replaced, require_free
 from t2t_keras.export.formats import export_formats
 from t2t_keras.export.input_checks import require
 from t2t_keras.export.integrity import SUMS
 from t2t_keras.export.saved_model import WARM_UP, export_saved_model
-from t2t_keras.export.saved_model_loader import load_translator
+from t2t_keras.export.saved_model_loader import load_saved_model, load_translator
 from t2t_keras.export.served_graph import ServedGraph
 from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.stored_weight import StoredWeight
@@ -48,8 +49,10 @@ TEXTS = [
 ]
 TEXTS += ["the d\u200dog", "\u200ba dog"]
 TARGETS = [*TEXTS[1:], "a book"]
-PHRASES = {"glossary": {"dog": "Hund"}, "forbidden": tuple("fghij")}
+PHRASES = {"glossary": {"dog": "Hund"}, "forbidden": tuple("fghij(")}
 LIMIT = {"max_source_length": 50}
+# The options of the export that most tests share.
+BUILT_IN = LIMIT | PHRASES | {"protect": ["symbol"], "split_sentences": True}
 OPTIONS = {"beam_size": 6, "n_best": 5, "alpha": 1.0, "min_length": 4}
 
 
@@ -68,14 +71,21 @@ def export(translator, tmp_path_factory):
     """The exported model's directory and size."""
     # TensorFlow takes this path for a pattern.
     path = tmp_path_factory.mktemp("export") / "a\\b[1]" / "1"
-    options = LIMIT | PHRASES | {"protect": ["symbol"], "n_best": 3}
-    return path, export_saved_model(translator, path, **options)
+    return path, export_saved_model(translator, path, **BUILT_IN, n_best=3)
 
 
 @pytest.fixture(scope="module")
-def client(export):
+def served(export):
+    """The exported model as TensorFlow loads it."""
+    return load_saved_model(export[0])
+
+
+@pytest.fixture(scope="module")
+def client(export, served):
     """The exported model as Python opens it."""
-    return t2t_keras.load(export[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saved_model_loader, "load_saved_model", lambda path: served)
+        return t2t_keras.load(export[0])
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +99,9 @@ def ids_export(translator, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def signatures(export, tmp_path_factory):
+def signatures(served):
     """The model's signatures in this process."""
-    link = tmp_path_factory.mktemp("served") / "1"
-    link.symlink_to(export[0])
-    served = tf.saved_model.load(str(link))  # holds the weights
-    yield served.signatures
+    return served.signatures
 
 
 @pytest.fixture(scope="module")
@@ -174,14 +181,13 @@ def test_blank_texts_in_the_graph(signatures):
 
 
 def test_client_takes_the_place_of_the_translator(translator, client, caplog):
-    limit = LIMIT | PHRASES | {"protect": ["symbol"]}
-    plain = translator.translate(TEXTS, **limit | {"forbidden": ()})
-    assert client.translate(TEXTS) == translator.translate(TEXTS, **limit) != plain
+    plain = translator.translate(TEXTS, **BUILT_IN | {"forbidden": ()})
+    assert client.translate(TEXTS) == translator.translate(TEXTS, **BUILT_IN) != plain
     assert client.n_best([]) == []
     done = []
     options = OPTIONS | {"glossary": {"the": "x y"}, "forbidden": ["e"]}
     results = client.n_best(TEXTS, **options, advance=done.append)
-    expected = translator.n_best(TEXTS, **limit | options)
+    expected = translator.n_best(TEXTS, **BUILT_IN | options)
     for actual, outputs in zip(results, expected, strict=True):
         texts, scores, *_ = (list(column) for column in zip(*actual, strict=True))
         assert texts == [output.text for output in outputs]
@@ -227,16 +233,20 @@ def test_checks_have_no_conditionals():
     assert not types & {"If", "StatelessIf"}
 
 
-@pytest.mark.parametrize(
-    "other_options", [{}, pytest.param({"truncate": True}, marks=pytest.mark.slow)]
-)
-def test_sentences_are_split_as_in_the_translator(
-    other_options, translator, tmp_path, caplog
-):
-    options = LIMIT | other_options | {"split_sentences": True}
+@pytest.mark.slow
+def test_sentences_are_split_and_truncated(translator, tmp_path, caplog):
+    options = LIMIT | {"truncate": True, "split_sentences": True}
     path = tmp_path / "1"
     export_saved_model(translator, path, **options)
-    client = t2t_keras.load(path)
+    check_split(t2t_keras.load(path), translator, options, caplog)
+
+
+def test_sentences_are_split_as_in_the_translator(client, translator, caplog):
+    check_split(client, translator, BUILT_IN, caplog)
+
+
+def check_split(client, translator, options, caplog):
+    """The client's outputs for several sentences are the translator's."""
     expected = translator.n_best(SEVERAL, 3, **options)
     caplog.clear()
     with caplog.at_level(logging.INFO):
@@ -251,7 +261,7 @@ def test_sentences_are_split_as_in_the_translator(
         scores = [x.score for x in expected_outputs]
         np.testing.assert_allclose([x.score for x in ours], scores, atol=1e-4)
         assert ours[0].is_truncated == expected_outputs[0].is_truncated
-    plain = translator.translate(SEVERAL, **LIMIT | other_options)
+    plain = translator.translate(SEVERAL, **options | {"split_sentences": False})
     differ = [a != b[0].text for a, b in zip(plain, actual, strict=True)]
     assert sum(differ) >= 3
     for outputs, differs in zip(actual, differ, strict=True):

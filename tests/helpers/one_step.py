@@ -83,20 +83,26 @@ class Setup:
 
     def gradients_of(self, batch) -> dict[str, np.ndarray]:
         """The mean gradients of a distributed batch, by the names of the weights."""
+        return self.gradients_and_counts(batch)[0]
+
+    def gradients_and_counts(self, batch) -> tuple[dict[str, np.ndarray], list[float]]:
+        """The same, and the numbers of source tokens, target tokens and positions."""
         step = self.step
 
         def on_replica(parts):
-            sums = step.gradient_sums(parts, tf.constant(0, tf.int64))
-            return step.mean_gradients(step.all_reduce(sums))[0]
+            sums = step.all_reduce(step.gradient_sums(parts, tf.constant(0, tf.int64)))
+            counts = sums.source_tokens, sums.target_tokens, sums.positions
+            return step.mean_gradients(sums)[0], counts
 
         run = tf.function(
             lambda parts: self.strategy.run(on_replica, args=(parts,)), autograph=False
         )
         local = self.strategy.experimental_local_results
-        return {
-            name: local(value)[0].numpy()
-            for name, value in zip(self.weights, run(batch), strict=True)
-        }
+        gradients, counts = tf.nest.map_structure(
+            lambda value: local(value)[0].numpy(), run(batch)
+        )
+        named = dict(zip(self.weights, gradients, strict=True))
+        return named, [float(count) for count in counts]
 
 
 def summed_loss(model: Transformer, source, target) -> tf.Tensor:

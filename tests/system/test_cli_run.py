@@ -22,7 +22,7 @@ from t2t_keras.cli import chunks, translation
 
 SOURCES = ["ein Hund", "", "zwei Hunde  bellen", "🙂 Katze", "die Katze schläft lange"]
 
-HPARAMS = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2}
+HPARAMS = {"num_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
 HPARAMS |= {"batch_tokens": 256}
 
 

@@ -211,7 +211,7 @@ def visible(text):
 
 def test_no_text_is_lost(tokenizer):
     """In the graph as in Python; every part obeys the limit."""
-    texts = [*HARD_LINES, *random_lines(10), *(text * 9 for text in [*SPLIT][::6])]
+    texts = [*HARD_LINES, *random_lines(5), *(text * 9 for text in [*SPLIT][::12])]
     texts = [text.replace("\n", " ") for text in texts if text.strip()]
     graph = tokenizer.graph()
 

@@ -253,6 +253,7 @@ def test_beams_of_batches_and_of_single_sentences(config, state, tmp_path):
     assert counts == COUNTS[config, state]
 
 
+@pytest.mark.slow
 def test_beams_of_the_released_checkpoint():
     """It was trained for one step: nothing finishes."""
     oracle = arrays("t2t/oracle/official_ckpt/forward_beam.npz")

@@ -136,7 +136,6 @@ def test_flops_are_those_of_the_graph(options):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"dropout": 0.0},
         {"attention_dropout": 0.1, "ffn_dropout": 0.1},
         {"compute_dtype": "bfloat16"},

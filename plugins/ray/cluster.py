@@ -15,7 +15,7 @@ from t2t_keras.quantity import quantity
 
 from .flags import WorkerSize
 
-_ADDRESS = re.compile(r"(\[?[\w.:-]+?\]?):(\d{1,5})")
+_ADDRESS = re.compile(r"(\[[\w.:-]+\]|[\w.:-]+):(\d{1,5})")
 _SECONDS_TO_ANSWER = 5.0
 _SECONDS_TO_CONNECT = 25.0
 _SECONDS_TO_START = 25.0

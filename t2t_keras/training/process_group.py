@@ -272,6 +272,8 @@ class ProcessGroup:
 def _host_and_port(address: str) -> tuple[str, int]:
     """Splits "host:port"; raises ValueError for anything else."""
     host, _, port = address.rpartition(":")
+    if host.startswith("[") != host.endswith("]"):  # an IPv6 address
+        raise ValueError(address)
     return host.strip("[]"), int(port)
 
 

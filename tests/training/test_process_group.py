@@ -83,6 +83,7 @@ def test_tf_config_says_which_process_this_is(monkeypatch):
     [
         *("host0:1", "[1]", tf_config([1, 2], 2), tf_config([1, 2], 0, task_type="ps")),
         tf_config(["none", 2], 0),
+        tf_config([1, 2], 0).replace("localhost", "[::1"),
     ],
 )
 def test_a_wrong_tf_config_is_explained(monkeypatch, config):

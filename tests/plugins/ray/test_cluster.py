@@ -71,6 +71,7 @@ def test_ray_of_another_version_is_one_sentence():
 @pytest.mark.parametrize(
     ("address", "sentence"),
     [
+        ("[::1:6379", "is not an address; give HOST:PORT"),
         ("nonsense", "--cluster nonsense is not an address; give HOST:PORT"),
         ("ray://host:1", "--cluster ray://host:1 is not an address; give HOST:PORT"),
         (None, "there is no cluster (Connection refused); `ray start --head`"),

@@ -200,7 +200,8 @@ def _check_flags(
             hint = _near_flag(flag, parser._option_string_actions)
             messages.append(f"there is no flag {flag}{hint}")
     if messages:
-        parser.refuse(messages)
+        # A flag of another toolkit may be one of the problem's as well.
+        parser.refuse([*messages, *([str(mistake)] if mistake else [])])
 
 
 def _unknown_flags(words: Sequence[str], parser: Parser) -> Iterator[tuple[str, str]]:

@@ -255,6 +255,7 @@ COMMAND_LINES = {
     ],
     "train --model_type Transformer --config absent.yml --auto_config --num_gpus 2": [
         *("--model_type is a ", "--auto_config is a ", "--num_gpus is a "),
+        "cannot read absent.yml: ",
     ],
     "translate --model_name_or_path t5-small --num_beams 4 --do_sample": [
         *("--model_name_or_path is a ", "--num_beams is a ", "--do_sample is a "),

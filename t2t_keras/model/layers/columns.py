@@ -43,7 +43,22 @@ def add_used(used: UsedColumns, new: Tensor) -> UsedColumns:
 
 def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Returns x[rows[r], h, columns[r, u]], [R, H, U, ...], of x [B, H, C, ...]."""
-    _, heads, count, *sizes = ops.shape(x)
+    return take_columns(x, column_indices(x, rows, columns))
+
+
+def column_indices(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Returns where `take_columns` finds what `select_columns` returns, [R, H, U].
+
+    They are the same for all tensors [B, H, C, ...] of one layer's cache.
+    """
+    _, heads, count, *_ = ops.shape(x)
     starts = (rows[:, None] * heads + ops.arange(heads)) * count  # [R, H]
-    indices = starts[:, :, None] + columns[:, None, :]  # [R, H, U]
-    return ops.take(ops.reshape(x, (-1, *sizes)), indices, axis=0)
+    return starts[:, :, None] + columns[:, None, :]  # [R, H, U]
+
+
+def take_columns(x: Tensor, indices: Tensor) -> Tensor:
+    """Returns the columns [R, H, U, ...] of x [B, H, C, ...] at `column_indices`.
+
+    The axes after C have known sizes.
+    """
+    return ops.take(ops.reshape(x, (-1, *x.shape[3:])), indices, axis=0)

@@ -11,9 +11,10 @@ from t2t_keras.model.layers.columns import (
     UsedColumns,
     add_used,
     append_columns,
+    column_indices,
     no_columns,
     reserve_columns,
-    select_columns,
+    take_columns,
 )
 from t2t_keras.model.layers.dropout_keys import DropoutSeed
 from t2t_keras.model.layers.linear import Kernels, Linear
@@ -70,9 +71,10 @@ class SelfAttentionCache(NamedTuple):
     def select(self, rows: Tensor, columns: Tensor) -> "SelfAttentionCache":
         """Returns the cache of some sentences, with some of their tokens."""
         key = ops.concatenate([self.key, self.recent_key], axis=2)  # [B, H, C, d_k]
-        key = select_columns(key, rows, columns)  # [R, H, U, d_k]
         value = ops.concatenate([self.value, self.recent_value], axis=2)
-        value = select_columns(value, rows, columns)  # [R, H, U, d_v]
+        indices = column_indices(key, rows, columns)  # [R, H, U]
+        key = take_columns(key, indices)  # [R, H, U, d_k]
+        value = take_columns(value, indices)  # [R, H, U, d_v]
         return SelfAttentionCache(key, value, key[:, :, :0], value[:, :, :0])
 
     def reorder(self, parents: Tensor) -> "SelfAttentionCache":

@@ -54,12 +54,10 @@ def search_groups(
         owners: [R] int64, the text to which each row belongs.
         search_rows: searches the rows of a group.
     """
-    text = tf.TensorSpec([], tf.string)
-    keys = []
-    for value in options.values():
-        key = tf.map_fn(tf.io.serialize_tensor, value, fn_output_signature=text)
-        keys.append(tf.gather(key, _indices(value, owners)))
-    unique_keys, groups = tf.unique(tf.strings.join(keys))  # [G], [R]
+    keys = [
+        tf.gather(_keys(value), _indices(value, owners)) for value in options.values()
+    ]
+    unique_keys, groups = tf.unique(tf.strings.join(keys, ","))  # [G], [R]
 
     def search_group(group: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         rows = tf.where(groups == group)[:, 0]
@@ -89,6 +87,15 @@ def search_groups(
     # Without rows, the last axis got lost.
     scores = tf.reshape(scores, tf.concat([tf.shape(ids)[:2], [2]], 0))
     return Hypotheses(ids, scores[:, :, 0], scores[:, :, 1], lengths)
+
+
+def _keys(value: tf.Tensor) -> tf.Tensor:
+    """Returns strings [N], equal where the values [N, ...] of an option are equal."""
+    if value.dtype != tf.string:
+        # All bits of a number, without the loop that phrases need.
+        return tf.strings.as_string(tf.bitcast(value, tf.int32))
+    text = tf.TensorSpec([], tf.string)
+    return tf.map_fn(tf.io.serialize_tensor, value, fn_output_signature=text)
 
 
 def _indices(value: tf.Tensor, owners: tf.Tensor) -> tf.Tensor:

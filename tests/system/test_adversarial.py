@@ -13,10 +13,7 @@ from t2t_keras.cli import translation
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.text.tokenizer import UNK
 
-OPTIONS = {
-    **{"max_source_length": 32, "no_repeat_ngram": 3, "extra_length": 1},
-    **{"beam_size": 2, "n_best": 2},
-}
+OPTIONS = {"max_source_length": 32, "no_repeat_ngram": 3, "extra_length": 1}
 SPACES = " \t\u3000\u2028\x85\xa0\u1680\r\x1c"
 ODD = (
     "\u200b\u200d\u2060\ufeff\u202e\u2066\u0301\u0489\x00\x01\x07\x1b\x7f▁⁇\ufffd\uffff"
@@ -73,8 +70,8 @@ def test_outputs_of_many_lines_are_the_same(translator, tmp_path, monkeypatch):
 def compare(lines, translator, options, export, folder):
     """Compares the outputs of a translator and of its export, which is loaded."""
     client = translation.load(export)
-    expected = translator.n_best(lines, 2, **options)
-    actual = client.n_best(lines, 2)
+    expected = translator.n_best(lines, 2, **options | {"beam_size": 2})
+    actual = client.n_best(lines, 2, beam_size=2)
     assert len(expected) == len(actual) == len(lines)
     (score,) = client.score(["a"], ["日" * 3000])
     assert score.tokens == options["max_source_length"]
@@ -89,7 +86,7 @@ def compare(lines, translator, options, export, folder):
     source = write(folder / "in", *lines)
     output = folder / "out"
     argv = ("translate", "--export_dir", export, "--input", source, "--output", output)
-    assert run(*argv, "--n_best", 1) == 0
+    assert run(*argv, "--beam_size", 2) == 0
     written = output.read_bytes().decode().split("\n")
     assert written.pop() == ""
     assert len(written) == len(lines)

@@ -9,8 +9,8 @@
   chooses for a new run what is fastest on the devices, and `gpu_advice` tells the user.
 - The loop: `options` says when to log, save, evaluate and stop; `stopping` handles
   signals and the time limit; `launched_processes` starts and ends the processes of
-  `t2t launch`; `divergence` and `disk_space` end a training with a
-  sentence; `result` is what it returns.
+  `t2t launch`; `divergence` and `disk_space` end a training with a sentence; `result`
+  is what it returns, and `finished` finds it when the training is started again.
 - Reporting: `reporting` measures an `interval` of steps and calls the `hooks`;
   `time_left` estimates the remaining time. `screen`, `metrics_file`, `sample_file` and
   `tensorboard` are hooks.

@@ -39,6 +39,7 @@ from t2t_keras.training.divergence import (
 )
 from t2t_keras.training.features import chief_hooks, initial_hooks
 from t2t_keras.training.fine_tune import find_weights
+from t2t_keras.training.finished import recorded_results, results
 from t2t_keras.training.gpu_advice import compilation_notice, dtype_advice
 from t2t_keras.training.hook_plugins import HookPlugin, hook_plugins
 from t2t_keras.training.hooks import STOP_REASONS, Hook
@@ -322,6 +323,8 @@ class Trainer:
         self._reporter = self._make_reporter(steps)
         with contextlib.closing(self._reporter):
             metrics, step, reason = self._train(steps)
+            # A signal cuts the evaluations at the end short.
+            is_complete = not self._stopping.signal
             # Hooks that are closed may read it.
             if self._group.is_chief and step > start_step:
                 self._run.record(
@@ -332,6 +335,7 @@ class Trainer:
                     devices=devices_text(self._strategy),
                     stopped_by=reason,
                     eval_sentences=self._options.eval_sentences,
+                    **(results(metrics, self._options) if is_complete else {}),
                 )
         # The other processes wait here while the chief evaluates.
         self._group.last_barrier()
@@ -361,8 +365,11 @@ class Trainer:
             )
         if self._group.is_chief:
             self._run.checkpoints.set_aside(step)
-        if step:
-            say_in_chief(f"resuming from step {step} of {self._hparams.train_steps}")
+        train_steps = self._hparams.train_steps
+        if step >= train_steps:
+            say_in_chief(f"all {train_steps} steps are done")
+        elif step:
+            say_in_chief(f"resuming from step {step} of {train_steps}")
         for hook in self._hooks:
             hook.on_restore(step)
         self._set_saved(step)
@@ -409,14 +416,31 @@ class Trainer:
             if step != self._saved_step:
                 self._save(step)
             if step and reason not in _SIGNAL_NAMES:
-                metrics |= self._evaluate(step, at_end=True)
-                if reason == "train_steps":
-                    for hook in self._hooks:
-                        hook.on_last_step(step, self._reporter)
+                has_begun = step > steps.start
+                metrics |= self._results(step, reason, has_begun)
         if steps:
             for hook in self._hooks:
                 hook.on_train_end()
         return metrics, step, reason
+
+    def _results(self, step: int, reason: str, has_begun: bool) -> dict[str, object]:
+        """Evaluates the end of the training, unless that has been done already.
+
+        Args:
+            step: the last step.
+            reason: why it is the last one.
+            has_begun: whether a step has been run since the start.
+        """
+        if self._group.is_chief and not has_begun:
+            recorded = recorded_results(self._run.path, step, reason, self._options)
+            if recorded:
+                self._reporter.say("the results are those of the end of the training")
+                return recorded
+        metrics = self._evaluate(step, at_end=True)
+        if reason == "train_steps":
+            for hook in self._hooks:
+                hook.on_last_step(step, self._reporter)
+        return metrics
 
     def _begin(self) -> None:
         """Says what will be trained, and tries what may fail: disk and memory."""

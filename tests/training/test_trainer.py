@@ -19,6 +19,8 @@ from t2t_keras.run import checkpoint_directory as checkpoint_module
 from t2t_keras.run.averaging import average_run
 from t2t_keras.run.checkpoint import Checkpoint
 from t2t_keras.run.directory import RunDirectory
+from t2t_keras.training.hooks import Hook
+from t2t_keras.training.result import TrainResult
 
 
 def test_the_first_update_has_the_rate_of_step_one(data_dir, trained_run, tmp_path):
@@ -186,6 +188,11 @@ def before_step(training, hook):
     training._step.update = update_after
 
 
+class SignalAtEnd(Hook):
+    def evaluate_at_end(self, step, reporter):
+        signal.raise_signal(signal.SIGINT)
+
+
 def test_a_run_stopped_by_a_signal_resumes_exactly(data_dir, trained_run, tmp_path):
     options = {"save_every": 2, "eval_every": 1}
     training = trainer(data_dir, tmp_path / "a", options=options)
@@ -195,6 +202,12 @@ def test_a_run_stopped_by_a_signal_resumes_exactly(data_dir, trained_run, tmp_pa
     assert figures["loss"] > 0
     assert "dev_average" not in figures  # there is no time for it
     assert RunDirectory(tmp_path / "a").checkpoints.steps() == [2, 3]
+
+    training = trainer(data_dir, tmp_path / "a", options=options)
+    training._hooks.insert(0, SignalAtEnd())
+    figures = training.train()
+    assert (figures["step"], figures["stopped_by"]) == (4, "SIGINT")
+    assert "dev_average" not in figures
 
     finished = trainer(data_dir, tmp_path / "a", options=options).train()
     assert finished["stopped_by"] == "train_steps"
@@ -219,7 +232,7 @@ def test_a_run_stopped_by_a_signal_resumes_exactly(data_dir, trained_run, tmp_pa
 
 
 def test_early_stopping_keeps_the_best_and_stays_stopped(
-    data_dir, tmp_path, monkeypatch
+    data_dir, tmp_path, monkeypatch, capfd
 ):
     replace_updates(monkeypatch)  # which do not train: the first is the best
     hparams = {"learning_rate": 5.0, "warmup_steps": 1, "train_steps": 50}
@@ -233,9 +246,15 @@ def test_early_stopping_keeps_the_best_and_stays_stopped(
     assert Checkpoint(run.checkpoints.find("best")).step == best["step"]
     assert run.checkpoints.steps() == [figures["step"]]
 
+    # Its results are those of the record, and nothing is evaluated again.
+    evaluations = (tmp_path / "metrics.jsonl").read_bytes()
+    capfd.readouterr()
     restarted = trainer(data_dir, tmp_path, options=options, **hparams).train()
-    assert (restarted["step"], restarted["stopped_by"]) == (figures["step"], "patience")
-    assert restarted["dev_best"] == best
+    assert "the results are those of the end of the training" in capfd.readouterr().err
+    assert restarted == {k: v for k, v in figures.items() if k in restarted}
+    assert vars(TrainResult(**restarted)).items() >= restarted.items()
+    assert {"loss", "dev_loss", "dev_best"} <= restarted.keys()
+    assert (tmp_path / "metrics.jsonl").read_bytes() == evaluations
 
 
 def test_other_data_is_refused_and_moved_data_is_not(data_dir, trained_run, tmp_path):

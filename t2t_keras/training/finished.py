@@ -1,0 +1,54 @@
+"""The results of a training, for when it is started again after its end."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from t2t_keras.data.log_files import read_log
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.result import TrainResult
+
+# The options on which the results depend.
+_OPTIONS = ("eval_sentences", "best_by", "bleu_tokenize", "average_last")
+# What each start of a training finds out for itself.
+_EVERY_TIME = ("step", "stopped_by", "process_group")
+
+
+def results(metrics: Mapping[str, object], options: TrainOptions) -> dict[str, object]:
+    """Returns what `history.jsonl` keeps of the results of a training.
+
+    Args:
+        metrics: the metrics that `Trainer.train` returns.
+        options: the options of the training.
+    """
+    names = {field.name for field in dataclasses.fields(TrainResult)}
+    kept = {k: v for k, v in metrics.items() if k in names.difference(_EVERY_TIME)}
+    return {"options": _result_options(options), "results": kept}
+
+
+def recorded_results(
+    run_dir: Path, step: int, stopped_by: str, options: TrainOptions
+) -> dict[str, object] | None:
+    """Returns the metrics of a training that has ended already.
+
+    Args:
+        run_dir: the run directory.
+        step: the last step.
+        stopped_by: what ends the training.
+        options: the options of the training.
+
+    Returns:
+        None: there is no record of this end, or with other options.
+    """
+    history = read_log(run_dir / "history.jsonl", warns=False)
+    trainings = [record for record in history if record.get("kind") == "training"]
+    end = {"last_step": step, "stopped_by": stopped_by}
+    end["options"] = _result_options(options)
+    if trainings and end.items() <= trainings[-1].items():
+        return trainings[-1].get("results")
+    return None
+
+
+def _result_options(options: TrainOptions) -> dict[str, object]:
+    """Returns the options on which the results depend."""
+    return {name: getattr(options, name) for name in _OPTIONS}

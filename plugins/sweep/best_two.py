@@ -28,7 +28,7 @@ FILE = "test.json"
 
 _SIGNIFICANT = 0.05
 # Below it, in percent, BLEU counts n-grams that hardly trained models share by chance.
-_LEAST_BLEU = 1.0
+_MIN_BLEU = 1.0
 _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 
 
@@ -73,10 +73,10 @@ class DevTest:
             is_better = f"trials {better} and {worse} differ by no more than chance"
         shown = f"{name} {' and '.join(map(short_number, scores))}"
         on_dev = f"On the {self.sentences:,} sentences of dev,"
-        if name == "bleu" and max(scores) < _LEAST_BLEU:
+        if name == "bleu" and max(scores) < _MIN_BLEU:
             return (
                 f"{on_dev} trials {better} and {worse} cannot be compared: {shown}; "
-                f"models below {_LEAST_BLEU:g} BLEU are hardly trained. Give the "
+                f"models below {_MIN_BLEU:g} BLEU are hardly trained. Give the "
                 "trials more steps."
             )
         return (

@@ -49,9 +49,10 @@ def in_one_direction(
     if np.mean(find_directions(odds, pairs[1::2]) == 1) < _CLEAR_SHARE:
         return sample, True
     directions = find_directions(trigram_odds(*_sides(pairs)), sample)
-    num_backward, num_forward = np.sum(directions == -1), np.sum(directions == 1)
+    num_backward = np.sum(directions == -1)
+    num_forward = np.sum(directions == 1)
     is_right = _has_languages(pairs, languages) if languages else None
-    is_known = is_right is not None or not is_about_half(num_backward, num_forward)
+    is_known = is_right is not None or not is_about_half(num_forward, num_backward)
     if is_right is None:
         is_right = num_forward >= num_backward
     return _exchanged(sample, directions == (-1 if is_right else 1)), is_known
@@ -64,8 +65,10 @@ def find_directions(odds: np.ndarray, pairs: Sequence[Pair]) -> np.ndarray:
         odds: see `trigram_odds`.
         pairs: the pairs; 0 is returned for those whose direction is not clear.
     """
-    source, target = (text_odds(odds, *join_texts(side)[1:]) for side in _sides(pairs))
-    return clear_directions(source, target)
+    sources, targets = _sides(pairs)
+    source_odds = text_odds(odds, *join_texts(sources)[1:])
+    target_odds = text_odds(odds, *join_texts(targets)[1:])
+    return clear_directions(source_odds, target_odds)
 
 
 def clear_directions(source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -75,9 +78,10 @@ def clear_directions(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     return is_forward.astype(int) - is_backward
 
 
-def is_about_half(one: int, other: int) -> bool:
-    """Returns whether two groups of pairs are about as large as each other."""
-    return min(one, other) >= ABOUT_HALF * (one + other) > 0
+def is_about_half(num_forward: int, num_backward: int) -> bool:
+    """Returns whether about as many pairs are in one direction as in the other."""
+    total = num_forward + num_backward
+    return min(num_forward, num_backward) >= ABOUT_HALF * total > 0
 
 
 def named_languages(source: Source) -> tuple[str, str] | None:
@@ -99,7 +103,7 @@ def _is_negative(pairs: Sequence[Pair]) -> np.ndarray:
         _, characters, starts = join_texts(texts)
         rows = np.repeat(np.arange(len(texts)), np.diff(starts))
         parts.append((rows, trigrams(characters), np.full(len(rows), sign)))
-    rows, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+    rows, columns, values = map(np.concatenate, zip(*parts, strict=True))
     signs = np.ones(len(pairs))
     for _ in range(_STEPS):
         axis = np.bincount(columns, values * signs[rows], minlength=1 << BITS)
@@ -117,14 +121,14 @@ def _has_languages(pairs: Sequence[Pair], languages: tuple[str, str]) -> bool | 
         from py3langid import rank
     except ImportError:  # it is in the extra [data]
         return None
-    source_code, target_code = (code.split("_")[0] for code in languages)
+    source_code = languages[0].split("_")[0]
+    target_code = languages[1].split("_")[0]
+    if source_code == target_code:
+        return None
     votes = []
     for pair in pairs[:: 1 + len(pairs) // _VOTES]:
         source, target = (dict(rank(text)) for text in pair)
-        if (
-            not source.keys() >= {source_code, target_code}
-            or source_code == target_code
-        ):
+        if not source.keys() >= {source_code, target_code}:
             return None
         odds = source[source_code] - source[target_code]
         odds -= target[source_code] - target[target_code]

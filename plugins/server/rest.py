@@ -172,13 +172,13 @@ def _without_strings(text: str) -> str:
 
 def _check_keys(body: dict[str, object]) -> None:
     """Raises `UserError` if a body has a key that means nothing there."""
-    place = (
+    options_hint = (
         "; options belong in the rows of instances, or in inputs, with the "
         "signature_name 'translate'"
     )
     for key in body:
         if key not in _KEYS:
-            hint = did_you_mean(key, _KEYS) or place
+            hint = did_you_mean(key, _KEYS) or options_hint
             raise UserError(f"{short_repr(key)} is not a key of the body{hint}")
 
 

@@ -4,11 +4,11 @@ import dataclasses
 import html
 import json
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from t2t_keras.data.text_files import read_text
+from t2t_keras.data.toml_text import parse_toml
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.problem import Pair
 
@@ -85,10 +85,7 @@ def read_recipes(path: str | Path) -> dict[str, SplitRecipe]:
     Raises:
         UserError: the file cannot be read, or is not a recipe.
     """
-    try:
-        tables = tomllib.loads(read_text(Path(path)))
-    except ValueError as error:
-        raise UserError(f"--recipe: {path} is not valid TOML: {error}") from None
+    tables = parse_toml(read_text(path), f"--recipe: {path}")
     recipes = {}
     for name, table in tables.items():
         if not isinstance(table, dict):

@@ -14,13 +14,13 @@ the file.
 """
 
 import argparse
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.parser import Parser
 from t2t_keras.data.text_files import read_text
+from t2t_keras.data.toml_text import parse_toml
 from t2t_keras.entry_points import counterpart
 from t2t_keras.errors import UserError, did_you_mean, short_repr
 
@@ -70,12 +70,7 @@ def _parsed(path: str) -> object:
         from t2t_keras.data.yaml_text import parse_yaml
 
         return parse_yaml(text, path)
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not TOML: {error}") from None
-    except RecursionError:
-        raise UserError(f"{path}: its lists or tables are nested too deeply") from None
+    return parse_toml(text, path)
 
 
 def apply_config(

@@ -23,7 +23,7 @@
   be, and `decoded_pairs` single records. `augmentation` and `guided_alignment`
   are optional.
 - Files in general: `atomic_files`, `regular_files`, `paths_below` a directory,
-  `json_files` with the types of `schema`, `yaml_text`, `log_files`, `checksums`,
-  `locks`; `plain_path` is for TensorFlow. `console` and `progress` write to standard
-  error, on a terminal with a `spinner` or a `progress_bar`.
+  `json_files` with the types of `schema`, `yaml_text`, `toml_text`, `log_files`,
+  `checksums`, `locks`; `plain_path` is for TensorFlow. `console` and `progress` write
+  to standard error, on a terminal with a `spinner` or a `progress_bar`.
 """

@@ -1,6 +1,5 @@
 """Mixtures that a TOML file describes."""
 
-import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,6 +8,7 @@ from t2t_keras.data.mixture import Corpus, Mixture
 from t2t_keras.data.pair_files import PairFile
 from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.data.text_files import read_text
+from t2t_keras.data.toml_text import parse_toml
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Source, Split
 
@@ -39,12 +39,7 @@ def read_mixture(path: str | Path) -> dict[Split, Source]:
         UserError: the file cannot be read, or is not as described.
     """
     path = Path(path)
-    try:
-        values = tomllib.loads(read_text(path))
-    except ValueError as error:
-        raise UserError(f"{path} is not valid TOML: {error}") from None
-    except RecursionError:
-        raise UserError(f"{path}: its lists or tables are nested too deeply") from None
+    values = parse_toml(read_text(path), str(path))
     temperature = values.pop("temperature", None)
     try:
         if temperature is None:

@@ -236,7 +236,7 @@ def test_a_file_that_names_corpora(folder, capfd):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[[train]]", "[[train", "is not valid TOML"),
+        ("[[train]]", "[[train", "is not TOML"),
         ("temperature", "temp", "there is 'temp', not temperature"),
         ("name =", "nam =", "a corpus has no 'nam'; it has"),
         ('"memory"', "3", "name is a text, not 3"),

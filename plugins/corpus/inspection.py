@@ -84,7 +84,7 @@ def inspect(
             findings.append(unreadable_source(name, "has not a single pair"))
         faults[name] = inspection.faults(held_out if is_train(name) else [])
         findings += [fault.finding for fault in faults[name]]
-        if mixed := inspection.direction_finding(by_split[name]):
+        if mixed := inspection.direction_finding(languages):
             findings.append(mixed)
         statistics = split_statistics(
             inspection, samples[name], norms[name], tokenizers

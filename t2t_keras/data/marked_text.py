@@ -48,11 +48,13 @@ _SQL_ROWS = re.compile(
 _MIN_ROWS = 3  # of one table
 
 _PROPERTY = re.compile(r"([\w.$-]+)[ \t]*=.*|\[[\w. -]+\]")
-_NAMED_PROPERTY = re.compile(r"([\w.$-]+)[ \t]*[=:].*")
+_NAMED_PROPERTY = re.compile(r"([\w.$-]+)[ \t]*[=:].*|\[[\w. -]+\]")
+_PROPERTY_SUFFIXES = ("properties", "ini", "cfg", "env")
 _PROPERTY_REMARK = re.compile(r"\s*[#!;]")
 _MIN_PROPERTIES = 5
 _LONG_KEY = re.compile(r"[^\W\d_]{2,}[._-][^\W\d_]{2,}|[a-z]{2,}[A-Z][a-z]")
 _LONG_KEYS = 0.5  # the share of the keys that have several words
+_YAML_LINE = re.compile(r"""\s*(?:- .*|(?:- )?[\w."'-]+:(?:\s.*)?|#.*|---|)""")
 _APPLE_STRING = re.compile(r'(?:"[^"]+"|\w+)\s*=\s*"(?:[^"\\]|\\.)*"\s*;')
 
 
@@ -113,7 +115,7 @@ def _is_properties(text: str, suffix: str) -> bool:
     text with equations they are short.
     """
     keys = []
-    is_named = suffix == "properties"
+    is_named = suffix in _PROPERTY_SUFFIXES
     logical_lines = re.sub(r"\\\n[ \t]*", "", text).split("\n")
     for line in map(str.strip, logical_lines):
         if not line or _PROPERTY_REMARK.match(line):
@@ -130,6 +132,13 @@ def _is_properties(text: str, suffix: str) -> bool:
     return len({*keys}) == len(keys) >= _MIN_PROPERTIES and has_long_keys
 
 
+def _is_yaml(text: str, suffix: str) -> bool:
+    """Returns whether a file that is named so has a key or an item in each line."""
+    is_named = suffix in ("yaml", "yml")
+    lines = text.rstrip().split("\n")
+    return is_named and bool(text.strip()) and all(map(_YAML_LINE.fullmatch, lines))
+
+
 def _is_apple_strings(text: str, suffix: str) -> bool:
     """Returns whether a file has the texts of a program of Apple's."""
     if not text.lstrip().startswith(('"', "/*", "//")):
@@ -143,5 +152,6 @@ _FORMATS: dict[str, Callable[[str, str], bool]] = {
     "a document in Markdown": _is_markdown,
     "a script in SQL": _is_sql,
     "a file of properties": _is_properties,
+    "a file in YAML": _is_yaml,
     "a file of strings (Apple)": _is_apple_strings,
 }

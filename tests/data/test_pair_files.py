@@ -197,6 +197,24 @@ OTHERS = {
 }
 
 
+NAMED = {
+    "a.md": ("**Bold** and `code`.\n\nAnd more.\n", "document in Markdown"),
+    "a.sql": ("\\echo Use it\nCREATE FUNCTION a() AS 'b';\n", "script in SQL"),
+    "a.properties": ("a: Eins\n", "file of properties"),
+    "a.ini": ("[de]\na = Eins\n", "file of properties"),
+    "a.yml": ("de:\n  menu:\n    - open: Datei\n", "file in YAML"),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_fewer_marks_are_enough_for_a_name(tmp_path, name):
+    content, title = NAMED[name]
+    path = save(tmp_path / name, content)
+    refused(f"{path} is a {title}, not UTF-8 text", list, read_lines(path))
+    path = save(tmp_path / "a.txt", content)
+    assert list(read_lines(path)) == content.split("\n")[:-1]
+
+
 @pytest.mark.parametrize("message", OTHERS)
 def test_what_is_no_text_is_refused(tmp_path, message):
     path = save(tmp_path / "corpus.en", OTHERS[message])
@@ -248,18 +266,8 @@ def test_what_looks_like_a_format_is_text(tmp_path, content):
 
 
 def test_a_name_alone_does_not_make_a_format(tmp_path):
-    for suffix in (
-        "tsv",
-        "csv",
-        "json",
-        "jsonl",
-        "tmx",
-        "zip",
-        "xml",
-        "parquet",
-        "md",
-        "sql",
-    ):
+    suffixes = "tsv csv json jsonl tmx zip xml parquet md sql properties ini yml"
+    for suffix in suffixes.split():
         path = save(tmp_path / f"a.{suffix}", "Yes, it does.\nNo.\nWell, well, well.\n")
         assert len(list(read_lines(path))) == 3
     path = save(tmp_path / "copy", "a\tb\nc\n")

@@ -8,6 +8,7 @@ import math
 import runpy
 import signal
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -160,6 +161,13 @@ def test_requests_that_are_too_large_or_ask_for_no_model(client):
         assert answer.status_code == 404
         assert "Servable not found" in error_of(answer)
         assert error_of(answer).endswith("; the models are: run")
+
+
+def test_threads_hold_up_the_event_loop_only_shortly():
+    interval = sys.getswitchinterval()
+    with serving(Stub()):
+        assert sys.getswitchinterval() <= 0.001
+    assert sys.getswitchinterval() == interval
 
 
 def test_other_endpoints():

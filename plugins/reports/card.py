@@ -18,7 +18,7 @@ from t2t_keras.evaluation.metrics_line import LOSS_METRICS
 from t2t_keras.problem import Problem
 from t2t_keras.quantity import quantity
 
-from .run_facts import set_rows
+from .run_facts import decoded_part, set_rows
 from .run_records import metric_records
 
 if TYPE_CHECKING:
@@ -215,24 +215,15 @@ def _dev_sentences(run: "RunDirectory", history: Iterable[dict[str, Any]]) -> li
             names = labels.setdefault((record["step"], _format_metrics(record)), [])
             if kind != "dev":
                 names.append(_DEV_LABELS.get(kind, kind))
-    sentences = [_decoded_sentences(run, history)] if labels else []
+    sentences = []
+    decoded = decoded_part(run.config.manifest(), history)
+    if labels and decoded:
+        first = quantity(decoded, "sentences")
+        sentences.append(f"scores are of the first {first}, losses of all")
     for (step, metrics), names in labels.items():
         shown = f" ({', '.join(names)})" if names else ""
         sentences.append(f"step {step:,}{shown}: {metrics}")
-    return [sentence for sentence in sentences if sentence]
-
-
-def _decoded_sentences(run: "RunDirectory", history: Iterable[dict[str, Any]]) -> str:
-    """Returns how many sentences the scores during training are of; "": of all."""
-    manifest = run.config.manifest()
-    total = manifest.examples.get("dev", 0) if manifest else 0
-    decoded = 0
-    for record in history:
-        if record.get("kind") == "training":
-            decoded = record.get("eval_sentences", 0)
-    if not 0 < decoded < total:
-        return ""
-    return f"scores are of the first {quantity(decoded, 'sentences')}, losses of all"
+    return sentences
 
 
 def _is_evaluation(record: dict[str, Any]) -> bool:

@@ -2,8 +2,9 @@
 
 import dataclasses
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from t2t_keras.cli.config_file import flag_text
 from t2t_keras.cli.repeating import training_flags
@@ -22,6 +23,9 @@ from .run_records import (
     target_tokens,
     training_seconds,
 )
+
+if TYPE_CHECKING:
+    from t2t_keras.data.manifest import Manifest
 
 # The length of the sentences for which FLOPs are computed.
 _LENGTH = 32
@@ -135,6 +139,8 @@ class RunFacts:
         if manifest:
             for split, count in manifest.examples.items():
                 rows[f"{split} examples"] = f"{count:,}"
+            if decoded := decoded_part(manifest, self.history):
+                rows["decoded in training"] = f"the first {decoded:,} of dev"
             sizes = dict.fromkeys(map(str, manifest.vocab_sizes.values()))
             rows["tokens in the vocabulary"] = ", ".join(sizes)
         return rows
@@ -165,6 +171,24 @@ def set_rows(config: RunConfig, hparams: HParams) -> dict[str, str]:
             texts = [f"{name}={flag_text(value)}" for name, value in values.items()]
             rows[label] = ", ".join(texts)
     return rows
+
+
+def decoded_part(manifest: "Manifest | None", history: Iterable[Record]) -> int:
+    """Returns how many sentences of dev a training has decoded at evaluations.
+
+    Args:
+        manifest: the manifest of the data; None: they are not there.
+        history: the records of `history.jsonl`.
+
+    Returns:
+        The number; 0: all of them, or it is unknown.
+    """
+    total = manifest.examples.get("dev", 0) if manifest else 0
+    decoded = 0
+    for record in history:
+        if record.get("kind") == "training":
+            decoded = record.get("eval_sentences", 0)
+    return decoded if decoded < total else 0
 
 
 def read_run(path: Path, warns: bool = True) -> RunFacts:

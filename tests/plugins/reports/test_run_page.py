@@ -1,5 +1,6 @@
 """The page of a run: what it tells, its size, and how it looks in a browser."""
 
+import dataclasses
 import json
 import shlex
 import sys
@@ -216,6 +217,15 @@ def test_the_command_divides_batches_saves_and_ends_as_the_run_did(live_run, tmp
     _, args = command_line.parse(words[1:])
     assert (args.accumulate, args.init_from, args.seed) == (2, "a run", 1)
     assert given_options(args, TrainOptions, "train_options") == options
+
+
+def test_the_settings_tell_how_many_sentences_were_decoded(live_run):
+    facts = read_run(live_run)
+    count = int(facts.data_rows()["dev examples"])
+    for decoded, row in ((count - 1, f"the first {count - 1} of dev"), (count, None)):
+        history = [{"kind": "training", "eval_sentences": decoded}]
+        rows = dataclasses.replace(facts, history=history).data_rows()
+        assert rows.get("decoded in training") == row
 
 
 def test_changes_of_a_set_of_the_users(live_run, tmp_path, monkeypatch):

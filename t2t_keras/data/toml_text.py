@@ -1,12 +1,11 @@
 """TOML that users write."""
 
 import tomllib
-from typing import Any
 
 from t2t_keras.errors import UserError
 
 
-def parse_toml(text: str, path: str) -> dict[str, Any]:
+def parse_toml(text: str, path: str) -> dict[str, object]:
     """Returns the table of a text in TOML.
 
     Args:

@@ -35,7 +35,7 @@ def test_all_batches_have_one_shape_within_the_budget(epoch):
     assert sorted(everything) == list(range(len(SOURCE)))
 
 
-@pytest.mark.parametrize("budget", [512, 4096, 25_000])
+@pytest.mark.parametrize("budget", [512, 25_000])
 def test_padding_is_at_most_three_percent(budget):
     batches = plan(np.tile(SOURCE, 4), np.tile(TARGET, 4), budget)
     positions = len(batches) * np.prod(

@@ -86,7 +86,9 @@ LAYERS = {
     ),
     "Decoder": (lambda: Decoder([decoder_layer()]), [(None, D), (None, D)]),
     "extended": (
-        lambda: small_model(model="extended_transformer", target_space=True),
+        lambda: small_model(
+            model="extended_transformer", target_space=True, num_layers=1
+        ),
         [None, None],
     ),
 }
@@ -377,7 +379,7 @@ def test_masked_attention_is_that_of_keras():
 def test_training_draws_dropout_that_depends_on_keras_seed():
     def outputs():
         keras.utils.set_random_seed(3)
-        network = small_model(dropout=0.5, attention_dropout=0.5)
+        network = small_model(num_layers=1, dropout=0.5, attention_dropout=0.5)
         batch = ids(2, 5), ids(2, 4)
         assert (network(*batch) == network(*batch, training=False)).numpy().all()
         return [network(*batch, training=True).numpy() for _ in range(2)]

@@ -84,12 +84,17 @@ class RunConfig:
         """Reads the `config.json` of a run.
 
         Raises:
-            UserError: the file is damaged, or of a later version.
+            UserError: the file is damaged, of a later version, or of another program.
         """
         path = run / "config.json"
         fields = read_json(path, "train in another --output_dir")
         if fields is None:
             raise UserError(f"there is no {path}; restore it from a copy")
+        if "problem" not in fields:
+            raise UserError(
+                f"{run} is not a run directory: its config.json is that of an export "
+                "or of another program's model; give the --output_dir of `t2t train`"
+            )
         config = from_fields(cls, fields, path)
         paths = {name: _from_utf8(getattr(config, name)) for name in _PATHS}
         return cls(**vars(config) | paths)

@@ -128,6 +128,11 @@ def test_the_data_directory_is_no_run_directory(data_dir, tmp_path):
     [
         ("config.json", b"", r"config\.json is damaged: it is not valid JSON"),
         ("config.json", b'{"problem": "x"}', r"the field 'hparams_set' is missing"),
+        (
+            "config.json",
+            b'{"unk_token": "u"}',
+            r"its config\.json is that of an export",
+        ),
         ("hparams.json", b"", r"hparams\.json is not valid JSON"),
         ("hparams.json", b'{"dropout": []}', r"hparams\.json: hparams: dropout must"),
         ("hparams.json", None, r"there is no .*hparams\.json"),

@@ -14,6 +14,7 @@ from t2t_keras.options import (
     option,
     option_names,
     parse_value,
+    require_known,
     split_pairs,
 )
 from t2t_keras.pointer_files import require_fetched_file
@@ -280,13 +281,18 @@ class HParams:
             cls = _hparams_class(model)
         names = {field.name for field in dataclasses.fields(cls)}
         values = {name: value for name, value in vars(self).items() if name in names}
-        converted: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         for key, value in changes.items():
             name = _field_name(cls, key)
-            if name in converted:
+            if name in changed:
                 raise UserError(f"hparams: '{name}' is given twice, also as '{key}'")
-            converted[name] = _convert(cls, name, value)
-        return cls(**values | converted)
+            changed[name] = value
+        # `_convert` has a sentence for each name of another model.
+        unhinted = {k: v for k, v in changed.items() if k not in FIELD_HINTS}
+        require_known(cls, unhinted, "hparams: ", "hparams")
+        for name, value in changed.items():
+            changed[name] = _convert(cls, name, value)
+        return cls(**values | changed)
 
     @checked
     def parse(self, overrides: str) -> "HParams":

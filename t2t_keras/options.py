@@ -135,6 +135,29 @@ def _parts_outside_lists(text: str, prefix: str) -> Iterator[str]:
     yield part
 
 
+def require_known(
+    options: type, values: Mapping[str, object], prefix: str = "", context: str = ""
+) -> None:
+    """Refuses names that no option has, all at once.
+
+    Args:
+        options: the dataclass.
+        values: the values by name, perhaps as texts.
+        prefix: begins the message.
+        context: see `counterpart`.
+
+    Raises:
+        UserError: says for each such name what to use instead.
+    """
+    names = [field.name for field in dataclasses.fields(options)]
+    messages = []
+    for name, value in values.items():
+        if name not in names:
+            messages.append(unknown_name(context, name, names, str(value)))
+    if messages:
+        raise UserError(prefix + "; ".join(messages))
+
+
 def parse_value(
     options: type, name: str, value: object, prefix: str = "", context: str = ""
 ) -> Any:
@@ -150,13 +173,8 @@ def parse_value(
     Raises:
         UserError: there is no such option, or the value has another type.
     """
-    hints = {
-        field.name: resolved_hints(options)[field.name]
-        for field in dataclasses.fields(options)
-    }
-    if name not in hints:
-        raise UserError(f"{prefix}{unknown_name(context, name, hints, str(value))}")
-    hint = hints[name]
+    require_known(options, {name: value}, prefix, context)
+    hint = resolved_hints(options)[name]
     words = _words(hint)
     if isinstance(value, str) and value not in words:
         hint = alternatives(hint)[0]  # of `int | None`
@@ -215,8 +233,10 @@ def parse_options(options: type, text: str, context: str = "") -> OptionValues:
     parsers = {
         field.name: field.metadata.get("parse") for field in dataclasses.fields(options)
     }
+    pairs = split_pairs(text)
+    require_known(options, pairs, context=context)
     values: OptionValues = {}
-    for name, value in split_pairs(text).items():
+    for name, value in pairs.items():
         if parse := parsers.get(name):
             values[name] = parse(value)
         else:

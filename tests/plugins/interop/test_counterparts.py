@@ -274,6 +274,15 @@ def test_all_flags_of_a_command_line_are_answered(line, answers, capsys):
         assert printed.startswith(f"t2t {words[0]}: error: {answer}")
 
 
+def test_all_keys_of_a_flag_are_answered(capsys):
+    line = error(["translate", "--decode_hparams", "beam=5,alpha=1,nbest=2"], capsys)
+    assert (
+        "beam is a flag of fairseq-generate; here, use --beam_size; nbest is a" in line
+    )
+    sentence = refused("", HParams().parse, "lr=1,dropout=0.1,clip-norm=2")
+    assert "hparams: lr is a flag of " in sentence and "; clip-norm is a " in sentence
+
+
 def test_flags_of_a_command_that_is_launched_are_its_own(capsys):
     line = error(["launch", "--masters=a", "--processes", "2"], capsys)
     assert "--masters is a flag of t2t-make-tf-configs" in line

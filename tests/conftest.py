@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import tarfile
 from pathlib import Path
 
@@ -41,6 +42,8 @@ UNOPTIMIZED_XLA = (
 def pytest_configure(config):
     """Prepares the processes that run tests, not one that only distributes them."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        # `nohup` ignores it, and tests that send it would wait for what they start.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         _prepare_tensorflow(is_fast="not slow" in config.option.markexpr)
 
 
@@ -67,8 +70,14 @@ def _prepare_tensorflow(is_fast):
 
 
 def pytest_collection_modifyitems(items):
-    """Moves the longest files to the front."""
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+    """Moves what takes longest to the front: `TRANSLATOR_TESTS`, then `LONGEST`."""
+
+    def rank(item):
+        if item.nodeid.startswith(TRANSLATOR_TESTS):
+            return 0
+        return 1 if item.path.stem in LONGEST else 2
+
+    items.sort(key=rank)
 
 
 class FileScheduling(LoadFileScheduling):

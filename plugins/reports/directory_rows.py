@@ -13,15 +13,13 @@ from t2t_keras.export.settings import SETTINGS, ExportSettings
 from t2t_keras.hparam import HParams
 from t2t_keras.run.checkpoint_paths import CheckpointPaths
 
-from .run_facts import RunFacts
+from .run_facts import RunFacts, set_rows
 from .run_records import Record
 
 
 def run_rows(facts: RunFacts) -> dict[str, str]:
     """Returns what a run is of, and how far its training is."""
-    rows = {"hparam set": facts.config.hparams_set}
-    if changes := facts.changed_hparams():
-        rows["changed hparams"] = _assignments(changes)
+    rows = set_rows(facts.config, facts.hparams)
     rows |= facts.data_rows() | _checkpoint_rows(facts.path)
     if facts.records["train"]:  # none in an imported run
         rows |= facts.costs()

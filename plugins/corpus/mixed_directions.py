@@ -53,8 +53,8 @@ def _remedy(languages: tuple[str, str] | None) -> str:
     if languages is None:
         return "name the languages: --languages SOURCE-TARGET"
     return (
-        f"the languages {'-'.join(languages)} are not told apart, so exchange the two "
-        "sides of the wrong half"
+        f"the languages {'-'.join(languages)} could not be told apart; exchange source "
+        "and target in the wrong half"
     )
 
 

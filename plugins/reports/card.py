@@ -77,9 +77,10 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
 
 
 def _usage(path: Path, checkpoint: str | None) -> str:
-    """Returns commands and Python with the path of a run below the current folder.
+    """Returns the section that says how to use a run.
 
-    Elsewhere it is the name alone, since a card has no paths of the machine.
+    It names the run by its path from the current folder, or by its name if it is
+    elsewhere: a card has no absolute paths of the machine.
     """
     folder = path.resolve()
     is_below = Path.cwd() in folder.parents

@@ -18,7 +18,7 @@ from .run_records import Record
 
 
 def run_rows(facts: RunFacts) -> dict[str, str]:
-    """Returns what a run is of, and how far its training is."""
+    """Returns the settings, data, checkpoints, costs and newest metrics of a run."""
     rows = set_rows(facts.config, facts.hparams)
     rows |= facts.data_rows() | _checkpoint_rows(facts.path)
     if facts.records["train"]:  # none in an imported run

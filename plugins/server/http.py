@@ -18,8 +18,8 @@ _KEEP_ALIVE_SECONDS = 75
 # With a single socket, a client would wait a turn for each connection of a burst.
 _ACCEPTS = 8
 # How long threads that parse or translate keep Python's lock while the event loop waits
-# for it, as it does after nearly every system call. Python's 5 ms double the time in
-# which a burst of 250 clients is accepted.
+# for it, as it does after nearly every system call. Python's default, 5 ms, doubles the
+# time that accepting a burst of 250 clients takes.
 _SWITCH_SECONDS = 0.0005
 
 

@@ -81,7 +81,7 @@ class DevTest:
             )
         return (
             f"{on_dev} {is_better}: {shown}, p = {p:.3f} by the paired bootstrap. The "
-            f"same sentences have chosen the two among {candidates} trials, which p "
+            f"two were chosen from {candidates} trials on the same sentences, which p "
             "does not take into account: compare them on a test set."
         )
 

@@ -201,7 +201,7 @@ def add_hparams(
     Args:
         parser: the command's parser.
         default: what happens without `--hparams_set`; "": it is required.
-        positional: the help of the set where it is also given by its place.
+        positional: the help of a positional argument SET; "": the set is only a flag.
     """
     help = "a name of `t2t list`" + (f" (default: {default})" if default else "")
     if positional:

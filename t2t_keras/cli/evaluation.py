@@ -344,7 +344,7 @@ def _show_evaluate(result: dict[str, Any]) -> str:
 
 
 def _show_numbers(rows: dict[str, Any]) -> list[str]:
-    """Formats the metrics of all sentences, and apart from them those of fewer."""
+    """Formats metrics; losses have their own table if they cover more sentences."""
     total = rows.pop("loss_sentences", None)
     decoded = rows.get("sentences")
     if decoded == total or total is None:

@@ -1,6 +1,6 @@
-"""Text files of other formats than sentences, which several marks together tell.
+"""Recognizes Markdown, SQL and other formats that are not one sentence per line.
 
-A text may have single lines of any of these formats.
+Several marks together tell a format: an ordinary text may have single lines of it.
 """
 
 import re
@@ -140,7 +140,7 @@ def _is_yaml(text: str, suffix: str) -> bool:
 
 
 def _is_apple_strings(text: str, suffix: str) -> bool:
-    """Returns whether a file has the texts of a program of Apple's."""
+    """Returns whether a file is a `.strings` file of a program for Apple systems."""
     if not text.lstrip().startswith(('"', "/*", "//")):
         return False
     statements = re.sub(r"/\*.*?\*/|^\s*//[^\n]*", "", text, flags=re.DOTALL | re.M)

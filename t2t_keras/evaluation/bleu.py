@@ -266,8 +266,8 @@ def _too_long_for_ter(hypotheses: Sequence[str], references: Sequence[str]) -> b
         words = max(len(text.split()) for text in pair)
         if words > _TER_WORDS:
             say(
-                f"TER is left out: line {line:,} has {words:,} words, which take it "
-                "minutes or hours; write one sentence per line"
+                f"TER is left out: line {line:,} has {words:,} words, for which it "
+                "would take minutes or hours; write one sentence per line"
             )
             return True
     return False

@@ -10,11 +10,11 @@ LOSS_METRICS: Final = ("loss", "perplexity", "accuracy")
 
 
 def counts_line(split: str, sentences: int, decoded: int | None) -> str:
-    """Says which sentences of a split the metrics of later lines are of.
+    """Formats how many sentences of a split the loss and the scores cover.
 
     Args:
         split: the name of the split.
-        sentences: the number of its sentences, all of which the loss is of.
+        sentences: the number of its sentences, all of which the loss covers.
         decoded: the number of sentences to decode; None: all; 0: only the loss.
 
     Returns:

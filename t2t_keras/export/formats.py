@@ -140,8 +140,8 @@ def converted(
         options: the decoding options that are given.
 
     Raises:
-        UserError: no engine runs it: there is no such checkpoint, or an option is
-            impossible with the problem's.
+        UserError: there is no such checkpoint, or an option is impossible together
+            with those of the problem.
     """
     problem = RunConfig.read(run).registered_problem()
     dataclasses.replace(DecodingOptions.of(problem), **options)

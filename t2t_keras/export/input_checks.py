@@ -8,8 +8,7 @@ from t2t_keras.text.tokenizer import EOS, PAD
 def require(condition: tf.Tensor, message: str) -> tf.Operation:
     """Returns the operation that raises the message unless all elements are true.
 
-    `tf.debugging.Assert` would trace a conditional with two branches around it, so as
-    not to compute what it prints; a message is a constant.
+    `tf.debugging.Assert` would add the message to the graph twice.
     """
     return tf.raw_ops.Assert(condition=tf.reduce_all(condition), data=[message])
 

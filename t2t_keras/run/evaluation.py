@@ -89,9 +89,9 @@ def evaluate(
 
     Returns:
         "sentences", the number of decoded ones; what `Metrics.report` returns for them;
-        "repaired" if the text processor repairs outputs; and unless an export is
-        evaluated "loss", "perplexity" and "accuracy" on the whole split, which has
-        "loss_sentences". The history of the run keeps the metrics.
+        "repaired" if the text processor repairs outputs; and, unless an export is
+        evaluated, "loss", "perplexity" and "accuracy" on the whole split, and
+        "loss_sentences", its size. The history of the run keeps the metrics.
 
     Raises:
         UserError: there is no such checkpoint, or there are no such data.

@@ -38,7 +38,8 @@ def recorded_results(
         options: the options of the training.
 
     Returns:
-        None: there is no record of this end, or with other options.
+        The metrics; None: the last recorded training ended otherwise, or had other
+        options.
     """
     history = read_log(run_dir / "history.jsonl", warns=False)
     trainings = [record for record in history if record.get("kind") == "training"]

@@ -373,8 +373,9 @@ class Trainer:
         for hook in self._hooks:
             hook.on_restore(step)
         self._set_saved(step)
-        # Where a training has ended early it has saved a checkpoint that an undisturbed
-        # one has not. The next one replaces it, so that both average the same steps.
+        # A training that was stopped early has saved a checkpoint that an uninterrupted
+        # one does not have. The next checkpoint replaces it, so that both average the
+        # same steps.
         is_scheduled = self._options.save_minutes or step % self._save_interval == 0
         self._replaced_step = None if is_scheduled else step
         return step

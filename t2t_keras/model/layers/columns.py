@@ -47,9 +47,9 @@ def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def column_indices(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Returns where `take_columns` finds what `select_columns` returns, [R, H, U].
+    """Returns the indices [R, H, U] of x[rows[r], h, columns[r, u]] for `take_columns`.
 
-    They are the same for all tensors [B, H, C, ...] of one layer's cache.
+    All tensors [B, H, C, ...] of one layer's cache have the same indices.
     """
     _, heads, count, *_ = ops.shape(x)
     starts = (rows[:, None] * heads + ops.arange(heads)) * count  # [R, H]

@@ -163,7 +163,7 @@ def mix_bits(x: Tensor) -> Tensor:
 def word(values: int | Tensor) -> Tensor:
     """Returns integers modulo 2^32, in the dtype of the arithmetic here.
 
-    Those of a number or of a NumPy array are a NumPy array.
+    For a number or a NumPy array, the result is a NumPy array.
     """
     if isinstance(values, (int, np.ndarray)):
         return _low_bits(np.asarray(values).astype(_WORD))

@@ -58,7 +58,7 @@ def test_the_best_is_compared_with_the_second(decoded):
     p = best["p_bootstrap"]
     assert test.verdict("bleu", 9) == test.verdict("loss", 9)
     scores = f"bleu 100 and {second['score']:.4g}, p = {p:.3f} by the paired bootstrap."
-    caution = "The same sentences have chosen the two among 9 trials"
+    caution = "The two were chosen from 9 trials on the same sentences"
     assert f"{scores} {caution}" in test.verdict("bleu", 9)
 
 

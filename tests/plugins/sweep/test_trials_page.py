@@ -78,7 +78,7 @@ def test_the_page_has_all_trials_the_best_first(page):
         *[("2", "failed", ""), ("3", "pruned", "0.5"), ("5", "running", "")],
     ]
     assert "trial 4 is better than trial 1 by more than chance" in page
-    assert "have chosen the two among 4 trials" in page
+    assert "The two were chosen from 4 trials" in page
     assert "scores of the trials are of the first 500 sentences" in page
     assert "<dd>5 <small>of 10</small>" in page
     # One chart of the trials, one of the steps, one for each hyper-parameter.

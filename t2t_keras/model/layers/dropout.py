@@ -87,8 +87,8 @@ def _element_keys(seed: DropoutSeed, x: Tensor) -> ElementKeys:
     is_of_weights = len(x.shape) == 4
     if isinstance(seed, DropoutKeys):
         if is_of_weights:
-            return weight_keys(seed, x.shape[1])
-        return feature_keys(seed, x.shape[-1])
+            return weight_keys(seed, _size(x, 1))
+        return feature_keys(seed, _size(x, -1))
     shape = ops.shape(x)
     if is_of_weights:
         batch, heads, length, source_length = shape
@@ -99,3 +99,12 @@ def _element_keys(seed: DropoutSeed, x: Tensor) -> ElementKeys:
     keys = row_keys(seed, batch, math.prod(inner))
     tokens = ops.reshape(keys.tokens, shape[:-1])
     return feature_keys(keys._replace(tokens=tokens), shape[-1])
+
+
+def _size(x: Tensor, axis: int) -> int | Tensor:
+    """Returns the size of an axis, a number if the graph knows it.
+
+    `ops.shape` would also add the sizes of all other axes to the graph.
+    """
+    size = x.shape[axis]
+    return ops.shape(x)[axis] if size is None else size

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from t2t_keras.model.layers import Dropout
 from t2t_keras.model.layers.dropout_keys import row_keys, source_keys
@@ -54,6 +55,16 @@ def test_the_keys_of_tokens_draw_the_mask_of_their_seed():
     np.testing.assert_array_equal(
         layer(weights, seed=source_keys(keys)), layer(weights, seed=SEED)
     )
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8), (2, 4, 3, 3)])
+def test_a_graph_that_knows_no_size_draws_the_same_mask(shape):
+    layer = dropout(0.5)
+    x = np.ones(shape, np.float32)
+    keys = row_keys(SEED, shape[0], shape[-2])
+    unknown = tf.TensorSpec([None] * len(shape), tf.float32)
+    graph = tf.function(lambda x: layer(x, seed=keys), input_signature=[unknown])
+    np.testing.assert_array_equal(graph(x), layer(x, seed=keys))
 
 
 def test_without_a_seed_another_mask_is_drawn_each_time():

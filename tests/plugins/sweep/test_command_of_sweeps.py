@@ -117,7 +117,7 @@ def test_a_killed_sweep_ends_as_one_that_was_not(data_dir, tmp_path, usr_dir):
     for name in ("trials", "test", "verdict"):
         assert result[name] == undisturbed[name], name
     assert [trial["state"] for trial in result["trials"]] == ["complete"] * 3
-    assert "by the paired bootstrap" in result["verdict"]
+    assert "On the 320 sentences of dev" in result["verdict"]
     for index in range(3):
         runs = [
             tmp_path / name / f"trial-{index:04}" for name in ("undisturbed", "killed")

@@ -21,12 +21,13 @@ from t2t_keras.cli.parser import add_further
 from t2t_keras.data.console import say
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError
+from t2t_keras.export.formats import format_of
 from t2t_keras.hparam import HParams
 from t2t_keras.options import split_pairs
 from t2t_keras.run.config import RunConfig, config_for, require_run
 
 from .complexity import Complexity, layer_complexities
-from .directory_rows import export_rows, format_of, run_rows
+from .directory_rows import export_rows, run_rows
 from .model_cost import (
     KNOWN_MODELS,
     count_parameters,

@@ -1,14 +1,14 @@
 """What `t2t describe` tells about a run directory or an export, by name."""
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 
+from t2t_keras.cli.config_file import flag_text
 from t2t_keras.data.json_files import read_json
 from t2t_keras.data.schema import from_fields
 from t2t_keras.evaluation.metrics_line import shown_metrics
 from t2t_keras.export.directory import size_of
-from t2t_keras.export.formats import export_formats
+from t2t_keras.export.formats import format_of
 from t2t_keras.export.settings import SETTINGS, ExportSettings
 from t2t_keras.hparam import HParams
 from t2t_keras.run.checkpoint_paths import CheckpointPaths
@@ -28,11 +28,6 @@ def run_rows(facts: RunFacts) -> dict[str, str]:
         if kind != "train" and records:
             rows[_shown(kind)] = _evaluation(records[-1])
     return rows
-
-
-def _assignments(values: Mapping[str, object]) -> str:
-    """Returns values as the flag `--hparams` has them."""
-    return ",".join(f"{name}={value}" for name, value in values.items())
 
 
 def _checkpoint_rows(run: Path) -> dict[str, str]:
@@ -74,13 +69,11 @@ def export_rows(path: Path) -> dict[str, str]:
     if settings.languages:
         rows["languages"] = " → ".join(settings.languages)
     base = vars(HParams())
-    rows["hparams"] = _assignments(
-        {
-            name: value
-            for name, value in settings.hparams.items()
-            if value != base.get(name)
-        }
-    )
+    changes = {}
+    for name, value in settings.hparams.items():
+        if value != base.get(name):
+            changes[name] = value
+    rows["hparams"] = flag_text(changes)
     for name in ("beam_size", "alpha"):
         if name in settings.decoding:
             rows[name] = str(settings.decoding[name])
@@ -103,11 +96,3 @@ def _settings(path: Path) -> ExportSettings | None:
     names = {field.name for field in dataclasses.fields(ExportSettings)}
     common = {name: value for name, value in fields.items() if name in names}
     return from_fields(ExportSettings, common, file)
-
-
-def format_of(path: Path) -> str:
-    """Returns the format of an export, as `t2t export --format`; "": it is none."""
-    for name, export_format in export_formats().items():
-        if export_format.holds(path):
-            return name
-    return ""

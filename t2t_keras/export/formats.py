@@ -105,10 +105,16 @@ def find_loader(
     path: Path,
 ) -> "Callable[[Path], ExportedTranslator | TextSavedModel] | None":
     """Returns the `load` of the format of an export; None if it has none."""
-    for export_format in export_formats().values():
+    name = format_of(path)
+    return export_formats()[name].load if name else None
+
+
+def format_of(path: Path) -> str:
+    """Returns the format of an export, as `t2t export --format`; "": it is none."""
+    for name, export_format in export_formats().items():
         if export_format.holds(path):
-            return export_format.load
-    return None
+            return name
+    return ""
 
 
 def find_converted(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from t2t_keras.cli.command import KeyValues
 from t2t_keras.cli.lines import STDIN, read_lines
-from t2t_keras.data.regular_files import is_special
+from t2t_keras.data.regular_files import is_pipe, is_special
 from t2t_keras.data.text_files import COMPRESSED
 from t2t_keras.errors import UserError, short_repr
 from t2t_keras.options import split_pairs
@@ -43,8 +43,7 @@ def require_readable(path: str | None, advice: str = "") -> None:
         return
     if advice and _is_text(path) and not os.path.exists(path):
         raise UserError(f"there is no file {short_repr(path)}; {advice}")
-    # A pipe can be read only once.
-    if Path(path).is_file() or Path(path).is_dir() or not Path(path).exists():
+    if not is_pipe(path):
         next(read_lines(path), None)
 
 

@@ -71,12 +71,18 @@ def refuse_pipes(*paths: str | Path) -> None:
     Raises:
         UserError: a path is a pipe or a device.
     """
-    for path in map(Path, paths):
-        if path.exists() and not (path.is_file() or path.is_dir()):
+    for path in paths:
+        if is_pipe(path):
             raise UserError(
                 f"{path} is a pipe or a device, which can be read only once, but its "
                 "texts are read several times; write them into a file"
             )
+
+
+def is_pipe(path: str | Path) -> bool:
+    """Returns whether a path is a pipe or a device, which can be read only once."""
+    path = Path(path)
+    return path.exists() and not (path.is_file() or path.is_dir())
 
 
 def is_special(path: str | Path) -> bool:

@@ -30,7 +30,8 @@ _SQL_REMARKS = re.compile(r"(?:\s*(?:--[^\n]*(?:\n|\Z)|/\*.*?\*/;?))*\s*", re.DO
 _SQL_STATEMENT = re.compile(
     r"(?:(?:CREATE|DROP|ALTER)\s+(?:OR\s+REPLACE\s+)?(?:TEMP\w*\s+|UNIQUE\s+)?"
     r"(?:DATABASE|EXTENSION|FUNCTION|INDEX|SCHEMA|SEQUENCE|TABLE|TYPE|VIEW)"
-    r"|INSERT\s+INTO\s+[^\s(]+\s*(?:\(|VALUES\b|SELECT\b)|SET\s+(?:NAMES|@?\w+\s*(?:=|TO\b))|PRAGMA\s+\w+\s*="
+    r"|INSERT\s+INTO\s+[^\s(]+\s*(?:\(|VALUES\b|SELECT\b)"
+    r"|SET\s+(?:NAMES|@?\w+\s*(?:=|TO\b))|PRAGMA\s+\w+\s*="
     r"|BEGIN(?:\s+TRANSACTION)?\s*;|START\s+TRANSACTION\s*;|USE\s+\S+\s*;)",
     re.IGNORECASE,
 )

@@ -417,8 +417,7 @@ class Trainer:
             if step != self._saved_step:
                 self._save(step)
             if step and reason not in _SIGNAL_NAMES:
-                has_begun = step > steps.start
-                metrics |= self._results(step, reason, has_begun)
+                metrics |= self._results(step, reason, has_begun=step > steps.start)
         if steps:
             for hook in self._hooks:
                 hook.on_train_end()

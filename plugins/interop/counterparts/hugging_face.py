@@ -60,7 +60,7 @@ _EXAMPLE_FLAGS = Table(
         "val_max_target_length num_beams": "leave it out: evaluations during training "
         "decode as the problem says",
         "ignore_pad_token_for_loss": "leave it out: padding has no part in the loss",
-        "source_prefix": "leave it out: a prefix belongs into the source texts",
+        "source_prefix": "leave it out: a prefix belongs in the source texts",
         "forced_bos_token": "use `t2t datagen --mixture FILE`, with a tag for each "
         "corpus",
     },

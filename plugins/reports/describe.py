@@ -141,8 +141,14 @@ def _add_layer_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def _check_describe(args: argparse.Namespace) -> None:
+    """Refuses mistakes, and sets `export_format` to that of an export; "": it is none.
+
+    Raises:
+        UserError: a flag is missing, or has no effect together with another.
+    """
     _move_directory(args)
-    if args.output_dir and format_of(Path(args.output_dir)):
+    args.export_format = format_of(Path(args.output_dir)) if args.output_dir else ""
+    if args.export_format:
         flags = ("--model", "--output_dir", "--hparams_set", "--usr_dir", "--json")
         require_only(args, flags, "an export")
         return
@@ -251,8 +257,8 @@ def _describe_data(config: RunConfig) -> dict[str, Any]:
 
 
 def _describe(args: argparse.Namespace) -> dict[str, Any]:
-    if args.output_dir and format_of(Path(args.output_dir)):
-        return {"export": export_rows(Path(args.output_dir))}
+    if args.export_format:
+        return {"export": export_rows(Path(args.output_dir), args.export_format)}
     subject = _read_subject(args)
     hparams = subject.hparams
     if hparams.model not in KNOWN_MODELS:
@@ -392,8 +398,7 @@ def _next_command(args: argparse.Namespace) -> str:
             "--data_dir DIR --output_dir RUN"
         )
     model = quoted(args.output_dir)
-    is_export = format_of(Path(args.output_dir))
-    return f"t2t translate {model}" if is_export else f"t2t page {model}"
+    return f"t2t {'translate' if args.export_format else 'page'} {model}"
 
 
 COMMAND = Command(

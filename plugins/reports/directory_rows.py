@@ -8,7 +8,6 @@ from t2t_keras.data.json_files import read_json
 from t2t_keras.data.schema import from_fields
 from t2t_keras.evaluation.metrics_line import shown_metrics
 from t2t_keras.export.directory import size_of
-from t2t_keras.export.formats import format_of
 from t2t_keras.export.settings import SETTINGS, ExportSettings
 from t2t_keras.hparam import HParams
 from t2t_keras.run.checkpoint_paths import CheckpointPaths
@@ -55,13 +54,17 @@ def _evaluation(record: Record) -> str:
     return ", ".join([f"step {record['step']:,}", *shown_metrics(metrics)])
 
 
-def export_rows(path: Path) -> dict[str, str]:
+def export_rows(path: Path, export_format: str) -> dict[str, str]:
     """Returns what an export is, from its settings.
+
+    Args:
+        path: the directory of the export.
+        export_format: its format, see `formats.format_of`.
 
     Raises:
         UserError: its settings are damaged.
     """
-    rows = {"format": format_of(path), "bytes": f"{size_of(path):,}"}
+    rows = {"format": export_format, "bytes": f"{size_of(path):,}"}
     settings = _settings(path)
     if settings is None:  # an earlier version wrote it
         return rows

@@ -12,11 +12,11 @@ from t2t_keras.cli.command import Command, add_run, export_command, quoted
 from t2t_keras.cli.config_file import flag_text
 from t2t_keras.data.atomic_files import write_lines
 from t2t_keras.data.console import duration
-from t2t_keras.data.log_files import read_log
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.evaluation.metrics_line import LOSS_METRICS
 from t2t_keras.problem import Problem
 from t2t_keras.quantity import quantity
+from t2t_keras.run.history import read_history, trainings
 
 from .run_facts import decoded_part, set_rows
 from .run_records import metric_records
@@ -59,7 +59,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     """
     path = run.checkpoint_path(checkpoint)
     manifest = run.config.manifest()
-    history = read_log(run.path / "history.jsonl")
+    history = read_history(run.path)
     problem = run.problem
     sections = [
         f"---\n{json.dumps(_hub_header(problem, manifest), ensure_ascii=False)}\n---",
@@ -159,10 +159,9 @@ def _decoding_rows(problem: Problem) -> dict[str, str | None]:
 def _training_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
     """Returns a sentence for each training in the history."""
     sentences = []
-    for record in history:
+    for record in trainings(history):
         match record:
             case {
-                "kind": "training",
                 "first_step": int(first_step),
                 "last_step": int(last_step),
                 "minutes": int() | float() as minutes,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 from t2t_keras.cli.config_file import flag_text
 from t2t_keras.cli.repeating import training_flags
 from t2t_keras.data.console import duration
-from t2t_keras.data.log_files import read_log
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.run.config import RunConfig
 from t2t_keras.run.dev_samples import DevSamples, read_samples
+from t2t_keras.run.history import read_history, trainings
 
 from .model_cost import KNOWN_MODELS, count_parameters, flops_per_token
 from .run_records import (
@@ -43,7 +43,7 @@ class RunFacts:
         vocab_sizes: the tokens of source and target; None: the target shares the
             source's vocabulary.
         records: the records of `metrics.jsonl` by kind, "train" and "dev" among them.
-        history: the records of `history.jsonl`.
+        history: see `history.read_history`.
         samples: sentences of dev at the evaluations.
     """
 
@@ -64,8 +64,8 @@ class RunFacts:
 
     @property
     def trainings(self) -> list[Record]:
-        """The record of each time that the training was started and has ended."""
-        return [record for record in self.history if record.get("kind") == "training"]
+        """See `history.trainings`."""
+        return trainings(self.history)
 
     def updated(self) -> Self:
         """Returns the facts with what a training has recorded since they were read."""
@@ -178,16 +178,15 @@ def decoded_part(manifest: "Manifest | None", history: Iterable[Record]) -> int:
 
     Args:
         manifest: the manifest of the data; None: they are not there.
-        history: the records of `history.jsonl`.
+        history: see `history.read_history`.
 
     Returns:
         The number; 0: all of them, or it is unknown.
     """
     total = manifest.examples.get("dev", 0) if manifest else 0
     decoded = 0
-    for record in history:
-        if record.get("kind") == "training":
-            decoded = record.get("eval_sentences", 0)
+    for record in trainings(history)[-1:]:
+        decoded = record.get("eval_sentences", 0)
     return decoded if decoded < total else 0
 
 
@@ -216,6 +215,6 @@ def _read_logs(path: Path, warns: bool) -> dict[str, Any]:
     """Returns the fields of `RunFacts` that grow during a training."""
     return {
         "records": metric_records(path, warns),
-        "history": read_log(path / "history.jsonl", warns=warns),
+        "history": read_history(path, warns),
         "samples": read_samples(path, warns),
     }

@@ -15,10 +15,7 @@ train.lock      locked by the process that trains here
 
 import contextlib
 import dataclasses
-import datetime
 import functools
-import importlib.metadata
-import json
 import os
 import shutil
 import socket
@@ -29,11 +26,9 @@ from typing import Self
 from t2t_keras.arguments import checked
 from t2t_keras.data.atomic_files import atomic
 from t2t_keras.data.checksums import sha256
-from t2t_keras.data.console import say
 from t2t_keras.data.decoded_pairs import source_texts
 from t2t_keras.data.json_files import write_json
 from t2t_keras.data.locks import OccupiedDirectory, lock
-from t2t_keras.data.log_files import open_log
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
@@ -53,6 +48,7 @@ from t2t_keras.run.config import (
     is_run,
     require_run,
 )
+from t2t_keras.run.history import record_event
 from t2t_keras.text.preprocessor import Preprocessor
 
 
@@ -230,29 +226,8 @@ class RunDirectory:
         return source_texts(data_dir, self.problem, self.tokenizers[0], count)
 
     def record(self, event: str, **facts: object) -> None:
-        """Adds a line to `history.jsonl`, or prints a warning if that is impossible.
-
-        The event is "training", "average", "evaluation" or "import".
-        """
-        line = {
-            "kind": event,
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "version": importlib.metadata.version("t2t_keras"),
-            **facts,
-        }
-        text = json.dumps(
-            line, ensure_ascii=False, default=lambda value: type(value).__name__
-        )
-        path = self.path / "history.jsonl"
-        try:
-            with open_log(path) as file:
-                file.write(f"{text}\n")
-        except UserError as error:
-            say(f"warning: {error}; this {event} is not recorded there")
-        except OSError as error:
-            say(
-                f"warning: {path}: {error.strerror}; this {event} is not recorded there"
-            )
+        """Adds an event to the run's history; see `history.record_event`."""
+        record_event(self.path, event, **facts)
 
     def checkpoint_path(self, checkpoint: str | int | Path | None = None) -> Path:
         """Returns the prefix of the checkpoint from which `restore` takes weights.

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from t2t_keras.data.log_files import read_log
+from t2t_keras.run.history import read_history, trainings
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.result import TrainResult
 
@@ -41,12 +41,11 @@ def recorded_results(
         The metrics; None: the last recorded training ended otherwise, or had other
         options.
     """
-    history = read_log(run_dir / "history.jsonl", warns=False)
-    trainings = [record for record in history if record.get("kind") == "training"]
+    ends = trainings(read_history(run_dir, warns=False))
     end = {"last_step": step, "stopped_by": stopped_by}
     end["options"] = _result_options(options)
-    if trainings and end.items() <= trainings[-1].items():
-        return trainings[-1].get("results")
+    if ends and end.items() <= ends[-1].items():
+        return ends[-1].get("results")
     return None
 
 

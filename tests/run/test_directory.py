@@ -86,14 +86,6 @@ def test_settings_bind_once_there_is_a_checkpoint(data_dir, copy, tmp_path):
     assert {name: (copy / name).read_bytes() for name in names(copy)} == files
 
 
-def test_what_cannot_be_recorded_is_said(copy, capfd):
-    (copy / "history.jsonl").unlink(missing_ok=True)
-    (copy / "history.jsonl").mkdir()
-    RunDirectory(copy).record("evaluation")
-    warning = "is not a regular file; remove it; this evaluation is not recorded there"
-    assert f"warning: {copy}/history.jsonl {warning}" in capfd.readouterr().err
-
-
 def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(
     data_dir, copy, tmp_path
 ):

@@ -22,6 +22,7 @@ from collections.abc import (
     Mapping,
 )
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -46,6 +47,7 @@ from .rest import Request as PredictRequest
 from .rest import TooLarge, parse_json
 from .rows import Key, Outputs, Texts
 from .served_model import ServedModel
+from .url_parts import register_parts
 from .versions import FixedModel, VersionFolder
 
 _Headers: TypeAlias = Mapping[str, str] | None
@@ -63,6 +65,7 @@ _EXTRA_LENGTH = 64  # a rough bound on how much longer than its source an output
 _PHRASE_WEIGHT = 4  # the work of a phrase's character, in characters of a sentence
 # A sentence is cheap up to this work for each hypothesis of the default beam size.
 _CHEAP = 400
+_SHOWN_URL = 200  # characters
 _STYLE = "style.css"  # of all pages of this package
 _PAGE_FILES = (
     *(_STYLE, "page.css", "page.js", "request.js", "sentence.js", "word_menu.js"),
@@ -602,13 +605,15 @@ def make_app(
     routes = [Route(f"/{x}", service.page) for x in ("", *_PAGE_FILES)]
     routes += [Route("/health", service.health), Route("/metrics", service.metrics)]
     routes += [Route("/v1/models", service.models)]
-    for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version:int}"):
+    register_parts()
+    model = "/v1/models/{name:model}"
+    for path in (model, f"{model}/versions/{{version:version}}"):
         routes += [Route(f"{path}:predict", service.predict, methods=["POST"])]
         routes += [Route(path, service.status)]
 
     def failed(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
-            return _error(error.status_code, error.detail, error.headers)
+            return _http_error(request, error)
         if isinstance(error, Overloaded):
             return _error(503, str(error), {"Retry-After": "1"})
         if isinstance(error, TooLarge):
@@ -646,6 +651,21 @@ def _json(value: object, status: int = 200, headers: _Headers = None) -> Respons
 
 def _error(status: int, message: str, headers: _Headers = None) -> Response:
     return _json({"error": message}, status, headers)
+
+
+def _http_error(request: Request, error: HTTPException) -> Response:
+    """Returns an error with a sentence, which those of Starlette's router lack."""
+    headers = error.headers
+    message = error.detail
+    url = request.url.path[:_SHOWN_URL]
+    if error.status_code == 405 and headers:
+        # Starlette joins a set, whose order differs from process to process.
+        methods = sorted(headers["Allow"].split(", "))
+        headers = {"Allow": ", ".join(methods)}
+        message = f"{url} takes {' or '.join(methods)}, not {request.method}"
+    elif message == HTTPStatus.NOT_FOUND.phrase:
+        message = f"there is no {url}"
+    return _error(error.status_code, message, headers)
 
 
 def _name(host: str) -> str:

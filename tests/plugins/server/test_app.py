@@ -178,11 +178,11 @@ def test_other_endpoints():
             "split_sentences": ["stub"],
             "details": {"stub": stub},
         }
-        assert error_of(client.get("/none")) == "Not Found"
         for path in ("/", "/style.css", "/page.css", "/page.js", "/sentence.js"):
             answer = client.get(path)
             assert answer.status_code == 200
             assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert client.get("/none").status_code == 404
         ask(client, "a")
         text = client.get("/metrics").text
     for line in (
@@ -193,6 +193,27 @@ def test_other_endpoints():
         't2t_queue_sentences{model="stub",version="1"} 0.0',
     ):
         assert line in text.splitlines()
+
+
+def test_other_methods_and_paths_are_refused():
+    predict_path = "/v1/models/stub:predict"
+    with serving(Stub()) as (client, _, _):
+        for path in (predict_path, "/v1/models/stub/versions/1:predict"):
+            for method in ("GET", "HEAD", "PUT"):
+                answer = client.request(method, path)
+                assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+            assert error_of(answer) == f"{path} takes POST, not PUT"
+        status_path = "/v1/models/stub"
+        for path in ("/", "/health", "/metrics", "/v1/models", status_path):
+            answer = client.post(path, content="{}")
+            assert answer.status_code == 405
+            assert answer.headers["Allow"] == "GET, HEAD"
+            assert error_of(answer) == f"{path} takes GET or HEAD, not POST"
+        for path in ("/v1/models/stub:classify", f"/v1/models/a/versions/{'9' * 5000}"):
+            for method in ("GET", "POST"):
+                answer = client.request(method, path)
+                assert answer.status_code == 404
+                assert error_of(answer) == f"there is no {path[:200]}"
 
 
 # Batching, limits and failures.

@@ -1,7 +1,8 @@
 """The HTTP server of `t2t serve`; it needs the extra `[serve]`.
 
 `app` has the endpoints and their errors; `rest` reads and writes TensorFlow Serving's
-JSON, whose `rows` have types; `url_parts` are those of the routes; `batcher` runs waiting sentences together; `served_model`
+JSON, whose `rows` have types, after `content_encoding` has decompressed it; `url_parts`
+are those of the routes; `batcher` runs waiting sentences together; `served_model`
 is a run or an export, and `fallback_model` a converted run; `explanation` tells where
 the words of outputs come from, and `alternatives` which other words there could be;
 `versions` watches a folder of exports; `limits` are those of requests and

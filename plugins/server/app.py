@@ -42,6 +42,7 @@ from t2t_keras.html_page import style_sheet
 from .alternatives import NUM_ALTERNATIVES
 from .batcher import Batcher, Overloaded
 from .connections import BUSY, Connections
+from .content_encoding import ACCEPTED, UnsupportedEncoding, decompress, is_compressed
 from .limits import Limits
 from .rest import Request as PredictRequest
 from .rest import TooLarge, parse_json
@@ -368,6 +369,7 @@ class Service:
     async def predict(self, request: Request) -> Response:
         """Runs a signature on rows (`instances`) or columns (`inputs`)."""
         served = self._find(request)
+        is_gzip = is_compressed(request.headers.get("content-encoding", ""))
         body = await self._read(request)
         if self._num_busy >= self.connections.max_busy:
             raise Overloaded("there are too many requests; try again later")
@@ -375,7 +377,7 @@ class Service:
         self._num_busy += 1
         request.scope[BUSY] = True
         try:
-            parsed, works = await self._parse(served.model, body)
+            parsed, works = await self._parse(served.model, body, is_gzip)
             served = self._find(request)  # a newer version may have replaced it
             request.scope["served"] = served.name, str(served.version)
             with served.used():
@@ -386,23 +388,28 @@ class Service:
         return _json(parsed.answer(outputs))
 
     async def _parse(
-        self, model: ServedModel, body: bytes
+        self, model: ServedModel, body: bytes, is_gzip: bool
     ) -> tuple[PredictRequest, list[int]]:
         """Returns a request and the work of each row.
 
         A large body is parsed in a thread, so that other requests are not delayed.
-        There is one such thread, because all threads share Python's lock.
+        There is one such thread, because all threads share Python's lock. It also
+        decompresses, so that only one body at a time takes the memory of its content.
 
         Raises:
             Overloaded: too many large bodies wait.
         """
 
         def parse() -> tuple[PredictRequest, list[int]]:
-            values = parse_json(body, self.limits.max_values)
+            content = body
+            if is_gzip:
+                content = decompress(body, self.limits.max_body_bytes)
+            values = parse_json(content, self.limits.max_values)
             parsed = PredictRequest.parse(values, self.limits.max_queue)
             return parsed, self.work(model, parsed)
 
-        if len(body) <= _SMALL_BODY and body.count(b",") <= _SMALL_COUNT:
+        is_small = len(body) <= _SMALL_BODY and body.count(b",") <= _SMALL_COUNT
+        if is_small and not is_gzip:
             return parse()
         if self._unparsed_bytes + len(body) > self.limits.max_unfinished_bytes:
             raise Overloaded("there are too many large requests; try again later")
@@ -618,6 +625,8 @@ def make_app(
             return _error(503, str(error), {"Retry-After": "1"})
         if isinstance(error, TooLarge):
             return _error(413, str(error))
+        if isinstance(error, UnsupportedEncoding):
+            return _error(415, str(error), {"Accept-Encoding": ACCEPTED})
         if isinstance(error, UserError):
             return _error(400, str(error))
         return _error(500, "the server failed; its log tells why")
@@ -627,7 +636,15 @@ def make_app(
         lifespan=service.lifespan,
         middleware=[Middleware(service.gate)],
         exception_handlers=dict.fromkeys(
-            (HTTPException, Overloaded, TooLarge, UserError, Exception), failed
+            (
+                HTTPException,
+                Overloaded,
+                TooLarge,
+                UnsupportedEncoding,
+                UserError,
+                Exception,
+            ),
+            failed,
         ),
     )
     app.state.service = service

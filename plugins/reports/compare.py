@@ -310,40 +310,60 @@ def _page(metric: str, texts: Texts, comparison: "Comparison", tests: str) -> st
         )
     differing = len(comparison.differences)
     shown = "all" if len(sentences) == differing else f"the first {len(sentences)}"
+    remarks = [f"{tests}."]
+    for name, result in comparison.metrics.items():
+        remarks.extend(_incomparable(name, result["systems"]))
     summary = (
-        f"{tests}. The {metric} scores of {differing:,} of {len(texts.references):,} "
-        f"sentences differ; this page shows {shown} of them, the largest difference "
-        "first."
+        f"{' '.join(remarks)} The {metric} scores of {differing:,} of "
+        f"{len(texts.references):,} sentences differ; this page shows {shown} of them, "
+        "the largest difference first."
     )
     tables = {}
     for name, result in comparison.metrics.items():
-        tables[f"{name} {result['signature']}"] = _rows(result["systems"])
+        tables[f"{name} {result['signature']}"] = _rows(name, result["systems"])
     names = _short_names([system.name for system in texts.systems])
     return difference_page(names, tables, summary, sentences)
 
 
-def _rows(results: "Sequence[SystemResult]") -> list[dict[str, str]]:
-    """Formats the rows of a metric's table."""
+def _rows(metric: str, results: "Sequence[SystemResult]") -> list[dict[str, str]]:
+    """Formats the rows of a metric's table, without tests of what is incomparable."""
+    from t2t_keras.evaluation.significance import incomparable
+
+    baseline = results[0]["score"]
+    is_tested = []
+    for result in results:
+        is_tested.append(not incomparable(metric, [baseline, result["score"]]))
+    is_tested[0] = any(is_tested[1:])
     digits = 2 if max(abs(result["score"]) for result in results) > 2 else 4
     names = _short_names([result["system"] for result in results])
     rows = []
-    for name, result in zip(names, results, strict=True):
+    for name, result, has_tests in zip(names, results, is_tested, strict=True):
+        row = {"system": name, "score": f"{result['score']:.{digits}f}"}
+        rows.append(row)
+        if not any(is_tested):
+            continue
         low = result["mean"] - result["ci"]
         high = result["mean"] + result["ci"]
-        row = {
-            "system": name,
-            "score": f"{result['score']:.{digits}f}",
-            "95% interval": f"{low:.{digits}f} to {high:.{digits}f}",
-            "difference": "",
-            "p (bs)": "",
-            "p (ar)": "",
-        }
-        if "difference" in result:
+        interval = f"{low:.{digits}f} to {high:.{digits}f}"
+        row["95% interval"] = interval if has_tests else ""
+        row |= dict.fromkeys(("difference", "p (bs)", "p (ar)"), "")
+        if has_tests and "difference" in result:
             row["difference"] = f"{result['difference']:+.{digits}f}"
             row["p (bs)"] = f"{result['p_bootstrap']:.4f}"
             row["p (ar)"] = f"{result['p_randomization']:.4f}"
-        rows.append(row)
     return rows
+
+
+def _incomparable(metric: str, results: "Sequence[SystemResult]") -> list[str]:
+    """Returns a sentence for each system that cannot be compared with the first."""
+    from t2t_keras.evaluation.significance import incomparable
+
+    names = _short_names([result["system"] for result in results])
+    sentences = []
+    for name, result in zip(names[1:], results[1:], strict=True):
+        if reason := incomparable(metric, [results[0]["score"], result["score"]]):
+            sentences.append(f"{names[0]} and {name} {reason}.")
+    return sentences
 
 
 def _short_names(systems: Sequence[str]) -> list[str]:
@@ -360,7 +380,10 @@ def _show_compare(result: dict[str, Any]) -> str:
         direction = "" if metric["higher_is_better"] else "  (lower is better)"
         fields = f"{name}  {metric['signature']}{direction}".split("|")
         heading = folded(fields, "|", line_end="|", indent=2, file=sys.stdout)
-        parts.append(f"{heading}\n{columns(_rows(metric['systems']))}")
+        lines = [heading, columns(_rows(name, metric["systems"]))]
+        for sentence in _incomparable(name, metric["systems"]):
+            lines.append(wrapped(sentence, indent=2))
+        parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
 

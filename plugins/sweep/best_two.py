@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 FILE = "test.json"
 
 _SIGNIFICANT = 0.05
-# Below it, in percent, BLEU counts n-grams that hardly trained models share by chance.
-_MIN_BLEU = 1.0
 _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 
 
@@ -58,6 +56,8 @@ class DevTest:
             metric: the metric by which the trials were compared.
             candidates: the number of trials from which the two were chosen.
         """
+        from t2t_keras.evaluation.significance import incomparable
+
         name = metric if metric in self.metrics else next(iter(self.metrics))
         result = self.metrics[name]
         baseline, system = result["systems"]
@@ -73,11 +73,10 @@ class DevTest:
             is_better = f"trials {better} and {worse} differ by no more than chance"
         shown = f"{name} {' and '.join(map(short_number, scores))}"
         on_dev = f"On the {self.sentences:,} sentences of dev,"
-        if name == "bleu" and max(scores) < _MIN_BLEU:
+        if reason := incomparable(name, scores):
             return (
-                f"{on_dev} trials {better} and {worse} cannot be compared: {shown}; "
-                f"models below {_MIN_BLEU:g} BLEU are hardly trained. Give the "
-                "trials more steps."
+                f"{on_dev} trials {better} and {worse} {reason}. Give the trials more "
+                "steps."
             )
         return (
             f"{on_dev} {is_better}: {shown}, p = {p:.3f} by the paired bootstrap. The "

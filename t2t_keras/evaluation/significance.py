@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, NotRequired, Protocol, TypedDict, 
 import numpy as np
 
 from t2t_keras.errors import UserError
+from t2t_keras.evaluation.metrics_line import short_number
 from t2t_keras.metrics import CorpusMetric
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 # These are sacreBLEU's defaults.
 BOOTSTRAP_SAMPLES = 1000
 RANDOMIZATION_TRIALS = 10_000
+# Below it, in percent, BLEU counts n-grams that hardly trained models share by chance.
+_MIN_BLEU = 1.0
 
 
 class System(NamedTuple):
@@ -225,6 +228,22 @@ def paired_tests(
         "higher_is_better": metric.higher_is_better,
         "systems": results,
     }
+
+
+def incomparable(metric: str, scores: Sequence[float]) -> str:
+    """Returns why scores cannot be compared, as the end of a sentence; "": they can.
+
+    Args:
+        metric: the name of the metric.
+        scores: the scores of two systems.
+    """
+    if metric != "bleu" or max(scores) >= _MIN_BLEU:
+        return ""
+    shown = " and ".join(map(short_number, scores))
+    return (
+        f"cannot be compared: {metric} {shown}; below {_MIN_BLEU:g} BLEU, outputs have "
+        "hardly any words in common with the references"
+    )
 
 
 def randomization(

@@ -219,6 +219,33 @@ def test_a_difference_of_zero_has_p_1(capfd, tmp_path):
         assert row["difference"] == row["score"] == 0
 
 
+def test_systems_below_1_bleu_are_not_compared(capfd, tmp_path):
+    references = write(tmp_path / "references", *REFERENCES)
+    bad = write(tmp_path / "bad", *["uv wx yz uv wx yz uv wx"] * 11, "the dog 12")
+    worse = write(tmp_path / "worse", *["wx yz"] * 12)
+    good = write(tmp_path / "good", *WORSE)
+    page = tmp_path / "page.html"
+    argv = ("--references", references, "--metric", "bleu", "--page", page)
+    result = run_json(capfd, "compare", bad, good, worse, *argv)
+    scores = [row["score"] for row in result["metrics"]["bleu"]["systems"]]
+    assert 0 < scores[0] < 1 and scores[2] == 0  # the premise
+    reason = (
+        f"cannot be compared: bleu {scores[0]:.4g} and 0; below 1 BLEU, outputs have "
+        "hardly any words in common with the references."
+    )
+    assert run("compare", bad, good, worse, *argv) == 0
+    lines = capfd.readouterr().out.splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines[-4:-1]}
+    assert lines[-1] == f"bad and worse {reason}"
+    assert f"bad and worse {reason} The bleu scores" in page.read_text("utf-8")
+    assert [len(rows[name]) for name in ("bad", "good", "worse")] == [4, 7, 1]
+    assert run("compare", bad, worse, *argv) == 0
+    *_, header, first, second, sentence = capfd.readouterr().out.splitlines()
+    assert header.split() == ["system", "score"] and sentence == lines[-1]
+    assert first.split() == ["bad", f"{scores[0]:.4f}"]
+    assert second.split() == ["worse", "0.0000"]
+
+
 # External metrics.
 
 FAKE = '''

@@ -96,8 +96,9 @@ def counterpart(context: str, name: str, value: str = "") -> str:
     """Returns what to use here instead of another toolkit's flag, command or key.
 
     Args:
-        context: where the user gave the name: a command of `t2t` for a flag, "t2t" for
-            a command; "hparams", "decode_hparams" or "train_options" for a key.
+        context: where the user gave the name: a command of `t2t` for a flag, or
+            another toolkit's program in the place of one; "t2t" for a command;
+            "hparams", "decode_hparams" or "train_options" for a key.
         name: the name, of a flag with its hyphens.
         value: the value that the user gave, if any.
 

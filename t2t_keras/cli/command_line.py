@@ -77,7 +77,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         _answer_flag(name)
     command = find_command(name)
     if command is None:
-        _refuse_command(name)
+        _refuse_command(name, argv[1:])
     parser = command_parser(name, command)
     early = _early_flags(argv[1:])
     values: dict[str, object] = {}
@@ -157,11 +157,18 @@ def _answer_flag(flag: str) -> NoReturn:
     sys.exit()  # not reached: both flags end the program
 
 
-def _refuse_command(name: str) -> NoReturn:
-    """Ends the program at an unknown command: says what to use instead."""
+def _refuse_command(name: str, words: Sequence[str]) -> NoReturn:
+    """Ends the program at an unknown command: says what to use instead.
+
+    Args:
+        name: the command; of another toolkit's program, all flags are answered as well.
+        words: the words after it.
+    """
     parser = _program_parser()
     if explained := counterpart("t2t", name):
-        parser.error(explained)
+        flags = _unknown_flags(words, parser)
+        answers = [counterpart(name, flag, value) for flag, value in flags]
+        parser.refuse([explained, *filter(None, answers)])
     hint = did_you_mean(name, [*CORE, *plugin_names("commands")], "{}")
     parser.error(f"there is no command '{name}'{hint} (`t2t --help` lists them)")
 

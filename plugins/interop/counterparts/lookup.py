@@ -1,6 +1,7 @@
 """Says what replaces an unknown name, if another toolkit has it."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .fairseq import FAIRSEQ
@@ -30,6 +31,22 @@ class Match(NamedTuple):
     sentence: str
 
 
+class Place(NamedTuple):
+    """Where a name is looked up.
+
+    Attributes:
+        tables: the tables that may have it.
+        contexts: the contexts whose tables are preferred.
+    """
+
+    tables: Sequence[Table]
+    contexts: Sequence[str]
+
+    def has(self, table: Table) -> bool:
+        """Returns whether a table is one of the contexts."""
+        return any(context in table.contexts for context in self.contexts)
+
+
 def explain(context: str, name: str, value: str = "") -> str:
     """Returns a sentence about a name of another toolkit; "" if none has it.
 
@@ -37,13 +54,14 @@ def explain(context: str, name: str, value: str = "") -> str:
     """
     is_short = re.fullmatch("-[A-Za-z]", name)
     stem = name if is_short else name.lstrip("-")
-    if matches := _find_matches(context, stem, value):
+    place = _program_flags(context) or Place(TABLES, [context])
+    if matches := _find_matches(place, stem, value):
         return _message(context, name, matches)
     if stem.startswith("hp_"):
         return _explain_override(name, stem.removeprefix("hp_"), value)
     if stem.startswith("no"):
         # absl negates a flag this way: --nogenerate_data.
-        matches = _find_matches(context, stem.removeprefix("no"), value)
+        matches = _find_matches(place, stem.removeprefix("no"), value)
         matches = [match for match in matches if match.table.toolkit == "tensor2tensor"]
         return _message(context, name, matches) if matches else ""
     return ""
@@ -52,12 +70,34 @@ def explain(context: str, name: str, value: str = "") -> str:
 def _explain_override(flag: str, name: str, value: str) -> str:
     """Returns a sentence about tensor2tensor's flag --hp_NAME."""
     override = f"{flag} is an override of t2t-trainer; here, use --hparams"
-    if matches := _find_matches("hparams", name, value):
+    if matches := _find_matches(Place(TABLES, ["hparams"]), name, value):
         return f"{override}: {_message('hparams', name, matches)}"
     return f"{override} {name}=VALUE"
 
 
-def _find_matches(context: str, name: str, value: str) -> list[Match]:
+def _program_flags(name: str) -> Place | None:
+    """Returns where to find the flags of another toolkit's program.
+
+    Returns:
+        The flags of its toolkit, with the commands of `t2t` that replace it; no flags
+        if nothing replaces it; None: it is no such program.
+    """
+    programs = [table for table in TABLES if table.noun == "program"]
+    sentences = {}
+    for table in programs:
+        if sentence := table.find(name, "", exact=False):
+            sentences[table.toolkit] = sentence
+    if not sentences:
+        return None
+    tables = []
+    for table in TABLES:
+        sentence = sentences.get(table.toolkit, "leave it out")
+        if table.noun == "flag" and not sentence.startswith("leave it out"):
+            tables.append(table)
+    return Place(tables, re.findall("`t2t ([a-z]+)", " ".join(sentences.values())))
+
+
+def _find_matches(place: Place, name: str, value: str) -> list[Match]:
     """Returns the best matches for a name.
 
     An exactly equal name is better than one that differs in hyphens. A row for the
@@ -67,14 +107,14 @@ def _find_matches(context: str, name: str, value: str) -> list[Match]:
     for exact in (True, False):
         for row_value in (value, ""):
             matches = []
-            for table in TABLES:
+            for table in place.tables:
                 if sentence := table.find(name, row_value, exact):
                     matches.append(Match(table, sentence))
-            in_context = [match for match in matches if context in match.table.contexts]
+            in_context = [m for m in matches if place.has(m.table)]
             if in_context:
                 return in_context
             elsewhere = _one_per_toolkit(matches)
-            if elsewhere and context != "t2t":
+            if elsewhere and place.contexts != ["t2t"]:
                 return elsewhere
     return []
 
@@ -96,7 +136,9 @@ def _message(context: str, name: str, matches: list[Match]) -> str:
         if context not in table.contexts:
             advice = _other_context(context, table.contexts[0], advice) + advice
         description = f"a {table.noun} of {table.command}"
-        descriptions.setdefault(advice, []).append(description)
+        owners = descriptions.setdefault(advice, [])
+        if description not in owners:  # two tables may be of one program
+            owners.append(description)
     parts = []
     for advice, owners in descriptions.items():
         parts.append(f"{' and '.join(owners)}; here, {advice}")

@@ -266,6 +266,38 @@ COMMAND_LINES = {
 }
 
 
+FOREIGN_LINES = {
+    "fairseq-train data-bin --arch transformer_wmt_en_de --lr 5e-4 --clip-norm -1 "
+    "--own x --seed 1": [
+        "fairseq-train is a program of fairseq; here, use `t2t train`",
+        "--arch is a flag of fairseq-train; here, for `t2t train`, use `--hparams_set ",
+        "--lr is a flag of fairseq-train; here, for `t2t train`, use `--hparams learn",
+        "--clip-norm is a flag of fairseq-train; here, for `t2t train`, use `--hparam",
+        "--seed is a flag of fairseq-train; here, for `t2t train`, the same",
+    ],
+    # Two commands replace it, and other toolkits have flags of these names.
+    "marian --vocab-sizes 8 --mini-batch 9 --seed 1": [
+        "marian is a program of Marian; here, use `t2t datagen` and `t2t train`",
+        "--mini-batch is a flag of marian; here, for `t2t train`, use `--hparams ",
+        "--seed is a flag of marian; here, for `t2t train`, the same",
+    ],
+    "t2t_decoder --decode_to_file=x --hp_hidden_size 8": [
+        "t2t_decoder is a program of tensor2tensor; here, use `t2t translate`, or ",
+        "--decode_to_file is a flag of t2t-decoder; here, use `t2t translate --outp",
+        "--hp_hidden_size is an override of t2t-trainer; here, use --hparams: hidd",
+    ],
+    "marian-embedder --type s2s": ["marian-embedder is a program of Marian; here, lea"],
+}
+
+
+@pytest.mark.parametrize(("line", "answers"), FOREIGN_LINES.items())
+def test_all_flags_of_a_foreign_program_are_answered(line, answers, capsys):
+    printed = errors(line.split(), capsys)
+    assert len(printed) == len(answers), printed
+    for answer, sentence in zip(answers, printed, strict=True):
+        assert sentence.startswith(f"t2t: error: {answer}")
+
+
 @pytest.mark.parametrize(("line", "answers"), COMMAND_LINES.items())
 def test_all_flags_of_a_command_line_are_answered(line, answers, capsys):
     """Each once, in the order of the line; an absent file does not hide them."""

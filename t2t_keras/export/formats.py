@@ -138,7 +138,7 @@ def converted(
 
     It is the run itself, or an export for a faster engine, which has no checkpoints.
 
-    One line on standard error says which engine it is.
+    One line on standard error says which engine it is, and where the export is.
 
     Args:
         run: the run directory.
@@ -151,14 +151,15 @@ def converted(
     """
     problem = RunConfig.read(run).registered_problem()
     dataclasses.replace(DecodingOptions.of(problem), **options)
-    CheckpointPaths(run).find("latest" if checkpoint == "ema" else checkpoint)
+    chosen = CheckpointPaths(run).find("latest" if checkpoint == "ema" else checkpoint)
     reasons = []
     for name, export_format in export_formats().items():
         if export_format.convert:
             try:
                 path = export_format.convert(run, checkpoint, options)
+                engine = f"engine: {name}, with {chosen.name} converted to {path}"
                 exact = "--engine tensorflow computes as in training"
-                say(folded([f"engine: {name} ({path})", exact], "; ", line_end=";"))
+                say(folded([engine, exact], "; ", line_end=";"))
                 return path, None
             except UserError as error:
                 reasons.append(str(error).partition(";")[0])

@@ -614,8 +614,9 @@ def test_a_run_is_converted_once(trained_run, tmp_path, capfd):
     for _ in range(2):
         assert run(*command, "auto") == 0
         shown = capfd.readouterr()
-        assert shown.out == expected and "engine: ctranslate2" in shown.err
         (export,) = (path / "engines").glob("ctranslate2-*")
+        line = f"engine: ctranslate2, with model.ckpt-4 converted to {export}; "
+        assert shown.out == expected and line in shown.err
         inodes.add(export.stat().st_ino)
     assert len(inodes) == 1
 
@@ -643,7 +644,8 @@ def test_a_converted_run(engine, trained_run, tmp_path, capfd, monkeypatch):
     translations = translate(*auto)
     assert translations[:2] == (expected[0], expected[1].expected)
     (export,) = first_exports = exports()
-    assert translations[2].startswith(f"engine: ctranslate2 ({export}); --engine ten")
+    converted_to = f"engine: ctranslate2, with model.ckpt-4 converted to {export}; "
+    assert translations[2].startswith(f"{converted_to}--engine tensorflow ")
     assert translate(*auto)[2] == translations[2]
     words = ["translate", str(path), *map(str, flags)]
     *rows, modules = python(RUN_COMMAND, *words).splitlines()
@@ -664,7 +666,7 @@ def test_a_converted_run(engine, trained_run, tmp_path, capfd, monkeypatch):
         assert translate(*auto)[2] == translations[2]
         assert json.loads(settings.read_text()) != options
     first_exports = exports()
-    assert "engine: ctranslate2" in translate(*auto, "--checkpoint", "1")[2]
+    assert "with model.ckpt-1 converted" in translate(*auto, "--checkpoint", "1")[2]
     assert (
         first_exports.items() < (two_exports := exports()).items()
         and len(two_exports) == 2

@@ -366,7 +366,7 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path)
     # Each model is named, with the engine that `evaluate` takes.
     for system in (*systems[:2], systems[3]):
         assert printed.count(f"decoding with {system}\n") == 1
-    assert printed.count("\nengine: ctranslate2 ") == 2
+    assert printed.count("\nengine: ctranslate2, with ") == 2
     result = run_json(capfd, "compare", *systems, *FAST, *argv)
     assert result["problem"] == "translate_text" and result["sentences"] == 6
     for rows in zip(

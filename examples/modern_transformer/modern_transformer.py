@@ -32,7 +32,7 @@ from t2t_keras.model.layers import (
     append_columns,
     bias_positions,
     causal_bias,
-    no_columns,
+    count_used,
     reserve_columns,
     select_columns,
 )
@@ -79,12 +79,12 @@ class RotaryCache(NamedTuple):
         )
 
     def reserve(self, columns: int | Tensor) -> "RotaryCache":
-        """Returns an empty cache preallocated for C tokens."""
+        """Returns the cache with free columns, for `columns` tokens in all."""
         return RotaryCache(
             reserve_columns(self.key, columns),
             reserve_columns(self.value, columns),
             self.position,
-            no_columns(),
+            count_used(self.key, self.used),
         )
 
     def select(self, rows: Tensor, columns: Tensor) -> "RotaryCache":

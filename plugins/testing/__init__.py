@@ -167,7 +167,7 @@ def _check_steps(model: "Transformer") -> None:
 
 
 def _check_compiled_steps(model: "Transformer") -> None:
-    """Decodes two tokens with a preallocated cache, compiled by XLA."""
+    """Decodes two tokens, compiled by XLA, with a cache that gets room for each."""
     import tensorflow as tf
 
     if not model.reserves_cache:
@@ -178,8 +178,9 @@ def _check_compiled_steps(model: "Transformer") -> None:
     @tf.function(autograph=False, jit_compile=True)
     def second_step() -> tf.Tensor:
         cache = model.start_cache(model.encode(source), source, 3)
-        cache = model.reserve_cache(cache, 2)
+        cache = model.reserve_cache(cache, 1)
         _, cache = model.decode_step(np.zeros_like(tokens), 0, cache)
+        cache = model.reserve_cache(cache, 2)
         parents = np.array([[2, 0, 0], [1, 1, 2]], np.int32)
         cache = model.reorder_cache(cache, parents)
         return model.decode_step(tokens, 1, cache)[0]

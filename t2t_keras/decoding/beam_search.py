@@ -188,7 +188,6 @@ class _BeamSearch:
         )
         if self.coverage_penalty is not None:
             cache = self.model.track_coverage(cache, source)
-        cache = self.loop.start_cache(self.model, cache)
         return _SearchState(
             position=tf.constant(0),
             done=max_length <= 0,

@@ -4,12 +4,13 @@ XLA compiles a search for each size of its inputs, which takes seconds. So sizes
 rounded up: the rows of a batch, the length of its sources and the number of steps.
 """
 
+import operator
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.decode_loop import SearchLoop, run_all_rows, shape_invariants
+from t2t_keras.decoding.decode_loop import SearchLoop, shape_invariants
 from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.model.backend import Nest
@@ -18,21 +19,24 @@ from t2t_keras.text.tokenizer import PAD
 _ROWS = (1, 8, *(2**n for n in range(5, 31)))
 _LENGTHS = tuple(2**n for n in range(4, 31))
 _STEPS = 32  # the number of steps is a multiple of it
+# What share of the steps the cache has room for, in each stage: 1 / 4, then 1 / 2, and
+# then all. These are multiples of 8 steps, so that XLA need not pad the cache.
+_STAGES = (4, 2, 1)
 
 
 class CompiledLoop:
-    """A `SearchLoop` for XLA: cache and ids are preallocated for all steps.
+    """A `SearchLoop` for XLA: cache and ids have room for later steps.
+
+    Attention reads all columns of the cache, used or not. So the search has stages: the
+    first has room for a quarter of the steps, and the second for half of them. Most
+    searches end before the last stage.
 
     Args:
-        max_steps: scalar, the largest number of steps.
+        max_steps: scalar, the largest number of steps, a multiple of 32.
     """
 
     def __init__(self, max_steps: int | tf.Tensor) -> None:
         self._max_steps = max_steps
-
-    def start_cache(self, model: DecodingModel, cache: Nest) -> Nest:
-        """Returns the model's cache, preallocated for all steps."""
-        return model.reserve_cache(cache, self._max_steps)
 
     def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the ids with a column of PAD for each step."""
@@ -58,8 +62,37 @@ class CompiledLoop:
         results: Callable[[Nest], Hypotheses],
     ) -> Hypotheses:
         """Runs steps until all rows are done; see `SearchLoop`."""
-        shapes = shape_invariants(model, state)
-        return results(run_all_rows(state, step, shapes))
+        for stage in _STAGES:
+            max_steps = self._max_steps // stage
+            cache = model.reserve_cache(state.cache, max_steps)
+            state = state._replace(cache=cache)
+            shapes = shape_invariants(model, state)
+            state = _run_stage(state, step, shapes, max_steps)
+        return results(state)
+
+
+def _run_stage(
+    state: Nest, step: Callable[[Nest], Nest], shapes: Nest, max_steps: int | tf.Tensor
+) -> Nest:
+    """Runs steps until all rows are done, or `max_steps` steps since the beginning."""
+    is_constant: Nest = None
+
+    def body(state: Nest) -> tuple[Nest]:
+        nonlocal is_constant
+        next_state = step(state)
+        is_constant = tf.nest.map_structure(operator.is_, state, next_state)
+        return (next_state,)
+
+    (last_state,) = tf.while_loop(
+        lambda state: ~tf.reduce_all(state.done | (state.position >= max_steps)),
+        body,
+        (state,),
+        shape_invariants=(shapes,),
+    )
+    # TensorFlow 2.21 cannot compile a constant that goes through more than two loops.
+    return tf.nest.map_structure(
+        lambda constant, x, y: x if constant else y, is_constant, state, last_state
+    )
 
 
 def compiled(

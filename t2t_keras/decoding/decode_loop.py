@@ -23,9 +23,6 @@ _PAD = np.int64(PAD)
 class SearchLoop(Protocol):
     """Runs the steps of beam search, and stores what gets longer with each of them."""
 
-    def start_cache(self, model: DecodingModel, cache: Nest) -> Nest:
-        """Returns the model's cache before the first step."""
-
     def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the ids [B, K, 1], int64, before the first step."""
 
@@ -55,11 +52,6 @@ class SearchLoop(Protocol):
 
 class GrowingLoop:
     """A `SearchLoop` whose cache and ids grow: `decode_loop`."""
-
-    def start_cache(self, model: DecodingModel, cache: Nest) -> Nest:
-        """Returns the same cache."""
-        del model
-        return cache
 
     def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the same ids."""

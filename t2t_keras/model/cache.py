@@ -10,7 +10,7 @@ from t2t_keras.model.layers.columns import (
     UsedColumns,
     add_used,
     append_columns,
-    no_columns,
+    count_used,
     reserve_columns,
     select_columns,
 )
@@ -38,7 +38,7 @@ class DecodingCache(NamedTuple):
     Attributes:
         positions: [B, K, C] float32, the position of the token in column c if it is in
             hypothesis k, otherwise -1. (A GPU compares integers on the host.)
-        used: how many columns have tokens, if the cache is preallocated.
+        used: how many columns have tokens, if there are free ones for more.
         bias: [B, 1, 1, S], masks the source's padding.
         coverage: [B, K, S] float32, the cross-attention weights of the last layer, the
             mean of its heads, summed over the steps; [B, K, 0] unless tracked.
@@ -63,7 +63,7 @@ class DecodingCache(NamedTuple):
         )
 
     def reserve(self, steps: int | Tensor) -> Self:
-        """Returns the first cache, preallocated for the steps; see `TokenCache`."""
+        """Returns the cache with free columns, for the steps in all."""
         columns = ops.shape(self.positions)[1] * steps
         layers = []
         for layer in self.layers:
@@ -74,7 +74,7 @@ class DecodingCache(NamedTuple):
         return self._replace(
             positions=reserve_columns(self.positions, columns, fill=-1.0),
             layers=tuple(layers),
-            used=no_columns(),
+            used=count_used(self.positions, self.used),
         )
 
     def reorder(self, parents: Tensor) -> Self:

@@ -23,7 +23,7 @@ from t2t_keras.model.layers.columns import (
     UsedColumns,
     add_used,
     append_columns,
-    no_columns,
+    count_used,
     reserve_columns,
     select_columns,
 )
@@ -76,7 +76,7 @@ __all__ = [
     "attention_weights",
     "bias_positions",
     "causal_bias",
-    "no_columns",
+    "count_used",
     "padding_bias",
     "reserve_columns",
     "scaled_dot_product",

@@ -1,6 +1,6 @@
 """The columns of a decoding cache: one for each token, in tensors [B, H, C, ...].
 
-A cache grows by the tokens of each step, or it is preallocated for all of them. XLA
+A cache grows by the tokens of each step, or it is preallocated for many of them. XLA
 needs the latter, because its sizes are fixed.
 """
 
@@ -14,15 +14,18 @@ from t2t_keras.model.backend import Tensor
 UsedColumns: TypeAlias = Tensor | tuple[()]
 
 
-def no_columns() -> Tensor:
-    """Returns the `UsedColumns` of a preallocated cache before the first step."""
-    return ops.zeros((), "int32")
+def count_used(x: Tensor, used: UsedColumns) -> Tensor:
+    """Returns the `UsedColumns` after `reserve_columns` of x [B, H, C, ...]."""
+    if isinstance(used, tuple):
+        return ops.convert_to_tensor(ops.shape(x)[2], "int32")
+    return used
 
 
 def reserve_columns(x: Tensor, columns: int | Tensor, fill: float = 0.0) -> Tensor:
-    """Returns x [B, H, 0, ...] with C preallocated columns, [B, H, C, ...]."""
-    batch, heads, _, *sizes = ops.shape(x)
-    return ops.full((batch, heads, columns, *sizes), fill, x.dtype)
+    """Returns x [B, H, C, ...] with free columns after the others, `columns` in all."""
+    batch, heads, count, *sizes = ops.shape(x)
+    free = ops.full((batch, heads, columns - count, *sizes), fill, x.dtype)
+    return ops.concatenate([x, free], axis=2)
 
 
 def append_columns(x: Tensor, new: Tensor, used: UsedColumns) -> Tensor:

@@ -12,7 +12,7 @@ from t2t_keras.model.layers.columns import (
     add_used,
     append_columns,
     column_indices,
-    no_columns,
+    count_used,
     reserve_columns,
     take_columns,
 )
@@ -24,9 +24,9 @@ from t2t_keras.model.layers.masks import causal_bias, with_masks
 class TokenCache(Protocol):
     """What a decoder's self-attention keeps of the tokens before a decoding step.
 
-    A cache with an axis that grows may also have `reserve(columns)`, which returns an
-    empty cache preallocated for a number of tokens. XLA compiles the search only if no
-    axis grows.
+    A cache with an axis that grows may also have `reserve(columns)`, which returns the
+    cache with free columns, for that many tokens in all. XLA compiles the search only
+    if no axis grows.
     """
 
     def select(self, rows: Tensor, columns: Tensor) -> Self:
@@ -61,11 +61,11 @@ class SelfAttentionCache(NamedTuple):
         )
 
     def reserve(self, columns: int | Tensor) -> "SelfAttentionCache":
-        """Returns an empty cache preallocated for C tokens."""
+        """Returns the cache with free columns, for `columns` recent tokens in all."""
         return self._replace(
-            recent_key=reserve_columns(self.key, columns),
-            recent_value=reserve_columns(self.value, columns),
-            used=no_columns(),
+            recent_key=reserve_columns(self.recent_key, columns),
+            recent_value=reserve_columns(self.recent_value, columns),
+            used=count_used(self.recent_key, self.used),
         )
 
     def select(self, rows: Tensor, columns: Tensor) -> "SelfAttentionCache":

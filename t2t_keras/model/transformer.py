@@ -12,7 +12,6 @@ from t2t_keras.model.backend import Tensor
 from t2t_keras.model.cache import DecodingCache
 from t2t_keras.model.layers.base import Stack
 from t2t_keras.model.layers.dropout_keys import DropoutKeys, row_keys, token_keys
-from t2t_keras.model.layers.embedding import Embedding
 from t2t_keras.model.layers.linear import Kernels, Linear
 from t2t_keras.model.layers.masks import MASKED, padding_bias
 from t2t_keras.model.layers.self_attention import SelfAttention
@@ -246,10 +245,11 @@ class Transformer(TransformerParts):
             num_beams: K
         """
         batch = ops.shape(encoder_output)[0]
-        linear_layers: list[Linear | Embedding] = [self.softmax_embedding]
+        softmax = self.softmax_embedding
+        kernels = {softmax.path: softmax.cast_kernel()}
         for layer in self.decoder._flatten_layers():
             if isinstance(layer, Linear):
-                linear_layers.append(layer)
+                kernels.update(layer.cast_weights())
         layer_caches = []
         for layer in self.decoder.layers:
             tokens = layer.self_attention.empty_cache(batch, num_beams)
@@ -258,7 +258,7 @@ class Transformer(TransformerParts):
             positions=ops.zeros((batch, num_beams, 0)),
             bias=padding_bias(source == PAD),  # [B, 1, 1, S]
             coverage=ops.zeros((batch, num_beams, 0)),
-            kernels={layer.path: layer.cast_kernel() for layer in linear_layers},
+            kernels=kernels,
             layers=tuple(layer_caches),
         )
 

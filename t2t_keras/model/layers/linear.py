@@ -10,8 +10,9 @@ from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers.base import serializable
 from t2t_keras.model.layers.column_sums import add_bias
 
-# Kernels in the compute dtype, by the path of their layer. They are part of the
-# decoding cache: in bfloat16, casting them takes a seventh of a decoding step.
+# In the compute dtype, kernels by the paths of their layers, and biases by their own.
+# They are part of the decoding cache: in bfloat16, casting them takes a seventh of a
+# decoding step.
 Kernels: TypeAlias = Mapping[str, Tensor]
 
 
@@ -49,8 +50,15 @@ class Linear(keras.layers.Dense):
         """Returns the kernel [in, out] in the compute dtype."""
         return ops.cast(self.kernel, self.compute_dtype)
 
+    def cast_weights(self) -> Kernels:
+        """Returns kernel [in, out] and bias [out] in the compute dtype."""
+        weights = {self.path: self.cast_kernel()}
+        if self.use_bias:
+            weights[self.bias.path] = ops.cast(self.bias, self.compute_dtype)
+        return weights
+
     def call(self, x: Tensor, kernels: Kernels | None = None) -> Tensor:
-        """Maps [..., in] to [..., out]; without `kernels` it casts its own kernel."""
+        """Maps [..., in] to [..., out]; without `kernels` it casts its own weights."""
         if len(x.shape) != 2:
             *axes, width = ops.shape(x)
             rows = self.call(ops.reshape(x, (-1, width)), kernels)  # [N, out]
@@ -58,5 +66,6 @@ class Linear(keras.layers.Dense):
         kernel = self.cast_kernel() if kernels is None else kernels[self.path]
         y = ops.matmul(x, kernel)
         if self.use_bias:
-            y = add_bias(y, self.bias)
+            bias = self.bias if kernels is None else kernels[self.bias.path]
+            y = add_bias(y, bias)
         return self.activation(y)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # What kernels sustain of the published rates. See docs/gpu.md: the estimates were held
 # against measurements on an H100.
-_MEMORY_SHARE = 0.8
+_MEMORY_SHARE = 0.75
 _PRODUCTS_SHARE = 0.71
 _LANES_SHARE = 0.9
 _START = 2.2e-6  # seconds from one kernel to the next

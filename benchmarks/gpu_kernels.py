@@ -121,7 +121,7 @@ def _training_parts(
 def _search_parts(
     compiler: "Compiler", work: workload.Workload, beam_size: int, max_length: int
 ) -> dict[str, Part]:
-    """Returns a step of a beam search, and what comes before and after the steps."""
+    """Returns the parts of a beam search: a step of each loop, and the rest."""
     import tensorflow as tf
 
     from t2t_keras.decoding.beam_search import beam_search
@@ -146,12 +146,13 @@ def _search_parts(
 
     ids = tf.TensorSpec([work.batch, work.length], tf.int32)
     part = _part(compiler.compile(search, ids))
-    step = [kernel for kernel in part.kernels if kernel.is_in_loop]
-    rest = [kernel for kernel in part.kernels if not kernel.is_in_loop]
-    return {
-        "encoder, first and last step": part._replace(kernels=rest),
-        "each step": part._replace(kernels=step),
-    }
+    by_loop: defaultdict[str, list[Kernel]] = defaultdict(list)
+    for kernel in part.kernels:
+        by_loop[kernel.loop].append(kernel)
+    parts = {"encoder, and all that is not in a loop": by_loop.pop("")}
+    for number, group in enumerate(by_loop.values(), 1):
+        parts[f"a step in loop {number} of {len(by_loop)}"] = group
+    return {name: part._replace(kernels=group) for name, group in parts.items()}
 
 
 def _part(program: "jax.stages.Compiled") -> Part:

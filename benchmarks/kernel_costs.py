@@ -89,7 +89,7 @@ class Kernel(NamedTuple):
         kind: such as "product" or "reduction".
         operation: the name of the framework's operation, or "".
         count: how often it runs, in one step of a loop without a known end.
-        is_in_loop: whether it is in such a loop.
+        loop: the name of such a loop, or "".
         num_bytes: read and written in one run.
         flops: of matrix products in one run.
         is_float32: whether they are of float32 matrices.
@@ -100,7 +100,7 @@ class Kernel(NamedTuple):
     kind: str
     operation: str
     count: int
-    is_in_loop: bool
+    loop: str
     num_bytes: float
     flops: float
     is_float32: bool
@@ -119,11 +119,11 @@ class Kernel(NamedTuple):
 
 def kernels(module: Module) -> Iterator[Kernel]:
     """Yields the kernels of a module in their order."""
-    yield from _kernels(module, module.entry, 1, is_in_loop=False)
+    yield from _kernels(module, module.entry, 1, loop="")
 
 
 def _kernels(
-    module: Module, computation: Computation, count: int, is_in_loop: bool
+    module: Module, computation: Computation, count: int, loop: str
 ) -> Iterator[Kernel]:
     for instruction in computation.instructions.values():
         opcode = instruction.opcode
@@ -132,26 +132,27 @@ def _kernels(
                 r'"known_trip_count":\{"n":"(\d+)"', instruction.attributes
             )
             runs = count * int(trips[1]) if trips else count
+            inner_loop = loop if trips else loop or instruction.name
             for part in ("condition", "body"):
                 inner = module.computations[instruction.called(part)]
-                yield from _kernels(module, inner, runs, is_in_loop or not trips)
+                yield from _kernels(module, inner, runs, inner_loop)
         elif opcode == "conditional":
-            yield from _longest_branch(module, instruction, count, is_in_loop)
+            yield from _longest_branch(module, instruction, count, loop)
         elif opcode in ("call", "async-start"):
             called = instruction.called("to_apply") or instruction.called("calls")
             inner = module.computations[called]
-            yield from _kernels(module, inner, count, is_in_loop)
+            yield from _kernels(module, inner, count, loop)
         elif opcode not in _FREE:
-            yield _kernel(module, computation, instruction, count, is_in_loop)
+            yield _kernel(module, computation, instruction, count, loop)
 
 
 def _longest_branch(
-    module: Module, instruction: Instruction, count: int, is_in_loop: bool
+    module: Module, instruction: Instruction, count: int, loop: str
 ) -> list[Kernel]:
     """Returns the kernels of the branch that moves the most bytes."""
     names = re.findall(r"%([\w.\-]+)", instruction.attributes.partition("metadata=")[0])
     branches = [module.computations[x] for x in names if x in module.computations]
-    lists = [[*_kernels(module, x, count, is_in_loop)] for x in branches]
+    lists = [[*_kernels(module, x, count, loop)] for x in branches]
     return max(lists, key=lambda branch: sum(x.num_bytes for x in branch))
 
 
@@ -160,7 +161,7 @@ def _kernel(
     computation: Computation,
     instruction: Instruction,
     count: int,
-    is_in_loop: bool,
+    loop: str,
 ) -> Kernel:
     operands = computation.operands(instruction)
     work = _Work(module)
@@ -178,7 +179,7 @@ def _kernel(
         _kind(module, instruction),
         _operation(instruction),
         count * passes,
-        is_in_loop,
+        loop,
         sum(read.values()) + written,
         sum(flops for flops, _ in work.products),
         product is not None and product[1] == "f32",

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from t2t_keras.data.pipeline import Batch
 from t2t_keras.errors import UserError
-from t2t_keras.model.layers.column_sums import column_sums_as_products
+from t2t_keras.model.execution import Execution, executed_by
 from t2t_keras.model.loss import count_tokens, training_losses
 from t2t_keras.model.packing import Packing
 from t2t_keras.model.transformer import Transformer
@@ -115,7 +115,9 @@ class TrainStep:
         )
         self._loop = tf.function(self._run_loop, autograph=False)
         self._is_compiled = hparams.jit_compile is True
-        self._has_products = not self._is_compiled and on_gpus(strategy)
+        self._execution = Execution(has_column_products=on_gpus(strategy))
+        if self._is_compiled:
+            self._execution = Execution(is_fused=True, keep=_keep)
         self.gradient_sums = self.accumulate
         self.weight_update = self.apply
         if self._is_compiled:
@@ -294,7 +296,7 @@ class TrainStep:
             variables = zip(self._model.trainable_variables, weights, strict=True)
             with (
                 keras.StatelessScope(variables),
-                column_sums_as_products(self._has_products),
+                executed_by(self._execution),
             ):
                 loss, nll = training_losses(
                     self._model,
@@ -433,6 +435,14 @@ def _on_host() -> AbstractContextManager[None]:
     copies such a tensor in the order of the device's other work.
     """
     return tf.device("CPU:0")
+
+
+def _keep(tensors: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+    """Returns equal tensors that XLA stores; see `Execution.keep`."""
+    # Keras imports this module as well; TensorFlow has no public name for it.
+    from tensorflow.compiler.tf2xla.python import xla
+
+    return xla.optimization_barrier(*tensors)
 
 
 def _as_int64(array: tf.Tensor) -> tf.Tensor:

@@ -3,33 +3,20 @@
 The gradient of a vector that every row uses is a sum over the rows. Without XLA,
 TensorFlow's kernel for it takes a sixth of a training step on an H100; a product with a
 row of ones reads the array once. XLA fuses the sum, and on a CPU the kernel is as fast.
-So whoever computes the gradient says which way to take.
+So the way depends on `Execution.has_column_products`.
 """
 
-import contextlib
-import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from keras import ops
 
 from t2t_keras.model.backend import Tensor
-
-_are_products = contextvars.ContextVar("column_sums_are_products", default=False)
-
-
-@contextlib.contextmanager
-def column_sums_as_products(is_on: bool) -> Iterator[None]:
-    """Sets whether what runs in the `with` block has products in its gradient."""
-    token = _are_products.set(is_on)
-    try:
-        yield
-    finally:
-        _are_products.reset(token)
+from t2t_keras.model.execution import current_execution
 
 
 def add_bias(x: Tensor, bias: Tensor) -> Tensor:
     """Returns x + bias, for x [..., D] and a bias [D]."""
-    if not _are_products.get():
+    if not current_execution().has_column_products:
         return x + bias
 
     @ops.custom_gradient
@@ -44,7 +31,7 @@ def add_bias(x: Tensor, bias: Tensor) -> Tensor:
 
 def scale_and_shift(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
     """Returns x gamma + beta, for x [..., D] and vectors [D]."""
-    if not _are_products.get():
+    if not current_execution().has_column_products:
         return x * gamma + beta
 
     @ops.custom_gradient

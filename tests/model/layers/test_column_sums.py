@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.model.layers.column_sums import (
-    add_bias,
-    column_sums_as_products,
-    scale_and_shift,
-)
+from t2t_keras.model.execution import Execution, executed_by
+from t2t_keras.model.layers.column_sums import add_bias, scale_and_shift
 
 
 @pytest.mark.parametrize("function", [add_bias, scale_and_shift])
@@ -20,7 +17,8 @@ def test_products_change_neither_value_nor_gradient(function, shape):
     arguments = [tf.constant(rng.normal(size=shape), tf.float32), *vectors]
     results = []
     for is_on in (False, True):
-        with tf.GradientTape() as tape, column_sums_as_products(is_on):
+        execution = Execution(has_column_products=is_on)
+        with tf.GradientTape() as tape, executed_by(execution):
             tape.watch(arguments)
             y = function(*arguments)
             loss = tf.reduce_sum(tf.sin(y))
@@ -38,6 +36,6 @@ def test_the_choice_ends_with_the_block():
         )
         return {operation.type for operation in graph.get_operations()}
 
-    with column_sums_as_products(True):
+    with executed_by(Execution(has_column_products=True)):
         assert "IdentityN" in operations()
     assert "IdentityN" not in operations()

@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from t2t_keras.model.backend import Tensor
+from t2t_keras.model.execution import current_execution
 from t2t_keras.model.layers.embedding import BLOCK, fill_block
 
 
@@ -105,20 +106,14 @@ def _forward(
     matrix = ops.cast(table, dtype)
     with_copies = fill_block(matrix, matrix[:1])  # [whole blocks, D]
     logits = ops.matmul(ops.cast(states, dtype), ops.transpose(with_copies))  # [N, ..]
-    probabilities = ops.softmax(logits)
-    exact = probabilities
-    if dtype != "float32":
-        exact = ops.softmax(ops.cast(logits, "float32"))
+    softmax = _fused_softmax if current_execution().is_fused else _softmax
+    probabilities, exact, reference = softmax(logits, dtype)
     label_column = ops.expand_dims(labels, 1)  # [N, 1]
     share = None
     if copies:
         share = 1.0 - copies * _pick(exact, ops.zeros_like(label_column))  # [N, 1]
-
-    # The largest probability is at least 1 / V, so its logarithm is exact. (XLA
-    # would sort all logits for `top_k`.)
-    largest = ops.max(exact, axis=-1, keepdims=True)  # [N, 1]
-    log_normalizer = ops.cast(ops.max(logits, axis=-1, keepdims=True), "float32")
-    log_normalizer -= ops.log(_divide(largest, share))
+    log_normalizer = reference.logit
+    log_normalizer -= ops.log(_divide(reference.probability, share))  # [N, 1]
     label_logit = ops.cast(_pick(logits, label_column), "float32")  # [N, 1]
     column_sums = _column_sums(table)
     logit_sum = ops.matmul(states, ops.expand_dims(column_sums, 1))  # [N, 1]
@@ -134,6 +129,47 @@ def _forward(
         column_sums=column_sums,
         share=share,
     )
+
+
+class _Reference(NamedTuple):
+    """A logit and its probability, from which the normalizer follows."""
+
+    logit: Tensor  # float32 [N, 1]
+    probability: Tensor  # float32 [N, 1]
+
+
+def _softmax(logits: Tensor, dtype: str) -> tuple[Tensor, Tensor, _Reference]:
+    """Returns the probabilities in the dtype and in float32, and a reference.
+
+    TensorFlow's kernels read the logits once for each of them.
+
+    Args:
+        logits: [N, whole blocks]
+        dtype: of the products.
+    """
+    probabilities = ops.softmax(logits)
+    exact = probabilities
+    if dtype != "float32":
+        exact = ops.softmax(ops.cast(logits, "float32"))
+    # The largest probability is at least 1 / V, so its logarithm is exact. (XLA
+    # would sort all logits for `top_k`.)
+    largest = ops.max(logits, axis=-1, keepdims=True)  # [N, 1]
+    probability = ops.max(exact, axis=-1, keepdims=True)  # [N, 1]
+    return probabilities, exact, _Reference(ops.cast(largest, "float32"), probability)
+
+
+def _fused_softmax(logits: Tensor, dtype: str) -> tuple[Tensor, Tensor, _Reference]:
+    """Returns what `_softmax` does, by a formula for XLA.
+
+    It reads the logits twice, for their maximum and for the sum of exponentials; both
+    kinds of probabilities are computed where they are used.
+    """
+    logits = ops.cast(logits, "float32")
+    largest = ops.max(logits, axis=-1, keepdims=True)  # [N, 1]
+    exponentials = ops.exp(logits - largest)  # [N, whole blocks]
+    total = ops.sum(exponentials, axis=-1, keepdims=True)  # [N, 1]
+    exact = exponentials / total
+    return ops.cast(exact, dtype), exact, _Reference(largest, 1.0 / total)
 
 
 def _gradients(

@@ -6,6 +6,7 @@ import tensorflow as tf
 from helpers.numpy_transformer import softmax
 from helpers.reference import reference
 
+from t2t_keras.model.execution import Execution, executed_by
 from t2t_keras.model.loss import (
     count_tokens,
     cross_entropies,
@@ -89,13 +90,13 @@ def expected_losses_and_gradients(states, table, labels, weights, smoothing):
 
 
 def assert_as_expected(arguments, tolerance):
+    """By the formulas for TensorFlow's kernels and by those for XLA."""
     expected = expected_losses_and_gradients(*arguments)
-    for actual, expected_array in zip(
-        losses_and_gradients(*arguments), expected, strict=True
-    ):
-        np.testing.assert_allclose(
-            actual, expected_array, rtol=tolerance, atol=tolerance
-        )
+    for is_fused in (False, True):
+        with executed_by(Execution(is_fused=is_fused)):
+            results = losses_and_gradients(*arguments)
+        for actual, exact in zip(results, expected, strict=True):
+            np.testing.assert_allclose(actual, exact, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(("ids", "smoothing"), [(np.int32, 0.0), (np.int64, 0.1)])
@@ -117,15 +118,17 @@ def test_what_fills_up_the_last_block_does_not_count(shift):
     assert_as_expected(arguments, 2e-4)
 
 
+@pytest.mark.parametrize("is_fused", [False, True])
 @pytest.mark.parametrize("vocab", [37, 64])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_16_bits_round_the_gradient_only(vocab, dtype):
+def test_16_bits_round_the_gradient_only(vocab, dtype, is_fused):
     """The losses of rounded logits are exact: they are computed in float32."""
     states, table, labels, weights = output_layer(vocab)
     # Multiples of 1 / 4 whose products and sums have few bits.
     states, table = (np.round(4 * x).clip(-4, 4) / 4 for x in (states, table))
     arguments = (states, table, labels, weights, 0.1)
-    results = losses_and_gradients(*arguments, dtype)
+    with executed_by(Execution(is_fused=is_fused)):
+        results = losses_and_gradients(*arguments, dtype)
     expected = expected_losses_and_gradients(*arguments)
     np.testing.assert_allclose(results[:2], expected[:2], rtol=1e-6)
     for actual, exact in zip(results[2:], expected[2:], strict=True):
@@ -164,13 +167,16 @@ def test_the_log_likelihood_has_no_gradient():
     assert not np.any(tape.gradient(nll, x))
 
 
-def test_unlikely_labels_have_finite_losses():
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_unlikely_labels_have_finite_losses(is_fused):
     """Their probability is 0 in float32, and its logarithm must not be taken."""
     table = np.eye(3, dtype=np.float32)
     states = 300.0 * table[:2]
     labels = np.array([1, 2], np.int32)
     weights = np.ones(2, np.float32)
-    _, nll, *gradients = losses_and_gradients(states, table, labels, weights, 0.1)
+    arguments = (states, table, labels, weights, 0.1)
+    with executed_by(Execution(is_fused=is_fused)):
+        _, nll, *gradients = losses_and_gradients(*arguments)
     np.testing.assert_allclose(nll, 600, rtol=1e-6)
     for gradient in gradients:
         assert np.isfinite(gradient).all()

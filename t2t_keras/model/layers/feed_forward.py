@@ -1,10 +1,12 @@
 """The position-wise feed-forward network (3.3)."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from keras import ops
 
 from t2t_keras.model.backend import Shape, Tensor
+from t2t_keras.model.execution import current_execution
 from t2t_keras.model.layers.base import Layer, serializable
 from t2t_keras.model.layers.dropout import Dropout
 from t2t_keras.model.layers.dropout_keys import DropoutSeed
@@ -45,7 +47,7 @@ class FeedForward(Layer):
     ) -> Tensor:
         """Maps [B, T, D] to [B, T, D]; see `Dropout` and `Linear.call`."""
         hidden = self.inner(x, kernels=kernels)  # [B, T, F]
-        hidden = ops.relu(hidden) if self.activation == "relu" else ops.silu(hidden)
+        hidden = _relu(hidden) if self.activation == "relu" else ops.silu(hidden)
         return self.outer(self.dropout(hidden, seed=seed), kernels=kernels)
 
     def get_config(self) -> dict[str, object]:
@@ -56,3 +58,24 @@ class FeedForward(Layer):
             "dropout": self.dropout.rate,
             "activation": self.activation,
         }
+
+
+def _relu(x: Tensor) -> Tensor:
+    """Returns max(x, 0).
+
+    XLA rewrites the gradient's condition y > 0 as x > 0, and so stores x besides y. It
+    leaves y != 0 as it is. Then cuBLASLt can also do the maximum within the product.
+    """
+    if not current_execution().is_fused:
+        return ops.relu(x)
+
+    @ops.custom_gradient
+    def relu(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        y = ops.relu(x)
+
+        def grad(upstream: Tensor) -> Tensor:
+            return ops.where(ops.not_equal(y, 0), upstream, 0)
+
+        return y, grad
+
+    return relu(x)

@@ -1,10 +1,12 @@
 """Layer normalization (3.1)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from keras import ops
 
 from t2t_keras.model.backend import Shape, Tensor
+from t2t_keras.model.execution import current_execution
 from t2t_keras.model.layers.base import Layer, serializable
 from t2t_keras.model.layers.column_sums import scale_and_shift
 
@@ -31,12 +33,52 @@ class LayerNorm(Layer):
 
     def call(self, x: Tensor) -> Tensor:
         """Normalizes x [..., D]."""
-        centred = x - ops.mean(x, axis=-1, keepdims=True)
-        variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)  # [..., 1]
-        unit = centred * ops.rsqrt(variance + self.epsilon)  # [..., D]
-        return scale_and_shift(unit, self.gamma, self.beta)
+        if current_execution().is_fused:
+            return _normalize(x, self.gamma, self.beta, self.epsilon)
+        centred, _, scale = _center(x, self.epsilon)
+        return scale_and_shift(centred * scale, self.gamma, self.beta)
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
         arguments = {"d_model": self.d_model, "epsilon": self.epsilon}
         return super().get_config() | arguments
+
+
+def _center(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns rows [..., D] less their means, the means, and 1 / their deviations."""
+    mean = ops.mean(x, axis=-1, keepdims=True)  # [..., 1]
+    centred = x - mean
+    variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)  # [..., 1]
+    return centred, mean, ops.rsqrt(variance + epsilon)
+
+
+def _normalize(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
+    """Normalizes x [..., D] with a gradient written by hand, for XLA.
+
+    It would fuse the means over a row into whatever uses the normalized row, and could
+    then not fuse the gradients of gamma and beta, which are sums over the rows: so it
+    would store one more array [..., D]. Here it stores means and scales, [..., 1].
+    """
+    keep = current_execution().keep
+
+    @ops.custom_gradient
+    def normalize(
+        x: Tensor, gamma: Tensor, beta: Tensor
+    ) -> tuple[Tensor, Callable[..., object]]:
+        centred, mean, scale = _center(x, epsilon)
+
+        def grad(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            kept_mean, kept_scale = keep([mean, scale])
+            unit = (x - kept_mean) * kept_scale  # [..., D]
+            rows = tuple(range(len(x.shape) - 1))
+            d_beta = ops.sum(upstream, axis=rows)  # [D]
+            d_gamma = ops.sum(upstream * unit, axis=rows)  # [D]
+            d_unit = upstream * gamma  # [..., D]
+            shift = ops.mean(d_unit, axis=-1, keepdims=True)  # [..., 1]
+            slope = ops.mean(d_unit * unit, axis=-1, keepdims=True)  # [..., 1]
+            return (d_unit - shift - slope * unit) * kept_scale, d_gamma, d_beta
+
+        return centred * scale * gamma + beta, grad
+
+    # A custom gradient refuses variables.
+    return normalize(x, ops.reshape(gamma, (-1,)), ops.reshape(beta, (-1,)))

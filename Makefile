@@ -14,8 +14,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-# Modules are compiled at their first import, because most of TensorFlow's 10,000 files
-# are never imported.
+# The demo's modules are compiled at their first import, because most of TensorFlow's
+# 10,000 files are never imported.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 # Python keeps what it compiles, even where the environment forbids it, as container
@@ -88,4 +88,7 @@ $(VENV)/.installed: setup.py pyproject.toml
 
 $(VENV)/.installed-test: $(VENV)/.installed
 	$(INSTALL) --editable ".[test]"
+	@# The tests start many processes, which would compile the same modules side by side.
+	@# A few packages contain templates that cannot be compiled.
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@

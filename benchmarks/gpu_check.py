@@ -70,6 +70,7 @@ VARIANTS = {
     "only_gradients": Variant(only_gradients=True),
     "not_deterministic": Variant(is_deterministic=False),
     "triton": Variant(xla_flags=_TRITON),
+    "cublaslt": Variant(xla_flags="--xla_gpu_enable_cublaslt=true"),
     "triton_not_deterministic": Variant(is_deterministic=False, xla_flags=_TRITON),
     "xla_scatter": Variant(is_deterministic=False, xla_scatter=True),
     "expanded_scatter": Variant(xla_flags=_EXPANDER, xla_scatter=True),

@@ -57,7 +57,8 @@ def _normalize(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor
 
     It would fuse the means over a row into whatever uses the normalized row, and could
     then not fuse the gradients of gamma and beta, which are sums over the rows: so it
-    would store one more array [..., D]. Here it stores means and scales, [..., 1].
+    would store one more array [..., D]. Here it stores means and scales, [..., 1]. It
+    also stores the upstream gradient, and sums it for gamma and beta in one pass.
     """
     keep = current_execution().keep
 
@@ -68,7 +69,7 @@ def _normalize(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor
         centred, mean, scale = _center(x, epsilon)
 
         def grad(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            kept_mean, kept_scale = keep([mean, scale])
+            upstream, kept_mean, kept_scale = keep([upstream, mean, scale])
             unit = (x - kept_mean) * kept_scale  # [..., D]
             rows = tuple(range(len(x.shape) - 1))
             d_beta = ops.sum(upstream, axis=rows)  # [D]

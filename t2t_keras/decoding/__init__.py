@@ -8,8 +8,8 @@
 - The search: `search_graph` searches a batch with `beam_search`, which chooses among
   `candidates`, or with `sampling`, both in the loop of `decode_loop`; on a GPU beam
   search runs in `compiled_loop`, compiled by XLA. `hypotheses` are the results,
-  `length_penalty` the formulas, and `top_k` is faster than TensorFlow's. `scoring`
-  scores given targets.
+  `length_penalty` the formulas, and `blocks` are how candidates are found fast.
+  `scoring` scores given targets.
 - Settings: `options`, of which `phrase_options` parses phrases.
 - Restrictions: `constraint` is the hook, and `constraints` has one file for each of
   the options.

@@ -4,8 +4,8 @@ from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
+from t2t_keras.decoding.blocks import BLOCK_SIZE, divide, first_of_largest
 from t2t_keras.decoding.hypotheses import NEG_INF
-from t2t_keras.decoding.top_k import top_k
 from t2t_keras.model.backend import Nest
 
 
@@ -114,32 +114,57 @@ def top_candidates(
 ) -> Candidates:
     """Returns the 2K most likely continuations, best first; with K = 1, only one.
 
-    The 2K best of all K * V continuations are among the 2K best of each beam. So the
-    latter are found first, which sorts shorter rows.
+    The logits are divided into blocks of 64 tokens. The N most likely continuations are
+    in the N blocks with the largest maxima, so only these blocks are searched. Of equal
+    ones, the first comes first.
 
     Args:
         alive_log_probs: [B, K], the log-probabilities of the alive hypotheses.
         logits: [B, K, V], the logits of their next tokens.
-        allowed: boolean, broadcasts to [B, K, V].
+        allowed: boolean [V], or what broadcasts to [B, K, V].
     """
     beam_size = tf.shape(logits)[1]
     vocab_size = logits.shape[2]
-    count = 2 * beam_size - tf.maximum(2 - beam_size, 0)
-    per_beam = tf.minimum(count, vocab_size)
-    # Normalize only the top logits, not all V of them.
-    top_logits, tokens = top_k(tf.where(allowed, logits, NEG_INF), per_beam)
-    log_total = tf.reduce_logsumexp(logits, axis=2, keepdims=True)  # [B, K, 1]
-    # [B, K, 2K]
-    log_probs = tf.expand_dims(alive_log_probs, 2) + (top_logits - log_total)
+    count = 2 * beam_size - tf.maximum(2 - beam_size, 0)  # N
+    blocks = divide(logits, NEG_INF)  # [B, K, blocks, 64]
+    blocks_per_beam = blocks.shape[2]
+    block_maxima = tf.reduce_max(blocks, axis=3)  # [B, K, blocks]
+    blocks = tf.where(divide(allowed, False), blocks, NEG_INF)  # without excluded ones
+    maxima = tf.reduce_max(blocks, axis=3)  # [B, K, blocks]
+    # The maximum of both is the first. It keeps XLA from merging the first two
+    # reductions, so that one pass over the logits computes both kinds of maxima.
+    largest = tf.reduce_max(tf.maximum(block_maxima, maxima), axis=2)  # [B, K]
+    total = tf.reduce_sum(tf.exp(logits - largest[:, :, None]), axis=2)  # [B, K]
+    log_total = largest + tf.math.log(total)  # [B, K]
 
-    row = [-1, beam_size * per_beam]
-    count = tf.minimum(count, beam_size * per_beam)
-    log_probs, indices = tf.math.top_k(tf.reshape(log_probs, row), count)  # [B, 2K]
-    # In float32: a GPU computes with int32 on the host. XLA divides to 2 ulp there, so
-    # that an exact quotient may come out below its integer; half an index keeps away
-    # from integers, and changes no parent.
-    parents = (tf.cast(indices, tf.float32) + 0.5) / tf.cast(per_beam, tf.float32)
-    parents = tf.cast(tf.floor(parents), tf.int64)  # [B, 2K]
-    tokens = tf.reshape(tf.cast(tokens, tf.int64), row)
-    tokens = tf.gather(tokens, indices, batch_dims=1)  # [B, 2K]
-    return Candidates(parents, tokens, log_probs)
+    # Normalize only the largest logits, not all V of them.
+    maxima = alive_log_probs[:, :, None] + (maxima - log_total[:, :, None])
+    maxima = tf.reshape(maxima, [-1, beam_size * blocks_per_beam])
+    blocks = tf.reshape(blocks, [-1, beam_size * blocks_per_beam, BLOCK_SIZE])
+    # [B, M], the numbers of the blocks to be searched
+    best_blocks = first_of_largest(maxima, tf.minimum(count, tf.shape(maxima)[1]))
+    searched = tf.gather(blocks, tf.cast(best_blocks, tf.int32), batch_dims=1)
+    beams = tf.cast(_quotient(best_blocks, blocks_per_beam), tf.int32)  # [B, M]
+    searched -= tf.gather(log_total, beams, batch_dims=1)[:, :, None]
+    searched += tf.gather(alive_log_probs, beams, batch_dims=1)[:, :, None]
+    num_searched = tf.shape(best_blocks)[1] * BLOCK_SIZE
+    log_probs, offsets = tf.math.top_k(
+        tf.reshape(searched, [-1, num_searched]), count
+    )  # [B, N]
+    offsets = tf.cast(offsets, tf.float32)
+    slots = _quotient(offsets, BLOCK_SIZE)
+    block = tf.gather(best_blocks, tf.cast(slots, tf.int32), batch_dims=1)  # [B, N]
+    parents = _quotient(block, blocks_per_beam)
+    tokens = (block - parents * blocks_per_beam - slots) * BLOCK_SIZE + offsets
+    # If fewer than N are allowed, others follow, also those that fill up a block.
+    tokens = tf.minimum(tokens, vocab_size - 1.0)
+    return Candidates(tf.cast(parents, tf.int64), tf.cast(tokens, tf.int64), log_probs)
+
+
+def _quotient(indices: tf.Tensor, size: int) -> tf.Tensor:
+    """Returns indices // size, for whole numbers in float32.
+
+    A GPU computes with int32 on the host. XLA divides to 2 ulp there, so that an exact
+    quotient may come out below its integer; half an index keeps away from integers.
+    """
+    return tf.floor((indices + 0.5) / float(size))

@@ -16,7 +16,9 @@ from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import PAD
 
-_ROWS = (1, 8, *(2**n for n in range(5, 31)))
+# One row would need more kernels: XLA pads a matrix of fewer than 8 rows, such as that
+# of 4 beams, for each product.
+_ROWS = (2, 8, *(2**n for n in range(5, 31)))
 _LENGTHS = tuple(2**n for n in range(4, 31))
 _STEPS = 32  # the number of steps is a multiple of it
 # What share of the steps the cache has room for, in each stage: 1 / 4, then 1 / 2, and

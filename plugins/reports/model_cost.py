@@ -15,9 +15,9 @@ KNOWN_MODELS = ("transformer", "extended_transformer")
 
 _FLOAT32 = 4
 
-# The float32 vectors [D] that one residual connection stores for the backward pass: the
-# normalized sum, its product with gamma, and the output.
-_VECTORS_PER_RESIDUAL = 3
+# The float32 vectors [D] that a layer normalization stores for the backward pass: the
+# centered sum, and its product with gamma.
+_VECTORS_PER_NORM = 2
 
 # In float32, the loss stores the softmax and its gradient. In 16 bits, it stores the
 # logits, their softmax, and the softmax in float32.
@@ -194,32 +194,41 @@ def _optimizer_state(hparams: HParams, parameters: int) -> int:
 def _activations(hparams: HParams, length: int, itemsize: int) -> int:
     """Returns the bytes for one source and one target position, in all layers."""
     d = hparams.d_model
-    # Layers whose input is float32 store a copy in the compute dtype.
-    copy = 0 if itemsize == _FLOAT32 else itemsize
-    # Dropout stores its mask and its input.
-    dropout = 2 if hparams.dropout else 0
-    ffn_dropout = 2 if hparams.ffn_dropout else 0
-    residual = d * (_VECTORS_PER_RESIDUAL + dropout) * _FLOAT32
-    embeddings = 2 * d * (1 + dropout) * _FLOAT32
-    feed_forward = itemsize * hparams.d_ff * (1 + ffn_dropout) + copy * d
+    copy = _copy_bytes(itemsize)
+    # A float32 output is stored once for all that read it; else each stores its copy.
+    output = 0 if copy else _FLOAT32
+    mask = _FLOAT32 if hparams.dropout else 0
+    residual = d * (_VECTORS_PER_NORM * _FLOAT32 + output + mask)
+    embeddings = 2 * d * (output + mask)
+    # Dropout stores its mask in float32, and its output.
+    inner = itemsize + (_FLOAT32 + itemsize if hparams.ffn_dropout else 0)
+    feed_forward = hparams.d_ff * inner + d * copy
     encoder_keys = keys_per_query(hparams, length, bidirectional=True)
     decoder_keys = keys_per_query(hparams, length, bidirectional=False)
     encoder = _attention_activations(hparams, encoder_keys, itemsize)
     encoder += feed_forward + 2 * residual
     decoder = _attention_activations(hparams, decoder_keys, itemsize)
-    decoder += _attention_activations(hparams, length, itemsize)
+    # Cross-attention also reads the encoder's output.
+    decoder += _attention_activations(hparams, length, itemsize) + d * copy
     decoder += feed_forward + 3 * residual
     layers = hparams.num_layers * encoder + hparams.decoder_layers * decoder
-    return embeddings + layers
+    return embeddings + layers + d * copy  # the last one is for the logits
+
+
+def _copy_bytes(itemsize: int) -> int:
+    """Returns the bytes of a value's copy in the compute dtype; 0: in float32."""
+    return 0 if itemsize == _FLOAT32 else itemsize
 
 
 def _attention_activations(hparams: HParams, num_keys: int, itemsize: int) -> int:
     """Returns the bytes of queries, keys, values, heads and attention weights."""
     keys = hparams.num_heads * hparams.key_size
     values = hparams.num_heads * hparams.value_size
-    copy = 0 if itemsize == _FLOAT32 else itemsize
-    attention_dropout = 2 if hparams.attention_dropout else 0
-    weight = _FLOAT32 + copy + itemsize * attention_dropout
+    copy = _copy_bytes(itemsize)
+    weight = _FLOAT32 + copy
+    if hparams.attention_dropout:
+        # The mask, and the output, which in 16 bits is the copy.
+        weight += _FLOAT32 + (0 if copy else _FLOAT32)
     if hparams.attention == "additive":
         weight += itemsize * hparams.key_size
     vectors = itemsize * (2 * keys + 2 * values) + copy * hparams.d_model

@@ -1,3 +1,4 @@
+import gc
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,11 @@ from t2t_keras.decoding.constraint import AllOf
 from t2t_keras.decoding.constraints.forced_prefix import ForcedPrefix
 from t2t_keras.decoding.constraints.minimum_length import MinimumLength
 from t2t_keras.hparam import HParams
-from t2t_keras.plugins.reports.model_cost import flops_per_token
+from t2t_keras.plugins.reports.model_cost import (
+    count_parameters,
+    flops_per_token,
+    memory_per_batch,
+)
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 COMPARED = HParams()  # with a vocabulary of 8,000
@@ -40,6 +45,42 @@ def test_operations_of_decoding_are_the_closed_form():
     rows = batch * beam
     step = rows * (steps * (weights + 6 * 2 * d * s) + 6 * 2 * d * past)
     assert counted == 2 * (source + step)
+
+
+def peak_of_a_step(work):
+    """The bytes that a step needs, by TensorFlow's allocator of the CPU.
+
+    The least of several steps: operations run in any order, and some orders hold more.
+    """
+    from training_steps import train_step
+
+    gc.collect()
+    memory = tf.config.experimental.get_memory_info
+    others = memory("CPU:0")["current"]
+    step = train_step(work)
+    step.run()
+    peaks = []
+    for _ in range(4):
+        tf.config.experimental.reset_memory_stats("CPU:0")
+        step.run()
+        peaks.append(memory("CPU:0")["peak"] - others)
+    return min(peaks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_memory_of_a_step_is_what_describe_prints(dtype, rate):
+    from workload import Workload
+
+    vocab_size, batch, length = 512, 64, 32
+    rates = dict.fromkeys(("dropout", "attention_dropout", "ffn_dropout"), rate)
+    hparams = HParams(num_layers=2, d_model=64, d_ff=256, num_heads=4, **rates)
+    hparams = hparams.override(compute_dtype=dtype, batch_tokens=batch * length)
+    parameters = count_parameters(hparams, vocab_size)["total"]
+    expected = memory_per_batch(hparams, parameters, vocab_size, length, replicas=1)
+    peak = peak_of_a_step(Workload(hparams, vocab_size, batch, length))
+    assert peak == pytest.approx(expected["total"], rel=0.15)
 
 
 # What a GPU would run: kernels, host memory, bytes; see `benchmarks/graph_audit.py`.

@@ -71,7 +71,10 @@ def test_parameters_are_the_models(options, target):
 
 
 def training_graph(hparams, length=LENGTH):
-    """Returns the operations of forward and backward pass, told apart."""
+    """Returns the operations of forward and backward pass, told apart.
+
+    Those on which no gradient depends are left out, as TensorFlow does.
+    """
     model = build_model(hparams, VOCAB)
     weights = [weight.value for weight in model.trainable_variables]
     inputs = set()
@@ -86,10 +89,18 @@ def training_graph(hparams, length=LENGTH):
     seed = tf.TensorSpec([2], tf.int32)
     function = tf.function(gradients, autograph=False)
     graph = function.get_concrete_function(ids, ids, seed).graph
+    needed = set()
+    stack = [tensor.op for tensor in graph.outputs]
+    while stack:
+        op = stack.pop()
+        if op.name not in needed:
+            needed.add(op.name)
+            stack += [tensor.op for tensor in op.inputs]
     forward = []
     backward = []
     for op in graph.get_operations():
-        (forward if op.name in inputs else backward).append(op)
+        if op.name in needed:
+            (forward if op.name in inputs else backward).append(op)
     return forward, backward
 
 
@@ -139,6 +150,7 @@ def test_flops_are_those_of_the_graph(options):
         {"dropout": 0.0},
         {"attention_dropout": 0.1, "ffn_dropout": 0.1},
         {"compute_dtype": "bfloat16"},
+        {"compute_dtype": "bfloat16", "attention_dropout": 0.1, "ffn_dropout": 0.1},
         {"norm": "pre", "num_layers": 2},
         EXTENDED | {"num_decoder_layers": 1},
         {"d_ff": 1024, "num_heads": 16},
@@ -146,7 +158,7 @@ def test_flops_are_those_of_the_graph(options):
     ids=str,
 )
 def test_activations_are_what_the_backward_pass_reads(options):
-    """Within 15%: everything that a backward operation reads of a forward one."""
+    """Within 10%: everything that a backward operation reads of a forward one."""
     hparams = HParams().override(**SMALL | options, batch_tokens=BATCH * LENGTH)
     forward, backward = training_graph(hparams)
     of_forward = {op.name for op in forward}
@@ -157,17 +169,17 @@ def test_activations_are_what_the_backward_pass_reads(options):
         for tensor in op.inputs:
             while tensor.op.type in ("Reshape", "Identity"):  # the same memory
                 tensor = tensor.op.inputs[0]
-            is_activation = tensor.shape.rank and tensor.shape[0] in (
-                BATCH,
-                BATCH * LENGTH,
+            shape = tensor.shape
+            # The logits are counted by themselves: the loss of a training is another.
+            is_activation = (
+                shape.rank
+                and shape[0] in (BATCH, BATCH * LENGTH)
+                and shape[-1] != VOCAB
             )
             if tensor.op.name in of_forward and is_activation:
-                tensors[tensor.name] = tensor.shape.num_elements() * tensor.dtype.size
+                tensors[tensor.name] = shape.num_elements() * tensor.dtype.size
     memory = memory_per_batch(hparams, 0, VOCAB, LENGTH, replicas=1)
-    # Of what is counted for the logits, the backward pass reads their softmax.
-    num_bytes = 4 if hparams.compute_dtype == "float32" else 2
-    expected = memory["activations"] + memory["logits"] * num_bytes / 8
-    assert sum(tensors.values()) == pytest.approx(expected, rel=0.15)
+    assert sum(tensors.values()) == pytest.approx(memory["activations"], rel=0.1)
 
 
 def test_memory_of_weights_and_batch():

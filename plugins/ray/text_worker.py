@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ray
 
 from t2t_keras import load
-from t2t_keras.cli.command import MAX_SEED
+from t2t_keras.cli.command import MAX_SEED, quoted
 from t2t_keras.cli.output_rows import numbered_rows, score_row
 from t2t_keras.cores import PYTHON_CPU_COUNT
 from t2t_keras.errors import UserError
@@ -99,12 +99,7 @@ class TextWorker:
             load_usr_dir(model.usr_dir)
         translator = load(model.directory, model.checkpoint, model.ensemble)
         if model.weight_ids() != request.weights:
-            raise UserError(
-                f"{model.checkpoint or 'the newest checkpoint'} of "
-                f"{', '.join((model.directory, *model.ensemble))} is no longer what it "
-                "was when the command began: a training writes there; name a step, or "
-                "wait for the end of the training"
-            )
+            raise _replaced_weights(model)
         translator.choose(**request.options)
         self._translator = translator
 
@@ -150,6 +145,22 @@ class TextWorker:
             scored = translator if self._request.token_scores else None
             rows.append(f"{score_row(score, scored)}\n")
         return Outcome(rows, counts)
+
+
+def _replaced_weights(model: Model) -> UserError:
+    """Returns the error of a model whose checkpoint is another one by now."""
+    advice = "wait for the end of the training"
+    if model.checkpoint != "ema":
+        advice = f"name a step, or {advice}"
+    elif not model.ensemble:
+        # A checkpoint that is named by its step has no moving average.
+        export = f"t2t export {quoted(model.directory)} DIR --checkpoint ema"
+        advice = f"use an export of it (`{export}`), or {advice}"
+    return UserError(
+        f"{model.checkpoint or 'the newest checkpoint'} of "
+        f"{', '.join((model.directory, *model.ensemble))} is no longer what it was "
+        f"when the command began: a training writes there; {advice}"
+    )
 
 
 def limit_cores(cores: int) -> None:

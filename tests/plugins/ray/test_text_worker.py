@@ -1,6 +1,7 @@
 """Which model a worker on a node loads, and which files show that it can."""
 
 import dataclasses
+import re
 import shutil
 
 import pytest
@@ -28,6 +29,22 @@ def test_weights_that_a_training_has_replaced_are_refused(trained_run, tmp_path)
     refused(message, text_worker.TextWorker(request)._load)
     again = dataclasses.replace(request, weights=model.weight_ids())
     text_worker.TextWorker(again)._load()
+
+
+@pytest.mark.parametrize("is_ensemble", [False, True])
+def test_a_moving_average_that_a_training_has_replaced(
+    is_ensemble, trained_run, tmp_path, monkeypatch
+):
+    """It has no step to be named by, but an export keeps it."""
+    run = str(shutil.copytree(trained_run, tmp_path / "run"))
+    model = model_files.Model(run, "ema", (str(trained_run),) if is_ensemble else ())
+    request = text_worker.Request(model, model.weight_ids(), options={})
+    sorted((tmp_path / "run").glob("model.ckpt-*.index"))[-1].unlink()
+    monkeypatch.setattr(text_worker, "load", lambda *args: None)
+    advice = f"use an export of it (`t2t export {run} DIR --checkpoint ema`), or "
+    advice = f"{'' if is_ensemble else advice}wait for the end of the training"
+    pattern = f"ema of .* when the command began: .*; {re.escape(advice)}$"
+    refused(pattern, text_worker.TextWorker(request)._load)
 
 
 def test_nodes_show_that_they_have_the_code_of_the_user(trained_run, tmp_path):

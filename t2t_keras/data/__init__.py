@@ -22,8 +22,9 @@
   and rows. `pipeline` reads batches from the `record_index`, as `packed_rows` if need
   be, and `decoded_pairs` single records. `augmentation` and `guided_alignment`
   are optional.
-- Files in general: `atomic_files`, `regular_files`, `paths_below` a directory,
-  `json_files` with the types of `schema`, `yaml_text`, `toml_text`, `log_files`,
-  `checksums`, `locks`; `plain_path` is for TensorFlow. `console` and `progress` write
-  to standard error, on a terminal with a `spinner` or a `progress_bar`.
+- Files in general: `atomic_files`, `regular_files`, `paths_below` a directory, which
+  `remove_directory` removes, `json_files` with the types of `schema`, `yaml_text`,
+  `toml_text`, `log_files`, `checksums`, `locks`; `plain_path` is for TensorFlow.
+  `console` and `progress` write to standard error, on a terminal with a `spinner` or a
+  `progress_bar`.
 """

@@ -30,7 +30,6 @@ import errno
 import functools
 import glob
 import os
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -54,6 +53,7 @@ from t2t_keras.data.locks import lock, purpose_of_holder
 from t2t_keras.data.manifest import Manifest, existing_data
 from t2t_keras.data.raw_texts import write_raw_texts
 from t2t_keras.data.regular_files import refuse_links
+from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.data.schema import from_fields
 from t2t_keras.data.shard import WHOLE, Shard
 from t2t_keras.data.split_files import unfinished_dir
@@ -118,7 +118,7 @@ def generate(
             problem.source("train")  # raises UserError if there is none
         elif manifest.has_splits_of(config):
             # A run that was killed while it published may have left its directory.
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_directory(directory, ignore_errors=True)
             say(f"{data_dir}: the data of '{config.problem}' is there already")
             return _with_new_facts(manifest, problem, data_dir)
         # A second time if an earlier run had left something else to publish.
@@ -264,7 +264,7 @@ def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
         say(f"{directory}: starting again, because {'; '.join(changes)}")
     for child in directory.iterdir():
         if child.is_dir():
-            shutil.rmtree(child)
+            remove_directory(child)
         elif not child.name.endswith("lock"):
             child.unlink()
     done.mkdir()
@@ -280,7 +280,7 @@ def publish(directory: Path, done: Path, data_dir: Path, manifest_path: Path) ->
             os.replace(path, data_dir / path.name)
     # Another shard may remove the directory as well, or make its lock file there again;
     # then that shard removes the rest.
-    shutil.rmtree(directory, ignore_errors=True)
+    remove_directory(directory, ignore_errors=True)
 
 
 def _with_new_facts(manifest: Manifest, problem: Problem, data_dir: Path) -> Manifest:

@@ -8,11 +8,11 @@ path is plain.
 
 import os
 import re
-import shutil
 import tempfile
 import weakref
 from pathlib import Path
 
+from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.errors import UserError
 
 _WILDCARDS = re.compile(r"[*?\[\\]")
@@ -46,7 +46,7 @@ class PlainPath:
                 "wildcards; rename the directory, or set TMPDIR to another one"
             )
         directory = Path(tempfile.mkdtemp(prefix="t2t-"))
-        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        weakref.finalize(self, remove_directory, directory, ignore_errors=True)
         parent = self.path.absolute().parent
         if self.path.is_dir():
             names = {self.path.name: "directory"}

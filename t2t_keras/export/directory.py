@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from t2t_keras.data.checksums import sha256
 from t2t_keras.data.locks import lock
 from t2t_keras.data.paths_below import paths_below
 from t2t_keras.data.regular_files import refuse_links
+from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.export.integrity import SUMS
@@ -87,8 +87,8 @@ def replaced(path: Path) -> Iterator[Path]:
         with lock(work / "lock", lambda holder: refusal):
             try:
                 refuse_links(work)
-                shutil.rmtree(new, ignore_errors=True)
-                shutil.rmtree(old, ignore_errors=True)
+                remove_directory(new, ignore_errors=True)
+                remove_directory(old, ignore_errors=True)
                 yield new
                 files = sorted(path for path in paths_below(new) if path.is_file())
                 sums = [
@@ -100,7 +100,7 @@ def replaced(path: Path) -> Iterator[Path]:
                 new.rename(path)
             finally:
                 # NFS keeps the open lock file under another name until it is closed.
-                shutil.rmtree(work, ignore_errors=True)
+                remove_directory(work, ignore_errors=True)
         with contextlib.suppress(OSError):
             work.rmdir()
     except Exception as error:

@@ -8,7 +8,7 @@ import itertools
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import ctranslate2
@@ -190,7 +190,8 @@ class CTranslate2Engine:
         """Returns the likeliest tokens after prefixes; see `Engine`.
 
         They are the hypotheses of a beam search that is one token longer than the
-        prefix.
+        prefix. After a prefix, CTranslate2 4.8 drops the one that ends, unless it is
+        the best, and fills its place with any token, such as PAD.
         """
         waiting = []
         for source in sources:
@@ -203,15 +204,43 @@ class CTranslate2Engine:
                 num_hypotheses=count,
                 max_input_length=0,
                 max_decoding_length=len(source.prefix) + 1,
+                min_decoding_length=0,
                 return_end_token=True,
+                return_scores=True,
                 suppress_sequences=[[PAD_TOKEN]],
             )
         results = []
         for source, result in zip(sources, waiting, strict=True):
-            hypotheses = result.result().hypotheses
+            found = result.result()
             index = len(source.prefix)
-            results.append([self._target_ids[row[index]] for row in hypotheses])
+            scores = {}
+            for row, score in zip(found.hypotheses, found.scores, strict=True):
+                # CTranslate2 has divided it by the length.
+                log_prob = score * (index + 1)
+                if log_prob > _MIN_LOG_PROB:
+                    scores[self._target_ids[row[index]]] = log_prob
+            if EOS not in scores and len(scores) < len(found.scores):
+                scores[EOS] = self._end_log_prob(source, scores, options)
+            results.append(sorted(scores, key=scores.__getitem__, reverse=True))
         return results
+
+    def _end_log_prob(
+        self, source: Source, others: Mapping[int, float], options: DecodingOptions
+    ) -> float:
+        """Returns the log-probability of EOS after a prefix.
+
+        Args:
+            source: the source with its prefix.
+            others: the log-probabilities of other tokens in its place, plus a constant,
+                which the result has as well.
+            options: the options.
+        """
+        if not others:
+            return 0.0
+        other, log_prob = next(iter(others.items()))
+        targets = [[*source.prefix, token] for token in (EOS, other)]
+        end, known = self.score([source.ids] * 2, targets, options)
+        return log_prob + end.token_log_probs[-1] - known.token_log_probs[-1]
 
     def alignment_head(self, head: AlignmentHead) -> AlignmentHead:
         """Returns the attention head to read, of which an export has only one."""

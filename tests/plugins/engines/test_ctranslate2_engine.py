@@ -45,6 +45,7 @@ from t2t_keras.run.directory import RunDirectory
 from t2t_keras.text import long_texts, sentences
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+from t2t_keras.text.tokenizer import EOS, PAD
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
@@ -382,6 +383,31 @@ def test_next_tokens_are_those_of_the_translator(engine, translator):
     assert engine.engine.next_tokens(sources, 6, options) == expected
     too_long = [sources[0]._replace(prefix=[5] * 50)]
     refused("a prefix can have", engine.engine.next_tokens, too_long, 6, options)
+
+
+def test_the_end_is_among_the_next_tokens_and_padding_is_not(tokenizers, tmp_path):
+    tokenizer = tokenizers[0]
+    translator = translator_of(tokenizer, tokenizer, num_layers=2)
+    model = translator.model
+    ids = tf.constant([tokenizer.encode(TEXTS[0])])
+    state = model.decoder_outputs(ids, ids)[0][0, 1].numpy()  # [D]
+    table = model.softmax_embedding.table.numpy()  # [V, D]
+    third = np.sort(table @ state)[-3]
+    table[PAD] = 3 * state
+    table[EOS] = state * third / (state @ state)
+    model.softmax_embedding.table.assign(table)
+    export_ctranslate2(translator, tmp_path / "export")
+    engine = t2t_keras.load(tmp_path / "export").engine
+    sources = []
+    for text, prefix in itertools.product(TEXTS[:3], ("", "a", "the old river")):
+        prefix_ids = tokenizer.encode(prefix)[:-1]
+        sources.append(Source(tokenizer.encode(text), text, prefix_ids))
+    ranks = set()
+    for count in (1, 4, 8, 400):
+        expected = translator.engine.next_tokens(sources, count, translator.options)
+        assert engine.next_tokens(sources, count, translator.options) == expected
+        ranks |= {row.index(EOS) for row in expected if EOS in row}
+    assert ranks & set(range(1, 8))  # the premise
 
 
 def test_scores_are_those_of_the_translator(engine, translator):

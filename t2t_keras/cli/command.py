@@ -44,7 +44,8 @@ class Command:
         decodes_files: whether the command decodes several batches at once, as
             `Translator` does; may depend on its flags. On a CPU, each operation then
             gets only a share of the cores, so that batches do not wait for each other.
-        words_hint: what to do instead of giving more words than the command takes.
+        words_hint: advice for a user who gives the command an argument that it does not
+            take; it follows the error.
     """
 
     summary: str

@@ -17,7 +17,7 @@ class Parser(argparse.ArgumentParser):
     `--help` leaves out the groups of `add_further`, which `--help-all` shows.
 
     Attributes:
-        words_hint: what the error about further words says to do.
+        words_hint: advice that follows the error about an unexpected argument.
     """
 
     words_hint = ""

@@ -1,7 +1,8 @@
-"""Checks of paths: before this program writes there, and of what it reads twice.
+"""Checks of paths to which this program writes, or which it reads more than once.
 
-A directory may come from a stranger. So this program writes only to regular files, and
-never through a symbolic link inside a directory.
+A directory may come from a stranger, so this program writes only to regular files, and
+never through a symbolic link inside a directory. A pipe can be read only once, so it is
+refused where texts are read several times.
 """
 
 import os

@@ -27,9 +27,10 @@ def first_of_largest(values: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
     """
     indices = tf.math.top_k(values, k, sorted=False).indices  # [B, k]
     indices = tf.cast(indices, tf.float32)
+    row = tf.expand_dims(indices, 1)  # [B, 1, k]; LiteRT cannot index by None
     # Entry j of row i: whether the j-th index is smaller than the i-th.
-    is_smaller = indices[:, None, :] < indices[:, :, None]  # [B, k, k]
+    is_smaller = row < tf.expand_dims(indices, 2)  # [B, k, k]
     ranks = tf.reduce_sum(tf.cast(is_smaller, tf.float32), axis=2)  # [B, k]
-    places = tf.cast(tf.range(k), tf.float32)
-    is_rank = places[:, None] == ranks[:, None, :]  # [B, k, k]
-    return tf.reduce_sum(tf.where(is_rank, indices[:, None, :], 0.0), axis=2)
+    places = tf.expand_dims(tf.cast(tf.range(k), tf.float32), 1)  # [k, 1]
+    is_rank = places == tf.expand_dims(ranks, 1)  # [B, k, k]
+    return tf.reduce_sum(tf.where(is_rank, row, 0.0), axis=2)

@@ -133,20 +133,22 @@ def top_candidates(
     maxima = tf.reduce_max(blocks, axis=3)  # [B, K, blocks]
     # The maximum of both is the first. It keeps XLA from merging the first two
     # reductions, so that one pass over the logits computes both kinds of maxima.
-    largest = tf.reduce_max(tf.maximum(block_maxima, maxima), axis=2)  # [B, K]
-    total = tf.reduce_sum(tf.exp(logits - largest[:, :, None]), axis=2)  # [B, K]
-    log_total = largest + tf.math.log(total)  # [B, K]
+    largest = tf.maximum(block_maxima, maxima)  # [B, K, blocks]
+    largest = tf.reduce_max(largest, axis=2, keepdims=True)  # [B, K, 1]
+    total = tf.reduce_sum(tf.exp(logits - largest), axis=2, keepdims=True)
+    log_total = largest + tf.math.log(total)  # [B, K, 1]
 
     # Normalize only the largest logits, not all V of them.
-    maxima = alive_log_probs[:, :, None] + (maxima - log_total[:, :, None])
+    alive_log_probs = tf.expand_dims(alive_log_probs, 2)  # [B, K, 1]
+    maxima = alive_log_probs + (maxima - log_total)  # [B, K, blocks]
     maxima = tf.reshape(maxima, [-1, beam_size * blocks_per_beam])
     blocks = tf.reshape(blocks, [-1, beam_size * blocks_per_beam, BLOCK_SIZE])
     # [B, M], the numbers of the blocks to be searched
     best_blocks = first_of_largest(maxima, tf.minimum(count, tf.shape(maxima)[1]))
     searched = tf.gather(blocks, tf.cast(best_blocks, tf.int32), batch_dims=1)
     beams = tf.cast(_quotient(best_blocks, blocks_per_beam), tf.int32)  # [B, M]
-    searched -= tf.gather(log_total, beams, batch_dims=1)[:, :, None]
-    searched += tf.gather(alive_log_probs, beams, batch_dims=1)[:, :, None]
+    searched -= tf.gather(log_total, beams, batch_dims=1)  # [B, M, 64]
+    searched += tf.gather(alive_log_probs, beams, batch_dims=1)
     num_searched = tf.shape(best_blocks)[1] * BLOCK_SIZE
     log_probs, offsets = tf.math.top_k(
         tf.reshape(searched, [-1, num_searched]), count

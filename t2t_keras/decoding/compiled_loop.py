@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.decode_loop import SearchLoop, shape_invariants
+from t2t_keras.decoding.decode_loop import SearchLoop, run_all_rows, shape_invariants
 from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.model.backend import Nest
@@ -21,17 +21,18 @@ from t2t_keras.text.tokenizer import PAD
 _ROWS = (2, 8, *(2**n for n in range(5, 31)))
 _LENGTHS = tuple(2**n for n in range(4, 31))
 _STEPS = 32  # the number of steps is a multiple of it
-# What share of the steps the cache has room for, in each stage: 1 / 4, then 1 / 2, and
-# then all. These are multiples of 8 steps, so that XLA need not pad the cache.
+# The cache is preallocated for 1 / 4 of the steps in the first stage, for 1 / 2 in the
+# second, and for all in the third. Each is a multiple of 8 steps, so XLA does not pad
+# the cache.
 _STAGES = (4, 2, 1)
 
 
 class CompiledLoop:
-    """A `SearchLoop` for XLA: cache and ids have room for later steps.
+    """A `SearchLoop` for XLA, with preallocated cache and ids.
 
-    Attention reads all columns of the cache, used or not. So the search has stages: the
-    first has room for a quarter of the steps, and the second for half of them. Most
-    searches end before the last stage.
+    Attention reads all columns of the cache, used or not. So the search has stages. The
+    cache of the first is preallocated for a quarter of the steps, and that of the
+    second for half of them. Most searches end before the last stage.
 
     Args:
         max_steps: scalar, the largest number of steps, a multiple of 32.
@@ -76,22 +77,19 @@ class CompiledLoop:
 def _run_stage(
     state: Nest, step: Callable[[Nest], Nest], shapes: Nest, max_steps: int | tf.Tensor
 ) -> Nest:
-    """Runs steps until all rows are done, or `max_steps` steps since the beginning."""
+    """Calls `run_all_rows`, and returns what no step changes as it was before.
+
+    TensorFlow 2.21 cannot compile a constant that goes through more than two loops.
+    """
     is_constant: Nest = None
 
-    def body(state: Nest) -> tuple[Nest]:
+    def watched_step(state: Nest) -> Nest:
         nonlocal is_constant
         next_state = step(state)
         is_constant = tf.nest.map_structure(operator.is_, state, next_state)
-        return (next_state,)
+        return next_state
 
-    (last_state,) = tf.while_loop(
-        lambda state: ~tf.reduce_all(state.done | (state.position >= max_steps)),
-        body,
-        (state,),
-        shape_invariants=(shapes,),
-    )
-    # TensorFlow 2.21 cannot compile a constant that goes through more than two loops.
+    last_state = run_all_rows(state, watched_step, shapes, max_steps)
     return tf.nest.map_structure(
         lambda constant, x, y: x if constant else y, is_constant, state, last_state
     )

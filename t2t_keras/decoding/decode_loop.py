@@ -126,16 +126,29 @@ def decode_loop(
     return hypotheses
 
 
-def run_all_rows(state: Nest, step: Callable[[Nest], Nest], shapes: Nest) -> Nest:
+def run_all_rows(
+    state: Nest,
+    step: Callable[[Nest], Nest],
+    shapes: Nest,
+    max_steps: int | tf.Tensor | None = None,
+) -> Nest:
     """Runs steps until all rows are done, and drops none.
 
     Args:
         state: the state before the first step; see `decode_loop`.
         step: maps a state to the next one.
         shapes: the shapes that hold at every step; see `shape_invariants`.
+        max_steps: the position at which the loop ends at the latest; None: no limit.
     """
+
+    def is_running(state: Nest) -> tf.Tensor:
+        is_over = state.done  # [B]
+        if max_steps is not None:
+            is_over |= state.position >= max_steps
+        return ~tf.reduce_all(is_over)
+
     (state,) = tf.while_loop(
-        lambda state: ~tf.reduce_all(state.done),
+        is_running,
         lambda state: (step(state),),
         (state,),
         shape_invariants=(shapes,),

@@ -190,8 +190,8 @@ class CTranslate2Engine:
         """Returns the likeliest tokens after prefixes; see `Engine`.
 
         They are the hypotheses of a beam search that is one token longer than the
-        prefix. After a prefix, CTranslate2 4.8 drops the one that ends, unless it is
-        the best, and fills its place with any token, such as PAD.
+        prefix. After a prefix, CTranslate2 4.8 drops the one that ends in EOS unless it
+        is the best, and returns an arbitrary token such as PAD instead.
         """
         waiting = []
         for source in sources:
@@ -210,37 +210,38 @@ class CTranslate2Engine:
                 suppress_sequences=[[PAD_TOKEN]],
             )
         results = []
-        for source, result in zip(sources, waiting, strict=True):
-            found = result.result()
+        for source, future in zip(sources, waiting, strict=True):
+            result = future.result()
             index = len(source.prefix)
             scores = {}
-            for row, score in zip(found.hypotheses, found.scores, strict=True):
+            for row, score in zip(result.hypotheses, result.scores, strict=True):
                 # CTranslate2 has divided it by the length.
                 log_prob = score * (index + 1)
                 if log_prob > _MIN_LOG_PROB:
                     scores[self._target_ids[row[index]]] = log_prob
-            if EOS not in scores and len(scores) < len(found.scores):
+            if EOS not in scores and len(scores) < len(result.scores):
                 scores[EOS] = self._end_log_prob(source, scores, options)
             results.append(sorted(scores, key=scores.__getitem__, reverse=True))
         return results
 
     def _end_log_prob(
-        self, source: Source, others: Mapping[int, float], options: DecodingOptions
+        self, source: Source, log_probs: Mapping[int, float], options: DecodingOptions
     ) -> float:
         """Returns the log-probability of EOS after a prefix.
 
         Args:
             source: the source with its prefix.
-            others: the log-probabilities of other tokens in its place, plus a constant,
-                which the result has as well.
+            log_probs: the log-probabilities of other next tokens, by token. The result
+                is shifted by the same constant as they are.
             options: the options.
         """
-        if not others:
+        if not log_probs:
             return 0.0
-        other, log_prob = next(iter(others.items()))
-        targets = [[*source.prefix, token] for token in (EOS, other)]
-        end, known = self.score([source.ids] * 2, targets, options)
-        return log_prob + end.token_log_probs[-1] - known.token_log_probs[-1]
+        next_token, log_prob = next(iter(log_probs.items()))
+        targets = [[*source.prefix, token] for token in (EOS, next_token)]
+        eos_scores, token_scores = self.score([source.ids] * 2, targets, options)
+        difference = eos_scores.token_log_probs[-1] - token_scores.token_log_probs[-1]
+        return log_prob + difference
 
     def alignment_head(self, head: AlignmentHead) -> AlignmentHead:
         """Returns the attention head to read, of which an export has only one."""

@@ -31,8 +31,8 @@ class Match(NamedTuple):
     sentence: str
 
 
-class Place(NamedTuple):
-    """Where a name is looked up.
+class Scope(NamedTuple):
+    """The tables in which a name is looked up.
 
     Attributes:
         tables: the tables that may have it.
@@ -54,14 +54,14 @@ def explain(context: str, name: str, value: str = "") -> str:
     """
     is_short = re.fullmatch("-[A-Za-z]", name)
     stem = name if is_short else name.lstrip("-")
-    place = _program_flags(context) or Place(TABLES, [context])
-    if matches := _find_matches(place, stem, value):
+    scope = _program_flags(context) or Scope(TABLES, [context])
+    if matches := _find_matches(scope, stem, value):
         return _message(context, name, matches)
     if stem.startswith("hp_"):
         return _explain_override(name, stem.removeprefix("hp_"), value)
     if stem.startswith("no"):
         # absl negates a flag this way: --nogenerate_data.
-        matches = _find_matches(place, stem.removeprefix("no"), value)
+        matches = _find_matches(scope, stem.removeprefix("no"), value)
         matches = [match for match in matches if match.table.toolkit == "tensor2tensor"]
         return _message(context, name, matches) if matches else ""
     return ""
@@ -70,12 +70,12 @@ def explain(context: str, name: str, value: str = "") -> str:
 def _explain_override(flag: str, name: str, value: str) -> str:
     """Returns a sentence about tensor2tensor's flag --hp_NAME."""
     override = f"{flag} is an override of t2t-trainer; here, use --hparams"
-    if matches := _find_matches(Place(TABLES, ["hparams"]), name, value):
+    if matches := _find_matches(Scope(TABLES, ["hparams"]), name, value):
         return f"{override}: {_message('hparams', name, matches)}"
     return f"{override} {name}=VALUE"
 
 
-def _program_flags(name: str) -> Place | None:
+def _program_flags(name: str) -> Scope | None:
     """Returns where to find the flags of another toolkit's program.
 
     Returns:
@@ -94,10 +94,10 @@ def _program_flags(name: str) -> Place | None:
         sentence = sentences.get(table.toolkit, "leave it out")
         if table.noun == "flag" and not sentence.startswith("leave it out"):
             tables.append(table)
-    return Place(tables, re.findall("`t2t ([a-z]+)", " ".join(sentences.values())))
+    return Scope(tables, re.findall("`t2t ([a-z]+)", " ".join(sentences.values())))
 
 
-def _find_matches(place: Place, name: str, value: str) -> list[Match]:
+def _find_matches(scope: Scope, name: str, value: str) -> list[Match]:
     """Returns the best matches for a name.
 
     An exactly equal name is better than one that differs in hyphens. A row for the
@@ -107,14 +107,14 @@ def _find_matches(place: Place, name: str, value: str) -> list[Match]:
     for exact in (True, False):
         for row_value in (value, ""):
             matches = []
-            for table in place.tables:
+            for table in scope.tables:
                 if sentence := table.find(name, row_value, exact):
                     matches.append(Match(table, sentence))
-            in_context = [m for m in matches if place.has(m.table)]
+            in_context = [match for match in matches if scope.has(match.table)]
             if in_context:
                 return in_context
             elsewhere = _one_per_toolkit(matches)
-            if elsewhere and place.contexts != ["t2t"]:
+            if elsewhere and scope.contexts != ["t2t"]:
                 return elsewhere
     return []
 

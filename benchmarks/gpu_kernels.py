@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import workload
+from decode import ALPHA
 from kernel_costs import Kernel, Rates, kernels
 from optimized_hlo import read_module
 
@@ -30,8 +31,6 @@ from t2t_keras.errors import UserError
 if TYPE_CHECKING:
     import jax
     from absent_gpu import Compiler
-
-ALPHA = 0.6
 
 
 class Part(NamedTuple):

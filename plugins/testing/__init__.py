@@ -167,7 +167,7 @@ def _check_steps(model: "Transformer") -> None:
 
 
 def _check_compiled_steps(model: "Transformer") -> None:
-    """Decodes two tokens, compiled by XLA, with a cache that gets room for each."""
+    """Decodes two tokens, compiled by XLA, and extends the cache before each."""
     import tensorflow as tf
 
     if not model.reserves_cache:

@@ -75,7 +75,7 @@ class Ensemble:
         return all(model.reserves_cache for model in self.models)
 
     def reserve_cache(self, cache: Nest, steps: int | tf.Tensor) -> Nest:
-        """Returns the caches with room for a number of steps in all."""
+        """Returns the caches, preallocated for a total number of steps."""
         return self._call_each("reserve_cache", cache, steps)
 
     def cache_shapes(self, cache: Nest) -> Nest:

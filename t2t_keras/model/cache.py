@@ -63,7 +63,7 @@ class DecodingCache(NamedTuple):
         )
 
     def reserve(self, steps: int | Tensor) -> Self:
-        """Returns the cache with free columns, for the steps in all."""
+        """Returns the cache, preallocated for a total number of steps."""
         columns = ops.shape(self.positions)[1] * steps
         layers = []
         for layer in self.layers:

@@ -338,14 +338,14 @@ class Transformer(TransformerParts):
         return True
 
     def reserve_cache(self, cache: DecodingCache, steps: int | Tensor) -> DecodingCache:
-        """Returns the cache with room for a number of steps in all.
+        """Returns the cache, preallocated for a total number of steps.
 
         `decode_step` then writes into it, so that its size stays the same; on
         TensorFlow this needs XLA. `select_rows` cannot be used.
 
         Args:
-            cache: from `start_cache`, or one with room for fewer steps.
-            steps: how many steps it has room for, those already done included.
+            cache: from `start_cache`, or one preallocated for fewer steps.
+            steps: the total number of steps, including those already done.
         """
         return cache.reserve(steps)
 

@@ -241,7 +241,7 @@ def test_a_step_of_the_search_is_apart_from_the_encoder():
     report = report_of("--search", "--batch", "2", "--length", "8", "--max_length", "8")
     encoder, *steps = report["parts"].values()
     assert encoder["tflop"] > 0
-    # Only the room in the cache differs between the loops.
+    # The loops differ only in the size of the cache.
     assert len({step["kinds"]["product"]["kernels"] for step in steps}) == 1
     for step in steps:
         assert encoder["tflop"] > step["tflop"] > 0

@@ -22,7 +22,7 @@ def count_used(x: Tensor, used: UsedColumns) -> Tensor:
 
 
 def reserve_columns(x: Tensor, columns: int | Tensor, fill: float = 0.0) -> Tensor:
-    """Returns x [B, H, C, ...] with free columns after the others, `columns` in all."""
+    """Returns x [B, H, C, ...] with free columns appended, for a total of `columns`."""
     batch, heads, count, *sizes = ops.shape(x)
     free = ops.full((batch, heads, columns - count, *sizes), fill, x.dtype)
     return ops.concatenate([x, free], axis=2)

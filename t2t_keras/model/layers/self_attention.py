@@ -25,8 +25,8 @@ class TokenCache(Protocol):
     """What a decoder's self-attention keeps of the tokens before a decoding step.
 
     A cache with an axis that grows may also have `reserve(columns)`, which returns the
-    cache with free columns, for that many tokens in all. XLA compiles the search only
-    if no axis grows.
+    cache, preallocated for that many tokens. XLA compiles the search only if no axis
+    grows.
     """
 
     def select(self, rows: Tensor, columns: Tensor) -> Self:
@@ -61,7 +61,7 @@ class SelfAttentionCache(NamedTuple):
         )
 
     def reserve(self, columns: int | Tensor) -> "SelfAttentionCache":
-        """Returns the cache with free columns, for `columns` recent tokens in all."""
+        """Returns the cache, preallocated for a total of `columns` recent tokens."""
         return self._replace(
             recent_key=reserve_columns(self.recent_key, columns),
             recent_value=reserve_columns(self.recent_value, columns),

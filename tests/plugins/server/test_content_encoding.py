@@ -33,6 +33,7 @@ def post():
         ("identity", BODY),
         ("gzip", gzip.compress(BODY.ljust(1000))),
     ],
+    ids=["gzip", "two_members", "identity", "largest"],
 )
 def test_compressed_bodies_are_answered(encoding, body, post):
     answer = post(encoding, body)
@@ -51,6 +52,16 @@ def test_compressed_bodies_are_answered(encoding, body, post):
         ("gzip", gzip.compress(bytes(900_000)), 413, "the decompressed body has more"),
         ("br", BODY, 415, "Content-Encoding 'br' is not supported; send the body with"),
         ("gzip, gzip", BODY, 415, "Content-Encoding 'gzip, gzip' is not supported"),
+    ],
+    ids=[
+        "not_gzip",
+        "cut",
+        "bytes_after_the_end",
+        "not_json",
+        "too_long",
+        "bomb",
+        "other_coding",
+        "two_codings",
     ],
 )
 def test_other_bodies_are_refused(encoding, body, status, message, post):

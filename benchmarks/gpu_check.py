@@ -155,12 +155,12 @@ def _check_gpus(argv: list[str], variants: list[str]) -> dict[str, object]:
 
 
 def _are_equal(
-    first: dict[str, object] | None, second: dict[str, object] | None
+    run: dict[str, object] | None, other_run: dict[str, object] | None
 ) -> bool | None:
     """Returns whether two runs ended with the same weights; None if one is missing."""
-    if not first or not second or "failed" in first or "failed" in second:
+    if not run or not other_run or "failed" in run or "failed" in other_run:
         return None
-    return first["weights_sha256"] == second["weights_sha256"]
+    return run["weights_sha256"] == other_run["weights_sha256"]
 
 
 def _train_in_process(

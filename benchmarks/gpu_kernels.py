@@ -6,7 +6,7 @@
 Compiles what `t2t` lets XLA compile: the two parts of a training step on packed rows,
 or a beam search, for a card that need not be there. Prints the kernels, their bytes and
 FLOPs, and how long they would take at the rates that kernels sustain. For each part the
-kernels are summed by their kind, and the longest are named by TensorFlow's operation.
+kernels are summed by their category, and the longest are named by TensorFlow's operation.
 
 It needs JAX's plugin for CUDA, which runs without a GPU:
 
@@ -149,8 +149,8 @@ def _search_parts(
     for kernel in part.kernels:
         by_loop[kernel.loop].append(kernel)
     parts = {"encoder, and all that is not in a loop": by_loop.pop("")}
-    for number, group in enumerate(by_loop.values(), 1):
-        parts[f"a step in loop {number} of {len(by_loop)}"] = group
+    for index, group in enumerate(by_loop.values(), 1):
+        parts[f"a step in loop {index} of {len(by_loop)}"] = group
     return {name: part._replace(kernels=group) for name, group in parts.items()}
 
 
@@ -167,20 +167,24 @@ def _part(program: "jax.stages.Compiled") -> Part:
 
 
 def _part_report(part: Part, rates: Rates, largest: int) -> dict[str, object]:
-    """Returns sums over all kernels and those of each kind, and the longest kernels."""
-    by_kind: defaultdict[str, list[Kernel]] = defaultdict(list)
+    """Returns sums over all kernels and those of each category, and the longest kernels."""
+    by_category: defaultdict[str, list[Kernel]] = defaultdict(list)
     for kernel in part.kernels:
-        by_kind[kernel.kind].append(kernel)
-    kinds = {kind: _sums(group, rates) for kind, group in by_kind.items()}
+        by_category[kernel.category].append(kernel)
+    categories = {
+        category: _sums(group, rates) for category, group in by_category.items()
+    }
     longest = sorted(part.kernels, key=lambda kernel: -kernel.seconds(rates))
     return {
         **_sums(part.kernels, rates),
         "memory_gb": part.memory_gb,
-        "kinds": dict(sorted(kinds.items(), key=lambda item: -item[1]["estimate_ms"])),
+        "categories": dict(
+            sorted(categories.items(), key=lambda item: -item[1]["estimate_ms"])
+        ),
         "largest": [
             {
                 **_sums([kernel], rates),
-                "kind": kernel.kind,
+                "category": kernel.category,
                 "operation": kernel.operation,
             }
             for kernel in longest[:largest]
@@ -205,8 +209,11 @@ def _print_tables(report: dict[str, Any], file: TextIO) -> None:
     print(table({**report, "parts": ", ".join(parts)}), file=file)
     for name, part in parts.items():
         sums = {key: part[key] for key in ("kernels", "gb", "tflop", "estimate_ms")}
-        rows = [{"kind": kind, **values} for kind, values in part["kinds"].items()]
-        rows.append({"kind": "all", **sums})
+        rows = [
+            {"category": category, **values}
+            for category, values in part["categories"].items()
+        ]
+        rows.append({"category": "all", **sums})
         print(f"\n{name}, {part['memory_gb']:.2f} GB of memory", file=file)
         print(columns(rows), file=file)
         print("\nthe longest", file=file)

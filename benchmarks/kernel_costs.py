@@ -33,8 +33,8 @@ _FREE = frozenset(
 # its elements, or add others.
 _SELECTIVE = ("slice", "dynamic-slice", "gather", "broadcast", "pad")
 _IN_PLACE = ("dynamic-update-slice", "scatter")
-# Kinds of fusions, by what takes the time in them: the first that is there.
-_KINDS = {
+# Categories of fusions, by what takes the time in them: the first that is there.
+_CATEGORIES = {
     **{"dot": "product", "sort": "sort", "scatter": "scatter", "gather": "gather"},
     **{"reduce": "reduction", "reduce-window": "reduction", "transpose": "transpose"},
     **{"dynamic-update-slice": "update", "concatenate": "concatenation"},
@@ -86,7 +86,7 @@ class Kernel(NamedTuple):
 
     Attributes:
         name: of its instruction.
-        kind: such as "product" or "reduction".
+        category: such as "product" or "reduction".
         operation: the name of the framework's operation, or "".
         count: how often it runs, in one step of a loop without a known end.
         loop: the name of such a loop, or "".
@@ -97,7 +97,7 @@ class Kernel(NamedTuple):
     """
 
     name: str
-    kind: str
+    category: str
     operation: str
     count: int
     loop: str
@@ -176,7 +176,7 @@ def _kernel(
     product = work.products[0] if work.products else None
     return Kernel(
         instruction.name,
-        _kind(module, instruction),
+        _category(module, instruction),
         _operation(instruction),
         count * passes,
         loop,
@@ -226,8 +226,8 @@ class _Work:
         if instruction.opcode in _SELECTIVE:
             fractions[0] = min(1.0, needed / max(1, sizes[0]))
         elif instruction.opcode == "dynamic-update-slice":
-            kept = 1 - sizes[1] / max(1, sizes[0])
-            fractions[0] = 0.0 if is_in_place else fraction * kept
+            unchanged = 1 - sizes[1] / max(1, sizes[0])
+            fractions[0] = 0.0 if is_in_place else fraction * unchanged
         elif instruction.opcode == "scatter" and is_in_place:
             fractions[0] = min(1.0, sizes[-1] / max(1, sizes[0]))
         return fractions
@@ -249,7 +249,7 @@ class _Work:
                 parts = self.of_operands(fused, instruction, needed, is_in_place)
                 for name, part in zip(instruction.operands, parts, strict=True):
                     fractions[name] += part
-        return [parameters[number] for number in sorted(parameters)]
+        return [parameters[index] for index in sorted(parameters)]
 
     def _count(
         self, instruction: Instruction, operands: list[Instruction], fraction: float
@@ -306,8 +306,8 @@ def _is_update_in_place(fused: Computation, instruction: Instruction) -> bool:
     """Returns whether a result overwrites a part of a parameter."""
     if instruction.opcode not in _IN_PLACE:
         return False
-    first = fused.operands(instruction)[0]
-    return _without_bitcasts(fused, first).opcode == "parameter"
+    updated = fused.operands(instruction)[0]
+    return _without_bitcasts(fused, updated).opcode == "parameter"
 
 
 def _update(computation: Computation, instruction: Instruction) -> Instruction:
@@ -320,10 +320,10 @@ def _product(
     instruction: Instruction, operands: list[Instruction]
 ) -> tuple[float, str]:
     """Returns the FLOPs of a matrix product, and the dtype of its operands."""
-    left = operands[0].shapes[0]
+    factor = operands[0].shapes[0]
     axes = instruction.numbers("lhs_contracting_dim")
-    summed = math.prod(left.sizes[axis] for axis in axes)
-    return 2.0 * instruction.shapes[0].elements * summed, left.dtype
+    summed = math.prod(factor.sizes[axis] for axis in axes)
+    return 2.0 * instruction.shapes[0].elements * summed, factor.dtype
 
 
 def _sort_passes(module: Module, instruction: Instruction) -> int:
@@ -341,8 +341,8 @@ def _sort_passes(module: Module, instruction: Instruction) -> int:
     return 1 + sum(stage + 1 for stage in range(1, stages + 1))
 
 
-def _kind(module: Module, instruction: Instruction) -> str:
-    """Returns the kind of a kernel."""
+def _category(module: Module, instruction: Instruction) -> str:
+    """Returns the category of a kernel."""
     target = instruction.text("custom_call_target")
     if target:
         return "product" if "matmul" in target else target.strip("_$")
@@ -352,7 +352,7 @@ def _kind(module: Module, instruction: Instruction) -> str:
         opcodes = {x.opcode for x in called.instructions.values()}
     elif instruction.opcode == "copy":
         return "copy"
-    return next((_KINDS[x] for x in _KINDS if x in opcodes), "elementwise")
+    return next((_CATEGORIES[x] for x in _CATEGORIES if x in opcodes), "elementwise")
 
 
 def _operation(instruction: Instruction) -> str:

@@ -354,7 +354,7 @@ class HParams:
         return {field.name: field.metadata["help"] for field in dataclasses.fields(cls)}
 
     @classmethod
-    def field_value(cls, name: str, value: object) -> tuple[str, Any]:
+    def field_value(cls, name: str, value: object) -> tuple[str, object]:
         """Returns the name of a field, and a value in its type and within its limits.
 
         Args:

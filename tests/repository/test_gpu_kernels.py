@@ -130,7 +130,7 @@ def test_products_have_flops_and_no_workspace():
         'custom_call_target="__cublas$lt$matmul", backend_config={"gemm":'
         '{"dot_dimension_numbers":{"lhs_contracting_dimensions":["2"]}}}'
     )
-    assert kernel.kind == "product"
+    assert kernel.category == "product"
     assert kernel.flops == 2 * 4 * 8 * 32 * 16
     assert kernel.num_bytes == 2 * 4 * (8 * 16 + 16 * 32 + 8 * 32)
 
@@ -171,7 +171,7 @@ def test_long_rows_are_sorted_by_several_kernels(size, count):
         f"  %a = s32[3,{size}]{{1,0}} parameter(0)\n"
         f"  ROOT %s = s32[3,{size}]{{1,0}} sort(%a), dimensions={{1}}, to_apply=%less"
     )
-    assert kernel.count == count and kernel.kind == "sort"
+    assert kernel.count == count and kernel.category == "sort"
 
 
 def test_the_estimate_is_a_roofline():
@@ -231,7 +231,7 @@ def test_a_training_step_has_the_products_of_its_formula():
     assert update["memory_gb"] == pytest.approx(16 * parameters / 1e9, rel=0.05)
     assert step["kernels"] > 100 and update["kernels"] > 10
     for part in (step, update):
-        sums = [kind["estimate_ms"] for kind in part["kinds"].values()]
+        sums = [sums["estimate_ms"] for sums in part["categories"].values()]
         assert sum(sums) == pytest.approx(part["estimate_ms"]) and sum(sums) > 0
 
 
@@ -242,7 +242,7 @@ def test_a_step_of_the_search_is_apart_from_the_encoder():
     encoder, *steps = report["parts"].values()
     assert encoder["tflop"] > 0
     # The loops differ only in the size of the cache.
-    assert len({step["kinds"]["product"]["kernels"] for step in steps}) == 1
+    assert len({step["categories"]["product"]["kernels"] for step in steps}) == 1
     for step in steps:
         assert encoder["tflop"] > step["tflop"] > 0
         operations = [kernel["operation"] for kernel in step["largest"]]

@@ -6,7 +6,7 @@
 Compiles what `t2t` lets XLA compile: the two parts of a training step on packed rows,
 or a beam search, for a card that need not be there. Prints the kernels, their bytes and
 FLOPs, and how long they would take at the rates that kernels sustain. For each part the
-kernels are summed by their category, and the longest are named by TensorFlow's operation.
+kernels are summed by category, and the longest are named by TensorFlow's operation.
 
 It needs JAX's plugin for CUDA, which runs without a GPU:
 
@@ -167,7 +167,7 @@ def _part(program: "jax.stages.Compiled") -> Part:
 
 
 def _part_report(part: Part, rates: Rates, largest: int) -> dict[str, object]:
-    """Returns sums over all kernels and those of each category, and the longest kernels."""
+    """Returns the sums over all kernels and over each category, and the longest."""
     by_category: defaultdict[str, list[Kernel]] = defaultdict(list)
     for kernel in part.kernels:
         by_category[kernel.category].append(kernel)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t2t_keras.arguments import checked
+from t2t_keras.clone_folders import absent_folders
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.hparam import HParams
 from t2t_keras.options import option
@@ -31,6 +32,7 @@ from t2t_keras.registry import (
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.type_hints import Positive, Seed
 
+__path__ += absent_folders()
 quiet_import()
 
 if TYPE_CHECKING:

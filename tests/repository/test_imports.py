@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 # The units of the core, in the order in which they may import each other.
 FOUNDATION = (
     "errors",
+    "clone_folders",
     "pointer_files",
     "captured_stderr",
     "quiet_tensorflow",
@@ -72,6 +73,7 @@ COMMANDS |= {"evaluate", "export"}
 LIGHT = (
     *(
         "errors.py",
+        "clone_folders.py",
         "pointer_files.py",
         "captured_stderr.py",
         "quiet_tensorflow.py",
@@ -322,9 +324,10 @@ def alone(tmp_path):
     return os.environ | {"PYTHONPATH": str(tmp_path), "COLUMNS": "80"}
 
 
-def test_without_plugins_there_are_the_verbs_of_the_core(alone):
+def test_without_plugins_there_are_the_verbs_of_the_core(alone, tmp_path):
     command = [sys.executable, "-c", HELP]
-    shown = subprocess.run(command, env=alone, capture_output=True, check=True)
+    options = {"env": alone, "cwd": tmp_path, "capture_output": True}
+    shown = subprocess.run(command, **options, check=True)
     assert not shown.stderr
     listed = re.findall(r"^  (\w+)  +[a-z]", shown.stdout.decode(), re.MULTILINE)
     assert set(listed) == COMMANDS

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import t2t_keras
 from t2t_keras.cli import main
+from t2t_keras.errors import first_line
 
 if TYPE_CHECKING:
     from t2t_keras.model import Transformer
@@ -66,13 +67,28 @@ def check_model(model: "Transformer", train: bool = True) -> None:
     }
     with _without_warnings():
         for guarantee, check in checks.items():
-            check(model)
+            with _named(guarantee):
+                check(model)
             _print_ok(guarantee)
         if train:
-            with tempfile.TemporaryDirectory() as directory:
+            with tempfile.TemporaryDirectory() as directory, _named("training"):
                 _check_training(model.hparams, Path(directory))
     omission = "" if train else "; the last three, of training, are not checked"
     print(f"{model.hparams.model} keeps the guarantees{omission}")
+
+
+@contextlib.contextmanager
+def _named(guarantee: str) -> Iterator[None]:
+    """Raises errors of the model as an `AssertionError` that names a guarantee."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        name = type(error).__name__
+        raise AssertionError(
+            f"{guarantee}: the model fails: {name}: {first_line(error)}"
+        ) from error
 
 
 def _print_ok(guarantee: str) -> None:

@@ -1,5 +1,6 @@
 """Packed rows give what their pairs give in rows with one pair each."""
 
+import keras
 import numpy as np
 import pytest
 from helpers.model_checks import gradients, small_model
@@ -64,8 +65,12 @@ def test_biases_and_positions():
     same = np.array([[[1, 0, 0], [0, 1, 1], [0, 1, 1]]])
     bias = packing.target_bias()
     np.testing.assert_array_equal(bias, np.where(same, 0, MASKED)[:, None])
-    np.testing.assert_array_equal(bias_positions(bias, 3), [[0, 0, 1]])
-    np.testing.assert_array_equal(bias_positions(None, 3), [[0, 1, 2]])
+    for positions, expected in (
+        (bias_positions(bias, 3), [[0, 0, 1]]),
+        (bias_positions(None, 3), [[0, 1, 2]]),
+    ):
+        np.testing.assert_array_equal(positions, expected)
+        assert keras.backend.standardize_dtype(positions.dtype) == "int32"
     np.testing.assert_array_equal(packing.is_first(), [[True, True, False]])
 
 

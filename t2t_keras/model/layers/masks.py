@@ -34,7 +34,7 @@ def segment_bias(query_segments: Tensor, key_segments: Tensor) -> Tensor:
 
 
 def bias_positions(bias: Tensor | None, length: int | Tensor) -> Tensor:
-    """Returns the positions, [1, T] or in packed rows [B, T], of self-attention.
+    """Returns the positions, int32 [1, T] or in packed rows [B, T], of self-attention.
 
     The position of a token is the number of earlier tokens that it may attend to.
 
@@ -48,7 +48,7 @@ def bias_positions(bias: Tensor | None, length: int | Tensor) -> Tensor:
         return steps[None]
     is_earlier = ops.cast(steps[None, :] < steps[:, None], "float32")  # [T, T]
     is_visible = ops.cast(ops.equal(bias[:, 0], 0.0), "float32")  # [B, T, T]
-    return ops.sum(is_visible * is_earlier, axis=-1)
+    return ops.cast(ops.sum(is_visible * is_earlier, axis=-1), "int32")
 
 
 def masking_bias(mask: Tensor | None) -> Tensor | None:

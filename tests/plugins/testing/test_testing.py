@@ -107,9 +107,17 @@ class Forgetful(Transformer):
         return cache
 
 
+class Stepless(Transformer):
+    """Cannot decode."""
+
+    def decode_step(self, ids, step, cache):
+        raise TypeError("no cache for\nme")
+
+
 @pytest.mark.parametrize(
     "cls, message",
     [
+        (Stepless, "^decoding step by step: the model fails: TypeError: no cache for$"),
         (Leaking, "depend on no later token"),
         (Unsegmented, "packed rows must give the logits of rows with one pair: add"),
         (Forgetful, "teacher forcing at each step"),

@@ -565,8 +565,15 @@ class Trainer:
         with self._reporter.paused(), self._stopping.interruptible():
             if self._stopping.signal:
                 return metrics
-            for hook in self._hooks:
-                metrics |= hook.evaluate(step, self._reporter)
+            try:
+                for hook in self._hooks:
+                    metrics |= hook.evaluate(step, self._reporter)
+            except Exception:
+                # A metric or a callback has failed, not the training: after a
+                # correction it resumes here, with this evaluation.
+                if step != self._saved_step:
+                    self._save(step)
+                raise
             if at_end:
                 for hook in self._hooks:
                     metrics |= hook.evaluate_at_end(step, self._reporter)

@@ -176,6 +176,26 @@ def test_an_error_in_training_waits_for_the_checkpoint_that_is_written(
     assert RunDirectory(tmp_path).checkpoints.steps() == [2]
 
 
+class Failing(Hook):
+    """Fails in the evaluation after step 3, as a metric of a user may."""
+
+    def evaluate(self, step, reporter):
+        assert step != 3, "a fault in a metric"
+        return {}
+
+
+def test_an_evaluation_that_fails_loses_no_step(data_dir, trained_run, tmp_path):
+    options = {"save_every": 2, "eval_every": 1, "average_last": 0}
+    training = trainer(data_dir, tmp_path / "run", options=options)
+    training._hooks.append(Failing())
+    with pytest.raises(AssertionError, match="a fault in a metric"):
+        training.train()
+    checkpoints = RunDirectory(tmp_path / "run").checkpoints
+    assert checkpoints.steps() == [2, 3]
+    trainer(data_dir, tmp_path / "run", options=options).train()
+    assert_same(weights(tmp_path / "run"), weights(trained_run))
+
+
 def before_step(training, hook):
     """Calls a hook with each step before it is run."""
     update = training._step.update

@@ -9,6 +9,7 @@ from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.kernels import output_losses
 from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.layers.rows import to_rows
 from t2t_keras.model.packing import Packing
 from t2t_keras.model.transformer import PAD, Transformer
 
@@ -94,8 +95,8 @@ def training_losses(
         first_row: likewise.
     """
     decoded, maps = model.decoder_outputs(source, target, seed, packing, first_row)
-    rows = ops.reshape(decoded, (-1, model.hparams.d_model))  # [B T, D]
-    labels = ops.reshape(target, (-1,))  # [B T]
+    rows = to_rows(decoded)  # [B T, D]
+    labels = to_rows(target)  # [B T]
     table = model.softmax_embedding.table  # [V, D]
     # The look-up precedes the reshape, whose gradient would be dense.
     label_rows = ops.take(table, labels, axis=0)  # [B T, D]

@@ -14,6 +14,7 @@ from t2t_keras.model.layers.base import Stack
 from t2t_keras.model.layers.dropout_keys import DropoutKeys, row_keys, token_keys
 from t2t_keras.model.layers.linear import Kernels, Linear
 from t2t_keras.model.layers.masks import MASKED, padding_bias
+from t2t_keras.model.layers.rows import from_rows, to_rows
 from t2t_keras.model.layers.self_attention import SelfAttention
 from t2t_keras.model.packing import Packing
 from t2t_keras.model.parts import TransformerParts
@@ -144,11 +145,11 @@ class Transformer(TransformerParts):
         """
         if self.source_embedding is not self.target_embedding:
             return self.source_embedding(source), self.target_embedding(target)
-        rows = [ops.reshape(ids, (-1,)) for ids in (source, target)]  # [B S], [B T]
+        rows = [to_rows(ids) for ids in (source, target)]  # [B S], [B T]
         vectors = self.source_embedding(ops.concatenate(rows))  # [B (S + T), D]
         count = ops.shape(rows[0])[0]
-        x = ops.reshape(vectors[:count], (*ops.shape(source), -1))  # [B, S, D]
-        y = ops.reshape(vectors[count:], (*ops.shape(target), -1))  # [B, T, D]
+        x = from_rows(vectors[:count], *ops.shape(source))  # [B, S, D]
+        y = from_rows(vectors[count:], *ops.shape(target))  # [B, T, D]
         return x, y
 
     def source_input(self, x: Tensor, positions: Tensor | None = None) -> Tensor:

@@ -7,6 +7,7 @@ import tensorflow as tf
 from t2t_keras.model.execution import Execution, current_execution, executed_by
 from t2t_keras.model.layers.feed_forward import FeedForward
 from t2t_keras.model.layers.normalization import LayerNorm
+from t2t_keras.model.layers.self_attention import SelfAttention
 
 FUSED = Execution(is_fused=True)
 
@@ -46,6 +47,18 @@ def test_feed_forward():
     results = [value_and_gradients(layer, x, e) for e in (Execution(), FUSED)]
     for plain, fused in zip(*results, strict=True):
         np.testing.assert_allclose(fused, plain, rtol=1e-6, atol=1e-6)
+
+
+def test_self_attention():
+    """Also with biases and with keys and values of different sizes."""
+    rng = np.random.default_rng(0)
+    layer = SelfAttention(6, 2, key_size=4, value_size=5, causal=True, use_bias=True)
+    layer.build((None, None, 6))
+    layer.set_weights([rng.normal(size=w.shape) for w in layer.weights])
+    x = rng.normal(size=(3, 4, 6)).astype(np.float32)
+    results = [value_and_gradients(layer, x, e) for e in (Execution(), FUSED)]
+    for plain, fused in zip(*results, strict=True):
+        np.testing.assert_allclose(fused, plain, rtol=1e-4, atol=1e-5)
 
 
 def test_an_execution_ends_with_its_block():

@@ -8,8 +8,8 @@ any number of rows, C the number of tokens in a decoding cache.
 the restricted self-attention of section 4. `masks` has their biases. `feed_forward`,
 `residual`, `normalization`, `embedding`, `positions`, `dropout` and `linear` are the
 other layers, `base` their base classes; `dropout_keys` has the random numbers of
-dropout, `column_sums` gradients of normalization and biases, and `columns` are the
-tokens in a decoding cache.
+dropout, `column_sums` gradients of normalization and biases, `rows` are the tokens of a
+batch as a matrix, and `columns` those in a decoding cache.
 """
 
 from t2t_keras.model.layers.attention import (

@@ -8,10 +8,12 @@ import keras
 from keras import ops
 
 from t2t_keras.model.backend import Shape, Tensor
+from t2t_keras.model.execution import current_execution
 from t2t_keras.model.layers.base import Layer
 from t2t_keras.model.layers.dropout import Dropout
 from t2t_keras.model.layers.dropout_keys import DropoutSeed
 from t2t_keras.model.layers.linear import BlockGlorot, Kernels, Linear
+from t2t_keras.model.layers.rows import from_rows, to_rows
 
 
 def scaled_dot_product(
@@ -147,24 +149,37 @@ class MultiHead(Layer):
 
         Adjacent blocks of equal size (usually queries, keys and values) are transposed
         together: slicing them one by one would cost one pass over memory per block, and
-        two in the gradient.
+        two in the gradient. For XLA each block is a product, see `rows`: it would copy
+        the columns of one product.
         """
-        batch, length, width = ops.shape(x)
+        batch, length, _ = ops.shape(x)
         # All positions are rows here, so that the shape is needed only once: TensorFlow
         # adds operations to the graph for each size that it does not know.
-        rows = ops.reshape(x, (-1, width))  # [N, D]
+        rows = to_rows(x)  # [N, D]
+        if current_execution().is_fused and kernels is None:
+            widths = [self.num_heads * size for size in sizes]
+            blocks = projection.blocks(rows, widths)  # [N, H a], [N, H b] ...
+            return [self._split_heads(block, batch, length) for block in blocks]
         rows = projection(rows, kernels=kernels)  # [N, H * (a + b ...)]
         groups = [(size, len(list(same))) for size, same in itertools.groupby(sizes)]
         parts = [rows]
         if len(groups) > 1:
             widths = [self.num_heads * size * count for size, count in groups]
             parts = ops.split(rows, list(itertools.accumulate(widths))[:-1], axis=-1)
-        blocks: list[Tensor] = []
+        heads_of_blocks: list[Tensor] = []
         for part, (size, count) in zip(parts, groups, strict=True):
             heads = ops.reshape(part, (batch, length, count, self.num_heads, size))
             heads = ops.transpose(heads, (2, 0, 3, 1, 4))  # [count, B, H, T, size]
-            blocks += ops.unstack(heads, count)
-        return blocks
+            heads_of_blocks += ops.unstack(heads, count)
+        return heads_of_blocks
+
+    def _split_heads(
+        self, rows: Tensor, batch: int | Tensor, length: int | Tensor
+    ) -> Tensor:
+        """Returns rows [N, H * size] as [B, H, T, size]."""
+        size = rows.shape[1] // self.num_heads
+        heads = from_rows(rows, batch, length, self.num_heads, size)
+        return ops.transpose(heads, (0, 2, 1, 3))
 
     def multi_head(
         self,
@@ -191,9 +206,9 @@ class MultiHead(Layer):
             heads = _sum_of_products(dropped, values)  # [B, H, T, d_v]
         batch, _, length, _ = ops.shape(heads)
         heads = ops.transpose(heads, (0, 2, 1, 3))  # [B, T, H, d_v]
-        rows = ops.reshape(heads, (-1, self.num_heads * self.value_size))  # [N, H d_v]
+        rows = to_rows(heads, self.num_heads * self.value_size)  # [N, H d_v]
         rows = self.output_projection(rows, kernels=kernels)  # [N, D]
-        y = ops.reshape(rows, (batch, length, self.d_model))  # [B, T, D]
+        y = from_rows(rows, batch, length)  # [B, T, D]
         return AttentionOutput(y, weights)
 
     def get_config(self) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Matrix products: the linear layer, and its initializer."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -9,6 +10,7 @@ from keras import ops
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers.base import serializable
 from t2t_keras.model.layers.column_sums import add_bias
+from t2t_keras.model.layers.rows import from_rows, to_rows
 
 # In the compute dtype, kernels by the paths of their layers, and biases by their own.
 # They are part of the decoding cache: in bfloat16, casting them takes a seventh of a
@@ -61,6 +63,8 @@ class Linear(keras.layers.Dense):
         """Maps [..., in] to [..., out]; without `kernels` it casts its own weights."""
         if len(x.shape) != 2:
             *axes, width = ops.shape(x)
+            if len(axes) == 2:
+                return from_rows(self.call(to_rows(x), kernels), *axes)
             rows = self.call(ops.reshape(x, (-1, width)), kernels)  # [N, out]
             return ops.reshape(rows, (*axes, self.units))
         kernel = self.cast_kernel() if kernels is None else kernels[self.path]
@@ -69,3 +73,18 @@ class Linear(keras.layers.Dense):
             bias = self.bias if kernels is None else kernels[self.bias.path]
             y = add_bias(y, bias)
         return self.activation(y)
+
+    def blocks(self, rows: Tensor, widths: Sequence[int]) -> list[Tensor]:
+        """Returns the columns of the output [N, out] in blocks, [N, width] each.
+
+        Each is a product: for XLA, which would copy the columns of one product.
+        """
+        if len(widths) == 1:
+            return [self(rows)]
+        rows = ops.cast(rows, self.compute_dtype)
+        bounds = list(itertools.accumulate(widths))[:-1]
+        y = [ops.matmul(rows, x) for x in ops.split(self.cast_kernel(), bounds, axis=1)]
+        if self.use_bias:
+            biases = ops.split(ops.cast(self.bias, self.compute_dtype), bounds)
+            y = list(map(add_bias, y, biases))
+        return [self.activation(block) for block in y]

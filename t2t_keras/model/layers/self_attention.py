@@ -95,7 +95,8 @@ class SelfAttentionOutput(NamedTuple):
 class SelfAttention(MultiHead):
     """Multi-head attention of a sequence to itself.
 
-    The projections to queries, keys and values are one matrix product.
+    The projections to queries, keys and values are one matrix product, and for XLA one
+    each.
 
     Args:
         *args: see `MultiHead`.

@@ -22,12 +22,14 @@ class _Forward(NamedTuple):
     loss: Tensor  # the label-smoothed loss, a scalar
     nll: Tensor  # the negative log-likelihood, a scalar
     matrix: Tensor  # [V, D], the softmax matrix in the dtype of the products
-    probabilities: Tensor  # [N, whole blocks], in the dtype of the products
+    # [N, whole blocks], a multiple of the probabilities, in the dtype of the products.
+    multiples: Tensor
+    # Whether they are P', without the labels' probabilities.
+    are_unlabeled: bool
+    # [N, 1], what the multiples are to be divided by; None: by 1.
+    divisor: Tensor | None
     label_probability: Tensor  # [N, 1]
     column_sums: Tensor  # [D], over the rows of the softmax matrix
-    # [N, 1], the probability of the V tokens without the copies of row 0 that fill up
-    # the last block; None without copies.
-    share: Tensor | None
 
 
 def output_losses(
@@ -106,12 +108,21 @@ def _forward(
     matrix = ops.cast(table, dtype)
     with_copies = fill_block(matrix, matrix[:1])  # [whole blocks, D]
     logits = ops.matmul(ops.cast(states, dtype), ops.transpose(with_copies))  # [N, ..]
-    softmax = _fused_softmax if current_execution().is_fused else _softmax
-    probabilities, exact, reference = softmax(logits, dtype)
     label_column = ops.expand_dims(labels, 1)  # [N, 1]
+    is_fused = current_execution().is_fused
+    if is_fused:
+        multiples, exact, reference = _fused_softmax(logits, labels, dtype)
+    else:
+        multiples, exact, reference = _softmax(logits, dtype)
+    # [N, 1], the probability of the V tokens without the copies of row 0 that fill up
+    # the last block; None without copies.
     share = None
     if copies:
         share = 1.0 - copies * _pick(exact, ops.zeros_like(label_column))  # [N, 1]
+    divisor = share
+    if is_fused:
+        # The reference's multiple is 1.
+        divisor = 1.0 / _divide(reference.probability, share)
     log_normalizer = reference.logit
     log_normalizer -= ops.log(_divide(reference.probability, share))  # [N, 1]
     label_logit = ops.cast(_pick(logits, label_column), "float32")  # [N, 1]
@@ -124,10 +135,11 @@ def _forward(
         loss=loss,
         nll=nll,
         matrix=matrix,
-        probabilities=probabilities,
+        multiples=multiples,
+        are_unlabeled=is_fused,
+        divisor=divisor,
         label_probability=_divide(_pick(exact, label_column), share),
         column_sums=column_sums,
-        share=share,
     )
 
 
@@ -158,18 +170,22 @@ def _softmax(logits: Tensor, dtype: str) -> tuple[Tensor, Tensor, _Reference]:
     return probabilities, exact, _Reference(ops.cast(largest, "float32"), probability)
 
 
-def _fused_softmax(logits: Tensor, dtype: str) -> tuple[Tensor, Tensor, _Reference]:
+def _fused_softmax(
+    logits: Tensor, labels: Tensor, dtype: str
+) -> tuple[Tensor, Tensor, _Reference]:
     """Returns what `_softmax` does, by a formula for XLA.
 
-    It reads the logits twice, for their maximum and for the sum of exponentials; both
-    kinds of probabilities are computed where they are used.
+    It reads the logits twice, for their maximum and for the sum of exponentials. While
+    it sums the exponentials, it stores them for the gradient, without those of the
+    labels. The probabilities in float32 are computed where they are used.
     """
     logits = ops.cast(logits, "float32")
     largest = ops.max(logits, axis=-1, keepdims=True)  # [N, 1]
     exponentials = ops.exp(logits - largest)  # [N, whole blocks]
     total = ops.sum(exponentials, axis=-1, keepdims=True)  # [N, 1]
-    exact = exponentials / total
-    return ops.cast(exact, dtype), exact, _Reference(largest, 1.0 / total)
+    is_label = _one_hot(labels, logits.shape[1])  # [N, whole blocks]
+    unlabeled = ops.cast(ops.where(is_label, 0.0, exponentials), dtype)
+    return unlabeled, exponentials / total, _Reference(largest, 1.0 / total)
 
 
 def _gradients(
@@ -184,16 +200,18 @@ def _gradients(
     matrix = forward.matrix
     vocab_size = matrix.shape[0]
     u = smoothing / (vocab_size - 1)
-    unlabeled = _without(forward.probabilities, labels)  # P' [N, whole blocks]
+    unlabeled = forward.multiples  # [N, whole blocks], of P'
+    if not forward.are_unlabeled:
+        unlabeled = _without(unlabeled, labels)
     excess = forward.label_probability - (1.0 - smoothing - u)  # c [N, 1]
     with_zeros = fill_block(matrix, ops.zeros_like(matrix[:1]))  # [whole blocks, D]
     d_states = ops.cast(ops.matmul(unlabeled, with_zeros), "float32")  # [N, D]
-    d_states = _divide(d_states, forward.share)
+    d_states = _divide(d_states, forward.divisor)
     d_states += excess * label_rows
     d_states -= u * forward.column_sums
 
     rows = states * factor  # [N, D]
-    columns = ops.transpose(ops.cast(_divide(rows, forward.share), matrix.dtype))
+    columns = ops.transpose(ops.cast(_divide(rows, forward.divisor), matrix.dtype))
     d_table = ops.matmul(columns, unlabeled)  # [D, whole blocks]
     if unlabeled.shape[1] != vocab_size:
         d_table = d_table[:, :vocab_size]  # [D, V]
@@ -202,9 +220,9 @@ def _gradients(
     return d_states * factor, d_table, excess * rows
 
 
-def _divide(x: Tensor, share: Tensor | None) -> Tensor:
-    """Divides x [N, any], a multiple of the probabilities, by `_Forward.share`."""
-    return x if share is None else x / share
+def _divide(x: Tensor, divisor: Tensor | None) -> Tensor:
+    """Returns x [N, any] / divisor [N, 1], or x if that is None."""
+    return x if divisor is None else x / divisor
 
 
 def _pick(array: Tensor, ids: Tensor) -> Tensor:

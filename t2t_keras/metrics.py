@@ -2,10 +2,23 @@
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from t2t_keras.errors import UserError, short_repr
+from t2t_keras.overrides import require_overrides
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+def _number(name: str, value: Any) -> float:
+    """Returns a number of NumPy or a tensor as Python's, which JSON has."""
+    if isinstance(value, int | float):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UserError(f"{name} must be a number, not {short_repr(value)}") from None
 
 
 class CorpusMetric(abc.ABC):
@@ -23,6 +36,10 @@ class CorpusMetric(abc.ABC):
     name: str
     higher_is_better: bool = True
     uses_sources: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        require_overrides(cls, CorpusMetric)
 
     @abc.abstractmethod
     def statistics(
@@ -60,6 +77,10 @@ class Metrics(abc.ABC):
     selection_metric: str
     higher_is_better: bool = True
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        require_overrides(cls, Metrics)
+
     @abc.abstractmethod
     def score(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
@@ -74,6 +95,26 @@ class Metrics(abc.ABC):
         Returns:
             Metrics by name, `selection_metric` among them.
         """
+
+    def numbers(self, scores: object) -> dict[str, float]:
+        """Returns what `score` returned, with Python's numbers.
+
+        Raises:
+            UserError: it is not numbers by name, with `selection_metric` among them.
+        """
+        place = f"{type(self).__name__}.score"
+        if not isinstance(scores, Mapping):
+            raise UserError(
+                f"{place} must return a dict of numbers by name, not "
+                f"{short_repr(scores)}"
+            )
+        name = getattr(self, "selection_metric", None)
+        if name not in scores:
+            raise UserError(
+                f"{place} must return the selection_metric {short_repr(name)}; it "
+                f"returns {', '.join(map(str, scores)) or 'nothing'}"
+            )
+        return {key: _number(f"{place}: {key}", scores[key]) for key in scores}
 
     def report(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]

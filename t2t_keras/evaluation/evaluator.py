@@ -238,6 +238,7 @@ class Evaluator:
         if sentences != 0:
             self.decoded = self.decode(sentences, meter, **options)
             sources, references, outputs, repaired = self.decoded
-            scores = metrics_of(self.problem).score(sources, outputs, references)
-            metrics |= scores | repaired
+            metric = metrics_of(self.problem)
+            scores = metric.score(sources, outputs, references)
+            metrics |= metric.numbers(scores) | repaired
         return metrics

@@ -1,0 +1,74 @@
+"""Methods of a user's class that cannot be called as those that they override."""
+
+import numpy as np
+import pytest
+from helpers.errors import refused
+
+from t2t_keras.metrics import CorpusMetric, Metrics
+from t2t_keras.text_processor import TextProcessor
+from t2t_keras.usr_dir import load_usr_dir
+
+
+@pytest.mark.parametrize(
+    "base, name, method",
+    [
+        (TextProcessor, "preprocess", lambda self, text: text),
+        (TextProcessor, "postprocess", lambda self, source, target, x: target),
+        (TextProcessor, "preprocess_graph", lambda texts, raw: texts),
+        (Metrics, "score", lambda self, outputs, references: {}),
+        (CorpusMetric, "statistics", lambda self, *, sources: 0),
+    ],
+)
+def test_missing_and_surplus_arguments_are_refused(base, name, method):
+    message = rf"X\.{name}\(.* must take the arguments of {base.__name__}\.{name}\(self"
+    refused(message, type, "X", (base,), {name: method})
+
+
+def test_other_names_and_more_arguments_are_not_refused():
+    class Form(TextProcessor):
+        def preprocess(self, line, is_raw, strict=True):
+            return line
+
+        def postprocess(self, *texts):
+            return texts[1], False
+
+        def _helper(self):
+            return 3
+
+    assert Form().preprocess("a", False) == "a"
+
+
+def test_the_line_of_the_class_is_named(tmp_path):
+    (tmp_path / "lower_form.py").write_text(
+        "from t2t_keras.text_processor import TextProcessor\n"
+        "class Lower(TextProcessor):\n"
+        "    def preprocess(self, text):\n"
+        "        return text.lower()\n"
+    )
+    refused(r"lower_form\.py:2: Lower\.preprocess", load_usr_dir, tmp_path)
+
+
+class Share(Metrics):
+    selection_metric = "share"
+
+    def score(self, *texts):
+        return {}
+
+
+def test_scores_are_numbers_of_python():
+    scores = {"share": np.float32(0.5), "lines": 3}
+    numbers = Share().numbers(scores)
+    assert numbers == {"share": 0.5, "lines": 3}
+    assert [type(x) for x in numbers.values()] == [float, int]
+
+
+@pytest.mark.parametrize(
+    "scores, message",
+    [
+        (0.5, r"Share\.score must return a dict of numbers by name, not 0\.5"),
+        ({"shares": 1.0}, r"the selection_metric 'share'; it returns shares"),
+        ({"share": "high"}, r"Share\.score: share must be a number, not 'high'"),
+    ],
+)
+def test_scores_that_are_no_numbers_are_refused(scores, message):
+    refused(message, Share().numbers, scores)

@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="needs chromium (Debian: apt-get install chromium)"
+)
 
 _KEY_CODES = {
     **{"Tab": 9, "Enter": 13, "Escape": 27, "j": 74},

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from helpers.browser import CHROMIUM
+from helpers.browser import needs_chromium
 from helpers.documents import PAGES, ROOT, prose
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
@@ -18,8 +18,6 @@ from mkdocs.config.defaults import MkDocsConfig
 import t2t_keras
 
 CONFIG = ROOT / "mkdocs.yml"
-
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import shlex
 import tomllib
 
 import pytest
-from helpers.browser import CHROMIUM
+from helpers.browser import needs_chromium
 from helpers.command_line import run, run_json, write
 from helpers.errors import refused
 from helpers.page_checks import check_page, check_tab_order, check_views
@@ -191,7 +191,7 @@ def test_pairs_are_read_up_to_the_last_one():
     assert read_pairs_at(source, []) == {}
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+@needs_chromium
 def test_the_choices_of_the_page_are_a_recipe(files, tmp_path, capfd, chromium):
     hebrew = "שלום &amp; עולם " * 30
     source = lines(files["--train_source"])

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from helpers import numpy_transformer
-from helpers.browser import CHROMIUM
+from helpers.browser import needs_chromium
 from helpers.errors import refused
 from helpers.numpy_transformer import NumpyTransformer, randomise, softmax
 from helpers.page_checks import check_page, check_tab_order, check_views
@@ -168,7 +168,7 @@ SELECT = """(() => {{
 }})()"""
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+@needs_chromium
 def test_the_page_in_a_browser(tmp_path, chromium):
     """With tokens from right to left, and a token that is wider than a phone."""
     attention = random_attention(

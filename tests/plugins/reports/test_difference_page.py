@@ -3,7 +3,7 @@
 import html
 
 import pytest
-from helpers.browser import CHROMIUM
+from helpers.browser import needs_chromium
 from helpers.page_checks import check_tab_order, check_views
 
 from t2t_keras.evaluation.bleu import Bleu
@@ -35,7 +35,7 @@ LONG = "überlänge " * 500
 ARABIC = "الكلب يجري في الحديقة"
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+@needs_chromium
 def test_the_page_in_a_browser(tmp_path, chromium):
     sentences = [
         ComparedSentence(1, ARABIC, LONG, [LONG, f"{LONG} x"], [10.0, 30.0], 20.0),

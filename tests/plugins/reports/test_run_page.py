@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.browser import CHROMIUM
+from helpers.browser import needs_chromium
 from helpers.command_line import run, run_json, run_refused
 from helpers.page_checks import check_page, check_tab_order, check_views
 from helpers.small_run import replace_updates, trainer
@@ -28,8 +28,6 @@ from t2t_keras.plugins.reports.run_records import (
 from t2t_keras.plugins.reports.sentence_attention import SentenceAttention
 from t2t_keras.run.dev_samples import DevSamples, Sample, read_samples, write_samples
 from t2t_keras.training.options import TrainOptions
-
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 
 ARABIC = "الكلب يجري في الحديقة"
 EVIL = '<img src=x onerror="alert(1)">'

@@ -6,7 +6,7 @@ import math
 import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
-from helpers.browser import CHROMIUM
+from helpers.browser import needs_chromium
 from helpers.page_checks import check_page, check_tab_order
 from helpers.stub_server import Stub, serving
 
@@ -14,7 +14,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.served_model import ServedModel
 from t2t_keras.text.sentence_ends import split_sentences
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+pytestmark = needs_chromium
 
 HEBREW = "שלום עולם גדול"
 PARAGRAPHS = "A dog runs. It is late.\n\nThe end."

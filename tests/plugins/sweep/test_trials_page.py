@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.browser import CHROMIUM
+from helpers.browser import needs_chromium
 from helpers.page_checks import check_tab_order, check_views
 from helpers.sweeps import sweep_settings
 
@@ -17,7 +17,6 @@ from t2t_keras.plugins.sweep.trials_page import trials_page
 
 report = pytest.importorskip("t2t_keras.plugins.sweep.report", reason="needs optuna")
 
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 
 EVIL = '<img src=x onerror="alert(1)">'
 

@@ -34,6 +34,7 @@ from t2t_keras.export.served_graph import ServedGraph
 from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.text_processor_settings import text_processor_settings
 from t2t_keras.export.verify import Verification, search_of
+from t2t_keras.export.verify_texts import verify_text_processor
 from t2t_keras.problem import Problem
 
 WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
@@ -151,6 +152,10 @@ def export_saved_model(
                 verify.check(search, exact)
             verify.expect(translator, **options)
             verify.check(search, exact and not quantization)
+            if not ids_only:
+                processor = translator.problem.text_processor
+                pairs = verify.texts, verify.outputs
+                verify_text_processor(processor, *pairs, resolved.raw)
         settings = {
             "version": importlib.metadata.version("t2t_keras"),
             "problem": translator.problem.name,

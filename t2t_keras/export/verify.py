@@ -70,6 +70,11 @@ class Verification:
             )
         self._expected = [Output(best.ids, best.score) for best, *_ in n_best_lists]
 
+    @property
+    def outputs(self) -> list[str]:
+        """The outputs of the run as text, in the tokenizer's form."""
+        return [self._text_of(output.ids) for output in self._expected]
+
     def expect_greedy(
         self, translator: "ModelTranslator", options: DecodingOptions
     ) -> None:

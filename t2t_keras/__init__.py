@@ -28,6 +28,7 @@ from t2t_keras.registry import (
     register_model,
     register_problem,
     register_ranged_hparams,
+    register_schedule_factor,
 )
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.type_hints import Positive, Seed
@@ -64,6 +65,7 @@ __all__ = [
     "register_model",
     "register_problem",
     "register_ranged_hparams",
+    "register_schedule_factor",
     "train",
 ]
 

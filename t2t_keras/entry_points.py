@@ -14,8 +14,8 @@ def load_plugins(group: str) -> dict[str, Any]:
 
     Entry points of these groups are loaded when they are first needed:
 
-    - `t2t_keras.problems`, `.models`, `.hparams`, `.scorers`: modules that register
-      definitions;
+    - `t2t_keras.problems`, `.models`, `.hparams`, `.scorers`,
+      `.schedule_factors`: modules that register definitions;
     - `t2t_keras.commands`: a `cli.command.Command` for each command of `t2t`;
     - `t2t_keras.extensions`: a `cli.extensions.Extension` for each `COMMAND.NAME`;
     - `t2t_keras.formats`: a `data.pair_files.Format` for each suffix of files of pairs;

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +29,9 @@ SCHEDULE_FACTORS = (
     *("constant", "linear_warmup", "rsqrt_decay", "rsqrt_normalized_decay"),
     "rsqrt_hidden_size",
 )
+# Further factors, see `registry.register_schedule_factor`: name -> function of the
+# hyper-parameters and the step.
+OTHER_SCHEDULE_FACTORS: dict[str, Callable[[Any, Any], Any]] = {}
 OPTIMIZERS: tuple[str, ...] = ("adam", "adamw")  # plugins add others
 PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 
@@ -211,10 +214,15 @@ class HParams:
 
     def _check_optimizer(self) -> None:
         for factor in self.schedule.split("*"):
-            if factor not in SCHEDULE_FACTORS:
+            if factor in SCHEDULE_FACTORS or factor in OTHER_SCHEDULE_FACTORS:
+                continue
+            load_plugins("schedule_factors")
+            if factor not in OTHER_SCHEDULE_FACTORS:
+                names = (*SCHEDULE_FACTORS, *OTHER_SCHEDULE_FACTORS)
                 raise UserError(
                     f"hparams: schedule has no factor '{factor}'; it is a product "
-                    f"(a*b) of {', '.join(SCHEDULE_FACTORS)}"
+                    f"(a*b) of {', '.join(names)}; others are registered by a file of "
+                    "--usr_dir"
                 )
         optimizers = OPTIMIZERS
         if self.optimizer not in optimizers:  # plugins are looked up only if needed

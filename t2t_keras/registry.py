@@ -19,7 +19,13 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints, 
 from t2t_keras.arguments import checked
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, did_you_mean
-from t2t_keras.hparam import MODEL_HPARAMS, UNUSABLE_MODELS, HParams
+from t2t_keras.hparam import (
+    MODEL_HPARAMS,
+    OTHER_SCHEDULE_FACTORS,
+    SCHEDULE_FACTORS,
+    UNUSABLE_MODELS,
+    HParams,
+)
 from t2t_keras.problem import Problem
 from t2t_keras.ranged_hparams import RangedHParams
 from t2t_keras.user_code import definition_location, error_in_file
@@ -141,6 +147,9 @@ _problems: Registry[Problem] = Registry("problems")
 _hparams: Registry[HParams] = Registry("hparams")
 _ranged_hparams: Registry[RangedHParams] = Registry("hparams", "ranges")
 _models: Registry[Model] = Registry("models")
+_schedule_factors: Registry[Callable[[Any, Any], Any]] = Registry(
+    "schedule_factors", "schedule factors"
+)
 
 # The error of each file of a `--usr_dir` that could not be imported.
 FAILED_FILES: dict[str, UserError] = {}
@@ -321,6 +330,35 @@ def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]
         UserError: the name is taken.
     """
     _hparams.register(definition, HParams)
+    return definition
+
+
+FactorDefinition = TypeVar("FactorDefinition", bound=Callable[[Any, Any], Any])
+
+
+def register_schedule_factor(definition: FactorDefinition) -> FactorDefinition:
+    """Registers a factor of the learning rate, under its name; a decorator.
+
+    The hyper-parameter `schedule` can then have it: `linear_warmup*my_factor`.
+
+    Args:
+        definition: a function of the hyper-parameters and of the step, counted from 1,
+            that returns a number. With `keras.ops` it also works in
+            `t2t_keras.model.Schedule`, where the step is a tensor.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    name = definition.__name__
+    location = definition_location(definition)
+    if name in SCHEDULE_FACTORS:
+        raise UserError(
+            f"the schedule factor at {location} cannot be named '{name}': that is a "
+            "factor of the package; rename it"
+        )
+    doc = inspect.getdoc(definition) or ""
+    _schedule_factors.add(name, Definition(lambda: definition, location, doc))
+    OTHER_SCHEDULE_FACTORS[name] = definition
     return definition
 
 

@@ -8,7 +8,7 @@ from typing import Self
 import keras
 from keras import ops
 
-from t2t_keras.hparam import HParams
+from t2t_keras.hparam import OTHER_SCHEDULE_FACTORS, HParams
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers.base import serializable
 
@@ -33,7 +33,12 @@ def scheduled_rate(
         "rsqrt_normalized_decay": maximum(1.0, step / warmup) ** -0.5,
         "rsqrt_hidden_size": hparams.d_model**-0.5,
     }
-    product = math.prod(factors[name] for name in hparams.schedule.split("*"))
+    product = math.prod(
+        OTHER_SCHEDULE_FACTORS[name](hparams, step)
+        if name in OTHER_SCHEDULE_FACTORS
+        else factors[name]
+        for name in hparams.schedule.split("*")
+    )
     return hparams.learning_rate * product
 
 

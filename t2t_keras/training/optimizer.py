@@ -1,14 +1,17 @@
 """The optimizer (5.3): the learning rate, and the update of the weights."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
 from t2t_keras.entry_points import load_plugins
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import OPTIMIZERS, HParams
 from t2t_keras.model.schedule import scheduled_rate
 from t2t_keras.training.moving_average import MovingAverage
 from t2t_keras.training.optimizer_api import Optimizer, add_to, slots
+from t2t_keras.user_code import explain_error
 
 
 def learning_rate(hparams: HParams, step: int) -> float:
@@ -23,8 +26,25 @@ def learning_rate(hparams: HParams, step: int) -> float:
         hparams: `learning_rate`, `schedule`, `warmup_steps`, `d_model`.
         step: of the update, counted from 1, as in the paper. (tensor2tensor counts
             from 0: its first update has a learning rate of 0.)
+
+    Raises:
+        UserError: a registered factor fails, or the rate is no finite number of at
+            least 0.
     """
-    return scheduled_rate(hparams, step, min, max)
+    try:
+        rate = float(scheduled_rate(hparams, step, min, max))
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise UserError(f"{_place(hparams, step)}: {explain_error(error)}") from error
+    if not 0 <= rate < math.inf:
+        raise UserError(
+            f"{_place(hparams, step)}: the learning rate must be a finite number of at "
+            f"least 0, not {rate}"
+        )
+    return rate
+
+
+def _place(hparams: HParams, step: int) -> str:
+    return f"hparams: schedule '{hparams.schedule}' at step {step}"
 
 
 def make_optimizer(weights: Mapping[str, tf.Variable], hparams: HParams) -> Optimizer:

@@ -10,8 +10,10 @@ from helpers.errors import refused
 from helpers.optimizer_steps import NAMES, apply, variable
 from helpers.reference import reference
 
+from t2t_keras import register_schedule_factor, registry
 from t2t_keras.entry_points import plugin_names
-from t2t_keras.hparam import PAPER_SCHEDULE, HParams
+from t2t_keras.hparam import OTHER_SCHEDULE_FACTORS, PAPER_SCHEDULE, HParams
+from t2t_keras.model import Schedule
 from t2t_keras.training.optimizer import Adam, learning_rate, make_optimizer
 
 ADAMW = HParams(optimizer="adamw", weight_decay=0.1)
@@ -134,6 +136,54 @@ def test_constant_with_warm_up():
     np.testing.assert_allclose(rates, [3e-5, 1.5e-4, 3e-4, 3e-4, 3e-4])
     message = "schedule has no factor 'cosine'; it is a"
     refused(message, HParams().parse, "schedule=constant*cosine")
+
+
+@pytest.fixture
+def factor():
+    """A function that registers a factor, which the test's end removes."""
+    yield register_schedule_factor
+    for name in ("halving", "wrong"):
+        OTHER_SCHEDULE_FACTORS.pop(name, None)
+        registry._schedule_factors._definitions.pop(name, None)
+
+
+def test_a_registered_factor(factor):
+    @factor
+    def halving(hparams, step):
+        return 2.0 ** -(keras.ops.cast(step, "float32") / hparams.warmup_steps)
+
+    schedule = "linear_warmup*halving"
+    hparams = HParams(schedule=schedule, learning_rate=3.0, warmup_steps=4)
+    rates = [learning_rate(hparams, step) for step in (1, 4, 12)]
+    expected = [3 / 4 * 2**-0.25, 3 / 2, 3 / 8]
+    np.testing.assert_allclose(rates, expected, rtol=1e-6)
+    assert {type(rate) for rate in rates} == {float}
+    in_keras = [float(Schedule(hparams)(step - 1)) for step in (1, 4, 12)]
+    np.testing.assert_allclose(in_keras, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        (None, r"schedule 'wrong' at step 7: TypeError: "),
+        (-1.0, r"at step 7: the learning rate must be a finite number .*, not -2\.0"),
+        (float("nan"), "must be a finite number"),
+    ],
+)
+def test_a_factor_that_is_no_number_is_refused(value, message, factor):
+    def wrong(hparams, step):
+        return value
+
+    factor(wrong)
+    hparams = HParams(schedule="wrong", learning_rate=2.0)
+    refused(message, learning_rate, hparams, 7)
+
+
+def test_names_of_factors_are_unique(factor):
+    def constant(hparams, step):
+        return 1.0
+
+    refused(r"cannot be named 'constant': that is a factor", factor, constant)
 
 
 # tensor2tensor's tables, and whether it counted updates from 0 or 1. The sets that say

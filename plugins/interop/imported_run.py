@@ -19,6 +19,7 @@ from t2t_keras.run.checkpoint import write_checkpoint
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.config import RunConfig, config_for
 from t2t_keras.run.directory import RunDirectory
+from t2t_keras.run.history import record_event
 
 DEFAULT_PROBLEM = "translate_text"
 
@@ -49,7 +50,7 @@ class ImportedRun:
             program: the program that trained the model.
         """
         facts = {"took": self.took, "left_out": self.left_out, "check": self.check}
-        self.run.record("import", program=program, **facts)
+        record_event(self.run.path, "import", program=program, **facts)
         return self
 
 

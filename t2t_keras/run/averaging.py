@@ -12,7 +12,7 @@ from t2t_keras.quantity import quantity
 from t2t_keras.run.checkpoint import Checkpoint, remove_incomplete, write_checkpoint
 from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.config import is_run
-from t2t_keras.run.directory import RunDirectory
+from t2t_keras.run.history import record_event
 from t2t_keras.type_hints import Positive
 
 
@@ -48,7 +48,8 @@ def average_run(output_dir: str | Path, count: Positive) -> Path:
     average = directory.path(steps[-1], "average.ckpt")
     write_checkpoint(average, tensors | {"step": tf.constant(steps[-1], tf.int64)})
     if is_run(output_dir):
-        RunDirectory(output_dir).record("average", checkpoint=average.name, steps=steps)
+        facts = {"checkpoint": average.name, "steps": steps}
+        record_event(directory.directory, "average", **facts)
     return average
 
 

@@ -48,7 +48,6 @@ from t2t_keras.run.config import (
     is_run,
     require_run,
 )
-from t2t_keras.run.history import record_event
 from t2t_keras.text.preprocessor import Preprocessor
 
 
@@ -224,10 +223,6 @@ class RunDirectory:
         """
         data_dir = Path(self.config.data_dir)
         return source_texts(data_dir, self.problem, self.tokenizers[0], count)
-
-    def record(self, event: str, **facts: object) -> None:
-        """Adds an event to the run's history; see `history.record_event`."""
-        record_event(self.path, event, **facts)
 
     def checkpoint_path(self, checkpoint: str | int | Path | None = None) -> Path:
         """Returns the prefix of the checkpoint from which `restore` takes weights.

@@ -15,6 +15,7 @@ from t2t_keras.evaluation.tokenization import GUESSING_TEXTS
 from t2t_keras.problem import Problem, Split
 from t2t_keras.run.checkpoint import Checkpoint
 from t2t_keras.run.directory import RunDirectory
+from t2t_keras.run.history import record_event
 
 
 def open_split(
@@ -119,7 +120,8 @@ def evaluate(
     if not export:
         result |= evaluator.loss(progress)
     manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
-    run.record(
+    record_event(
+        run.path,
         "evaluation",
         **subject.facts,
         split=split,

@@ -29,6 +29,7 @@ from t2t_keras.options import split_pairs
 from t2t_keras.run.checkpoint import model_variables, remove_incomplete, snapshot
 from t2t_keras.run.config import RunConfig, config_for, first_hparams, is_run
 from t2t_keras.run.directory import RunDirectory, training_lock
+from t2t_keras.run.history import record_event
 from t2t_keras.signals import SIGNALS
 from t2t_keras.training.auto_hparams import resolve_auto
 from t2t_keras.training.disk_space import disk_errors
@@ -327,7 +328,8 @@ class Trainer:
             is_complete = not self._stopping.signal
             # Hooks that are closed may read it.
             if self._group.is_chief and step > start_step:
-                self._run.record(
+                record_event(
+                    self._run.path,
                     "training",
                     first_step=start_step,
                     last_step=step,

@@ -13,6 +13,7 @@ from t2t_keras.plugins.reports.card import model_card
 from t2t_keras.plugins.reports.run_facts import set_rows
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
+from t2t_keras.run.history import record_event
 
 
 def test_card_of_a_run(trained_run, tmp_path, capfd, monkeypatch):
@@ -20,7 +21,7 @@ def test_card_of_a_run(trained_run, tmp_path, capfd, monkeypatch):
     facts = {"bleu": 12.5, "signature": "nrefs:1", "loss": 1.5}
     evaluation = {"checkpoint": "x", "split": "dev", "sentences": 7, "metrics": facts}
     for _ in range(2):
-        RunDirectory(run).record("evaluation", **evaluation, decoding={"beam_size": 1})
+        record_event(run, "evaluation", **evaluation, decoding={"beam_size": 1})
     monkeypatch.chdir(tmp_path)
     assert main(["card", "--output_dir", str(run)]) == 0
     head, _, body = capfd.readouterr().out.removeprefix("---\n").partition("\n---\n")
@@ -73,7 +74,7 @@ def test_evaluations_during_training_have_labels(trained_run, tmp_path):
     ]
     lines = [json.dumps(record) for record in records]
     write(run / "metrics.jsonl", *lines)
-    RunDirectory(run).record("training", eval_sentences=2)
+    record_event(run, "training", eval_sentences=2)
     _, _, section = model_card(RunDirectory(run)).partition("during training\n\n")
     assert section.partition("\n\n")[0].splitlines() == [
         "- scores are of the first 2 sentences, losses of all",

@@ -14,7 +14,7 @@ it does by default on a GPU:
 
 import argparse
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import matmul_flops
 import matmul_rate
@@ -23,7 +23,13 @@ from matmul_rate import median_seconds, seconds_of
 
 from t2t_keras.cli.command import positive
 
-ALPHA = 0.6
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from t2t_keras.decoding.constraint import Constraint
+    from t2t_keras.decoding.decode_loop import SearchLoop
+    from t2t_keras.decoding.hypotheses import Hypotheses
+    from t2t_keras.model.transformer import Transformer
 
 
 class TimedSearch(NamedTuple):
@@ -72,7 +78,6 @@ def timed_search(
     """
     import tensorflow as tf
 
-    from t2t_keras.decoding.beam_search import beam_search
     from t2t_keras.decoding.compiled_loop import compiled
     from t2t_keras.decoding.constraints.minimum_length import MinimumLength
     from t2t_keras.model.transformer import Transformer
@@ -84,19 +89,10 @@ def timed_search(
 
     @tf.function(input_signature=[ids, scalar, scalar], autograph=False)
     def search(source, beam_size, length):
-        def search_rows(ids, prefixes=None, loop=None):
-            return beam_search(
-                model,
-                ids,
-                beam_size=beam_size,
-                alpha=ALPHA,
-                max_length=tf.fill([tf.shape(ids)[0]], length),
-                constraint=MinimumLength(length, work.vocab_size),
-                loop=loop,
-            )
-
+        constraint = MinimumLength(length, work.vocab_size)
+        search_rows = row_search(model, beam_size, length, constraint)
         if not jit_compile:
-            return search_rows(source)
+            return search_rows(source, None, None)
         return compiled(search_rows, source, None, length - tf.shape(source)[1])
 
     def run(steps: int) -> None:
@@ -104,6 +100,41 @@ def timed_search(
         assert (outputs.lengths.numpy() == steps).all(), "a search stopped too early"
 
     return TimedSearch(run, search.experimental_get_tracing_count)
+
+
+def row_search(
+    model: "Transformer",
+    beam_size: "int | tf.Tensor",
+    max_length: "int | tf.Tensor",
+    constraint: "Constraint | None" = None,
+) -> "Callable[[tf.Tensor, tf.Tensor | None, SearchLoop | None], Hypotheses]":
+    """Returns a beam search that `compiled` takes; it ignores prefixes.
+
+    Args:
+        model: the model.
+        beam_size: K.
+        max_length: scalar, the largest number of tokens of every output.
+        constraint: restricts the tokens.
+    """
+    import tensorflow as tf
+
+    from t2t_keras.decoding.beam_search import beam_search
+
+    def search_rows(
+        ids: "tf.Tensor", prefixes: "tf.Tensor | None", loop: "SearchLoop | None"
+    ) -> "Hypotheses":
+        del prefixes
+        return beam_search(
+            model,
+            ids,
+            beam_size=beam_size,
+            alpha=0.6,
+            max_length=tf.fill([tf.shape(ids)[0]], max_length),
+            constraint=constraint,
+            loop=loop,
+        )
+
+    return search_rows
 
 
 def _report(work: workload.Workload, args: argparse.Namespace) -> dict[str, object]:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import workload
-from decode import ALPHA
+from decode import row_search
 from kernel_costs import Kernel, Rates, kernels
 from optimized_hlo import read_module
 
@@ -123,7 +123,6 @@ def _search_parts(
     """Returns the parts of a beam search: a step of each loop, and the rest."""
     import tensorflow as tf
 
-    from t2t_keras.decoding.beam_search import beam_search
     from t2t_keras.decoding.compiled_loop import CompiledLoop
     from t2t_keras.decoding.constraints.minimum_length import MinimumLength
     from t2t_keras.decoding.hypotheses import Hypotheses
@@ -133,15 +132,9 @@ def _search_parts(
 
     @tf.function(autograph=False, jit_compile=True)
     def search(ids: tf.Tensor) -> Hypotheses:
-        return beam_search(
-            model,
-            ids,
-            beam_size=beam_size,
-            alpha=ALPHA,
-            max_length=tf.fill([work.batch], max_length),
-            constraint=MinimumLength(0, work.vocab_size),
-            loop=CompiledLoop(max_length),
-        )
+        constraint = MinimumLength(0, work.vocab_size)
+        search_rows = row_search(model, beam_size, max_length, constraint)
+        return search_rows(ids, None, CompiledLoop(max_length))
 
     ids = tf.TensorSpec([work.batch, work.length], tf.int32)
     part = _part(compiler.compile(search, ids))

@@ -8,17 +8,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
-from host_waits import host_waits
-from placement import gpu_kernel, host_memory, is_pinned, reachable
+from decode import row_search
+from placement import gpu_kernel, host_memory, host_waits, is_pinned, reachable
 from training_steps import model_and_step
 
 from t2t_keras import HParams
 from t2t_keras.data.pipeline import batch_signature
-from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.compiled_loop import compiled
 from t2t_keras.decoding.constraint import Constraint
-from t2t_keras.decoding.decode_loop import GrowingLoop, SearchLoop
-from t2t_keras.decoding.hypotheses import Hypotheses
+from t2t_keras.decoding.decode_loop import GrowingLoop
 from t2t_keras.model.layers.embedding import BLOCK
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.strategy import make_strategy
@@ -155,7 +153,7 @@ def training_audit(hparams: HParams, vocab_size: int, replicas: int = 1) -> Audi
 def search_audit(
     hparams: HParams,
     vocab_size: int,
-    constraint: Callable[[tf.Tensor], Constraint] | None = None,
+    make_constraint: Callable[[], Constraint] | None = None,
     rows: int = 3,
     beams: int = 4,
     jit_compile: bool = False,
@@ -167,30 +165,17 @@ def search_audit(
     Args:
         hparams: the model's.
         vocab_size: V.
-        constraint: max_length [rows] -> the constraint of the search.
+        make_constraint: returns the constraint of the search, called in its graph.
         rows: sentences in a batch.
         beams: hypotheses for each.
         jit_compile: whether XLA compiles the search; only the rest is then audited.
     """
     model = Transformer(hparams, vocab_size)
 
-    def search_rows(
-        source: tf.Tensor, prefixes: tf.Tensor | None, loop: SearchLoop
-    ) -> Hypotheses:
-        del prefixes
-        max_length = tf.fill([tf.shape(source)[0]], 7)
-        return beam_search(
-            model,
-            source,
-            beam_size=beams,
-            alpha=0.6,
-            max_length=max_length,
-            constraint=constraint(max_length) if constraint else None,
-            loop=loop,
-        )
-
     @tf.function(autograph=False)
     def search():
+        constraint = make_constraint() if make_constraint else None
+        search_rows = row_search(model, beams, 7, constraint)
         source = tf.ones([rows, 5], tf.int32)
         if jit_compile:
             return compiled(search_rows, source, None, extra_length=2)

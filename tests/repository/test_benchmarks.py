@@ -141,7 +141,7 @@ def test_the_host_waits_only_for_the_results_of_a_compiled_search():
     assert [pair for pair in waits if "PartitionedCall" not in pair[0]] == []
 
 
-def prefix(max_length: tf.Tensor) -> AllOf:
+def prefix() -> AllOf:
     """The constraints of a prefix and of a least length."""
     min_length = MinimumLength(tf.constant(2), VOCAB)
     return AllOf([min_length, ForcedPrefix([[9], [9], [9]], VOCAB)])
@@ -156,7 +156,7 @@ def test_decoding_runs_on_the_device():
 
 
 def test_waits_would_be_found():
-    from host_waits import host_waits
+    from placement import host_waits
 
     @tf.function(autograph=False)
     def waiting(x):

@@ -157,7 +157,7 @@ def _check_datagen(args: argparse.Namespace) -> None:
 def run_datagen(
     args: argparse.Namespace,
     make_runner: "Callable[[Problem], TaskRunner] | None" = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Generates the data that the flags ask for; returns what `--json` prints.
 
     Args:
@@ -166,7 +166,7 @@ def run_datagen(
     """
     start = time.monotonic()
     manifest = _generate(args, make_runner)
-    result: dict[str, Any] = {"shard": args.shard, "finished": manifest is not None}
+    result: dict[str, object] = {"shard": args.shard, "finished": manifest is not None}
     if manifest is not None:
         dropped = Counter[str]()
         for reasons in manifest.dropped.values():

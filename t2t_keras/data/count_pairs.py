@@ -84,8 +84,7 @@ def read_counts(path: Path) -> Counts:
         UserError: the file is damaged.
     """
     hint = dict[Split, dict[str, Count]]
-    counts: Counts = typed_value(hint, read_json(path) or {}, "counts", path)
-    return counts
+    return typed_value(hint, read_json(path) or {}, "counts", path)
 
 
 def count_in_tasks(
@@ -136,10 +135,7 @@ def read_positions(directory: Path) -> dict[Split, dict[str, list[list[Position]
     """
     path = directory / "positions.json"
     hint = dict[Split, dict[str, list[list[tuple[Count, Count]]]]]
-    positions: dict[Split, dict[str, list[list[Position]]]] = typed_value(
-        hint, read_json(path) or {}, "positions", path
-    )
-    return positions
+    return typed_value(hint, read_json(path) or {}, "positions", path)
 
 
 def changed_source(split: Split, expected: int, actual: int) -> UserError:

@@ -4,7 +4,7 @@ import dataclasses
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.type_hints import Rule, TypeChecker, TypeMismatchError, resolved_hints
@@ -64,7 +64,7 @@ def from_fields(cls: type[T], fields: Mapping[str, object], path: Path) -> T:
     values: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
         if field.name in fields:
-            hint = hints[field.name]
+            hint: Any = hints[field.name]
             values[field.name] = typed_value(hint, fields[field.name], field.name, path)
         elif _is_required(field):
             raise UserError(
@@ -86,7 +86,7 @@ def _is_required(field: "dataclasses.Field[object]") -> bool:
     return field.default is missing and field.default_factory is missing
 
 
-def typed_value(hint: object, value: object, name: str, path: Path) -> Any:
+def typed_value(hint: type[T], value: object, name: str, path: Path) -> T:
     """Returns a value of a JSON file, which must have the type of its field.
 
     Args:
@@ -99,7 +99,7 @@ def typed_value(hint: object, value: object, name: str, path: Path) -> Any:
         UserError: the value has another type.
     """
     try:
-        return _CHECKER.convert(hint, value, name)
+        return cast(T, _CHECKER.convert(hint, value, name))
     except TypeMismatchError as error:
         raise UserError(
             f"{path}: the field '{error.name}' must be {error.expected}, not "

@@ -29,7 +29,7 @@ _LANES_SHARE = 0.9
 _START = 2.2e-6  # seconds from one kernel to the next
 
 # As `t2t` sets it; see `t2t_keras.xla_cache`.
-_OPTIONS = {"xla_gpu_enable_triton_gemm": False}
+_OPTIONS = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_dot_merger_threshold_mb": 0}
 
 _DTYPES = {
     **{"i1": "bool", "bf16": "bfloat16", "f16": "float16", "f32": "float32"},

@@ -12,10 +12,15 @@ from t2t_keras.errors import UserError, first_line
 from t2t_keras.gpu_details import gpu_details
 
 _FLAG = "--tf_xla_persistent_cache_directory"
-# This flag lets XLA use its own matmul kernels. It chooses among them by timing, which
-# is not deterministic, and without timing it chooses some that are ten times as slow as
-# cuBLAS. So it is turned off.
-_TRITON = "xla_gpu_enable_triton_gemm"
+_XLA_FLAGS = {
+    # XLA's own matmul kernels. It chooses among them by timing, which is not
+    # deterministic, and without timing it chooses some that are ten times as slow as
+    # cuBLAS.
+    "xla_gpu_enable_triton_gemm": "false",
+    # Products of one input that XLA joins if they are smaller than this. It would then
+    # copy the columns of the result to queries, keys and values.
+    "xla_gpu_dot_merger_threshold_mb": "0",
+}
 
 
 def keep_compiled_programs() -> None:
@@ -24,7 +29,7 @@ def keep_compiled_programs() -> None:
     It sets `TF_XLA_FLAGS`, which TensorFlow reads when it first runs something.
     TensorFlow names a file by the program before its compilation, so there is a folder
     for all that the result depends on besides: the versions, the card, and XLA's flags.
-    So the project's own flag in `XLA_FLAGS` is set here, before the folder is named.
+    So the project's own flags in `XLA_FLAGS` are set here, before the folder is named.
     Files are written under another name and moved, so several processes may share
     them. With a folder of the user's in `TF_XLA_FLAGS`, or if the cache cannot be
     written, `TF_XLA_FLAGS` stays as it is. Without a GPU, nothing is done.
@@ -34,9 +39,10 @@ def keep_compiled_programs() -> None:
     if not tf.config.list_physical_devices("GPU"):
         return
     xla_flags = os.environ.get("XLA_FLAGS", "")
-    if _TRITON not in xla_flags:
-        xla_flags = f"{xla_flags} --{_TRITON}=false".strip()
-        os.environ["XLA_FLAGS"] = xla_flags
+    for name, value in _XLA_FLAGS.items():
+        if name not in xla_flags:
+            xla_flags = f"{xla_flags} --{name}={value}".strip()
+    os.environ["XLA_FLAGS"] = xla_flags
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if _FLAG in flags:
         return

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from t2t_keras.xla_cache import compiled_programs, keep_compiled_programs
 
+TRITON = "--xla_gpu_enable_triton_gemm=false"
+MERGER = "--xla_gpu_dot_merger_threshold_mb=0"
 CARD = {"device_name": "NVIDIA H100", "compute_capability": (9, 0)}
 
 
@@ -48,19 +50,22 @@ def test_programs_of_training_and_decoding_have_the_same_flags(monkeypatch):
     """Training calls it twice, in `t2t` and in `make_strategy`; decoding once."""
     keep_compiled_programs()
     folder = compiled_programs()
-    assert os.environ["XLA_FLAGS"] == "--xla_gpu_enable_triton_gemm=false"
+    assert os.environ["XLA_FLAGS"] == f"{TRITON} {MERGER}"
     monkeypatch.setenv("TF_XLA_FLAGS", "")
     keep_compiled_programs()
     assert compiled_programs() == folder
-    assert os.environ["XLA_FLAGS"] == "--xla_gpu_enable_triton_gemm=false"
+    assert os.environ["XLA_FLAGS"] == f"{TRITON} {MERGER}"
 
 
 @pytest.mark.usefixtures("_gpu")
 @pytest.mark.parametrize(
     ("given", "flags"),
     [
-        ("--xla_a=1", "--xla_a=1 --xla_gpu_enable_triton_gemm=false"),
-        ("--xla_gpu_enable_triton_gemm=true", "--xla_gpu_enable_triton_gemm=true"),
+        ("--xla_a=1", f"--xla_a=1 {TRITON} {MERGER}"),
+        (
+            "--xla_gpu_enable_triton_gemm=true",
+            f"--xla_gpu_enable_triton_gemm=true {MERGER}",
+        ),
     ],
 )
 def test_flags_of_the_user_are_kept_with_a_folder_of_the_user(

@@ -18,6 +18,7 @@ def test_bfloat16_reaches_the_loss_of_float32(data_dir, tmp_path):
             compute_dtype=dtype,
             train_steps=500,
             warmup_steps=200,
+            learning_rate=0.25,  # at 1, the losses of float32 fluctuate by 2%
             **size,
         )
         losses.append(run.train()["loss"])

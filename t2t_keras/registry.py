@@ -20,6 +20,7 @@ from t2t_keras.arguments import checked
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import (
+    FIELD_HINTS,
     MODEL_HPARAMS,
     OTHER_SCHEDULE_FACTORS,
     SCHEDULE_FACTORS,
@@ -299,6 +300,9 @@ def register_model(
     with _deferred(_models, name, location):
         _models.add(name, entry)
         MODEL_HPARAMS[name] = hparams
+        names = [{x.name for x in dataclasses.fields(c)} for c in (hparams, HParams)]
+        for field_name in names[0] - names[1]:
+            FIELD_HINTS.setdefault(field_name, f"needs model={name}")
         if alias != name:
             _models.add_alias(alias, entry)
             MODEL_HPARAMS.setdefault(alias, hparams)

@@ -61,7 +61,8 @@ def test_its_hyper_parameters_are_like_any_others(usr_dir):
 
 def test_mistakes(usr_dir):
     refused("mean 'modern_transformer'", HParams().parse, "model=modrn_transformer")
-    refused("there is no 'num_kv_heads'", HParams().parse, "num_kv_heads=2")
+    message = "'num_kv_heads' needs model=modern_transformer"
+    refused(message, HParams().parse, "num_kv_heads=2")
     cls = type(registry.hparams("modern_tiny"))
     message = "takes HParams, not ModernHParams; set model"
     refused(message, build_model, cls(model="transformer"), 9)

@@ -1,6 +1,16 @@
-"""What `t2t train` prints at its end."""
+"""What `t2t train` checks at its beginning, and prints at its end."""
 
-from t2t_keras.cli.training import COMMANDS
+import dataclasses
+import json
+import sys
+
+import pytest
+from helpers.command_line import run
+from helpers.errors import refused
+
+from t2t_keras import registry
+from t2t_keras.cli.training import COMMANDS, _load_callbacks
+from t2t_keras.run.config import RunConfig
 from t2t_keras.training.result import TrainResult
 
 
@@ -23,3 +33,46 @@ def test_the_end_of_a_training_is_five_rows():
     ]
     nothing = TrainResult(step=3, stopped_by="SIGTERM").to_dict()
     assert "not measured" in COMMANDS["train"].show(nothing)
+
+
+PROBLEM = """
+from t2t_keras import Problem, register_problem
+
+@register_problem
+def remembered_pairs():
+    return Problem(summary="")
+"""
+
+
+def test_the_folder_of_a_run_is_used_when_it_is_resumed(tmp_path, capfd):
+    folder = tmp_path / "remembered"
+    folder.mkdir()
+    (folder / "remembered_pairs.py").write_text(PROBLEM)
+    output_dir = tmp_path / "run"
+    output_dir.mkdir()
+    config = RunConfig(
+        problem="remembered_pairs",
+        hparams_set="tiny",
+        data_dir=str(tmp_path),
+        seed=1,
+        source_vocab="a.spm",
+        target_vocab="a.spm",
+        vocab_sha256={},
+        usr_dir=str(folder),
+    )
+    command = ["train", "--problem", "remembered_pairs", "--hparams_set", "tiny"]
+    command += ["--data_dir", tmp_path, "--output_dir", output_dir]
+    assert run(*command) == 2
+    assert "there is no 'remembered_pairs'" in capfd.readouterr().err
+    (output_dir / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
+    assert run(*command) == 2
+    # The problem is known now, and its data are what is missing.
+    assert "t2t datagen" in capfd.readouterr().err
+    registry._problems._definitions.pop("remembered_pairs")
+    sys.path.remove(str(folder))
+
+
+@pytest.mark.parametrize("name", ["my_callbacks", ":board", "my_callbacks:"])
+def test_callbacks_need_a_module_and_a_function(name):
+    message = "--callbacks .*: give MODULE:FUNCTION, such as my_callbacks:board"
+    refused(message, _load_callbacks, name)

@@ -135,3 +135,16 @@ def test_tensorflow_reads_what_another_process_has_kept(tmp_path):
     file.write_bytes(file.read_bytes()[:200])
     message = run().stderr.splitlines()[-1]
     assert f"UserError: {tmp_path}: a program that XLA kept there is damaged" in message
+
+
+@pytest.mark.slow
+def test_xla_knows_the_flags_that_are_set():
+    """An unknown flag would end every process with a GPU."""
+    program = "import tensorflow as tf; tf.function(lambda: 1, jit_compile=True)()"
+    flags = f"{TRITON} {MERGER}"
+    for given, is_known in ((flags, True), (f"{flags} --xla_gpu_unknown=0", False)):
+        environment = {**os.environ, "XLA_FLAGS": given}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True
+        )
+        assert (done.returncode == 0) == is_known, done.stderr

@@ -5,6 +5,7 @@ import hashlib
 import importlib.metadata
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,10 @@ _XLA_FLAGS = {
     # copy the columns of the result to queries, keys and values.
     "xla_gpu_dot_merger_threshold_mb": "0",
 }
+_MIN_FREE = 10**9  # bytes of the disk: XLA fails if it cannot write a program
+
+# What TensorFlow says of a file that is damaged, and of one from another program.
+_UNREADABLE = re.compile("Read less bytes|Can't parse |Serialized cache key does not")
 
 
 def keep_compiled_programs() -> None:
@@ -31,8 +36,9 @@ def keep_compiled_programs() -> None:
     for all that the result depends on besides: the versions, the card, and XLA's flags.
     So the project's own flags in `XLA_FLAGS` are set here, before the folder is named.
     Files are written under another name and moved, so several processes may share
-    them. With a folder of the user's in `TF_XLA_FLAGS`, or if the cache cannot be
-    written, `TF_XLA_FLAGS` stays as it is. Without a GPU, nothing is done.
+    them. With a folder of the user's in `TF_XLA_FLAGS`, if the cache cannot be written,
+    or with less than 1 GB free, `TF_XLA_FLAGS` stays as it is. Without a GPU, nothing
+    is done.
     """
     import tensorflow as tf
 
@@ -53,7 +59,9 @@ def keep_compiled_programs() -> None:
     with contextlib.suppress(OSError, RuntimeError):
         folder = _cache_folder() / hashlib.sha256(text.encode()).hexdigest()[:16]
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK) and not re.search(r"[\s'\"]", str(folder)):
+        has_space = shutil.disk_usage(folder).free >= _MIN_FREE
+        is_writable = os.access(folder, os.W_OK) and has_space
+        if is_writable and not re.search(r"[\s'\"]", str(folder)):
             os.environ["TF_XLA_FLAGS"] = f"{flags} {_FLAG}={folder}".strip()
 
 
@@ -63,25 +71,43 @@ def compiled_programs() -> Path | None:
     return Path(match[1]) if match else None
 
 
+def program_failure(error: Exception) -> str:
+    """Returns what to do if XLA could not read or write a program; "" if it could.
+
+    Args:
+        error: of TensorFlow.
+    """
+    folder = compiled_programs()
+    message = first_line(error)
+    if folder is None:
+        return ""
+    if _UNREADABLE.match(message):
+        return (
+            f"a program that XLA kept there is damaged ({message}); remove the folder"
+        )
+    if message.startswith(f"{folder}/"):
+        return (
+            f"XLA cannot keep a program there ({message.rpartition('; ')[2]}); free "
+            f"disk space, or set TF_XLA_FLAGS={_FLAG}=DIR to another folder"
+        )
+    return ""
+
+
 @contextlib.contextmanager
-def damaged_programs_named() -> Iterator[None]:
-    """Says which folder to remove if a program that was kept is damaged.
+def program_failures_named() -> Iterator[None]:
+    """Names the folder if a kept program could not be read or written.
 
     Raises:
-        UserError: TensorFlow could not read one in the `with` block.
+        UserError: that happened in the `with` block.
     """
     import tensorflow as tf
 
     try:
         yield
-    except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
-        folder = compiled_programs()
-        if folder is None:
-            raise
-        raise UserError(
-            f"{folder}: a program that XLA kept there is damaged "
-            f"({first_line(error)}); remove the folder"
-        ) from None
+    except tf.errors.OpError as error:
+        if failure := program_failure(error):
+            raise UserError(f"{compiled_programs()}: {failure}") from None
+        raise
 
 
 def _cache_folder() -> Path:

@@ -1,10 +1,16 @@
 import os
+import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
+from helpers.errors import refused
 
+from t2t_keras.decoding.engine import Source
+from t2t_keras.decoding.parallel_search import search_in_batches
+from t2t_keras.training.largest_batch import is_out_of_memory
 from t2t_keras.xla_cache import compiled_programs, keep_compiled_programs
 
 TRITON = "--xla_gpu_enable_triton_gemm=false"
@@ -103,38 +109,92 @@ def test_without_a_gpu_nothing_is_kept(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("_gpu")
+def test_with_little_space_nothing_is_kept(monkeypatch):
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10**8))
+    keep_compiled_programs()
+    assert compiled_programs() is None
+
+
 PROGRAM = """
+import resource, sys
 import tensorflow as tf
+from t2t_keras.training.largest_batch import is_out_of_memory
 from t2t_keras.training.segment_sums import segment_sums
-from t2t_keras.xla_cache import damaged_programs_named
+from t2t_keras.xla_cache import program_failures_named
+
+if limit := int(sys.argv[1]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 function = tf.function(lambda v, i: segment_sums(v, i, 9), jit_compile=True)
-with damaged_programs_named():
-    print(float(tf.reduce_sum(function(tf.ones([5, 2]), tf.range(5)))))
+with program_failures_named():
+    try:
+        print(float(tf.reduce_sum(function(tf.ones([5, 2]), tf.range(5)))))
+    except tf.errors.OpError as error:
+        assert not is_out_of_memory(error)
+        raise
 """
+
+
+def program_output(folder, limit=0):
+    """What another process prints whose files may not be longer than the limit."""
+    flags = f"--tf_xla_persistent_cache_directory={folder}"
+    completed = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(limit)],
+        env={**os.environ, "TF_XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return completed.stdout or completed.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow
 def test_tensorflow_reads_what_another_process_has_kept(tmp_path):
     """On a CPU here: the folder is TensorFlow's, whatever the device."""
-    flags = f"--tf_xla_persistent_cache_directory={tmp_path}"
-
-    def run():
-        return subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env={**os.environ, "TF_XLA_FLAGS": flags},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    assert run().stdout == "10.0\n"
+    assert program_output(tmp_path) == "10.0\n"
     (file,) = tmp_path.iterdir()
     time_written = file.stat().st_mtime_ns
-    assert run().stdout == "10.0\n"
+    assert program_output(tmp_path) == "10.0\n"
     assert [path.stat().st_mtime_ns for path in tmp_path.iterdir()] == [time_written]
-    file.write_bytes(file.read_bytes()[:200])
-    message = run().stderr.splitlines()[-1]
-    assert f"UserError: {tmp_path}: a program that XLA kept there is damaged" in message
+    content = file.read_bytes()
+    for damaged in (content[:200], b"", b"\xff" * 300):
+        file.write_bytes(damaged)
+        message = program_output(tmp_path)
+        assert f"UserError: {tmp_path}: a program that XLA kept there is da" in message
+
+
+@pytest.mark.slow
+def test_a_program_that_cannot_be_written(tmp_path):
+    """It is not taken for a lack of the device's memory."""
+    message = program_output(tmp_path, limit=1000)
+    assert f"UserError: {tmp_path}: XLA cannot keep a program there (File t" in message
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_memory"),
+    [
+        ("/given/a.pb.tmp; No space left on device", False),
+        ("Out of memory while trying to allocate 9 bytes", True),
+    ],
+)
+def test_a_full_disk_is_not_a_full_device(monkeypatch, error, is_of_memory):
+    """TensorFlow has one error for both."""
+    monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=/given")
+    raised = tf.errors.ResourceExhaustedError(None, None, error)
+    assert is_out_of_memory(raised) == is_of_memory
+
+
+def test_a_search_names_the_folder(monkeypatch):
+    monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=/given")
+
+    def search_batch(sources):
+        raise tf.errors.InvalidArgumentError(
+            None, None, "Serialized cache key does not match.\n\t [[{{node call}}]]"
+        )
+
+    message = "/given: a program that XLA kept there is damaged (Serialized cache key "
+    refused(re.escape(message), search_in_batches, search_batch, [Source((1,), "")], 64)
 
 
 @pytest.mark.slow

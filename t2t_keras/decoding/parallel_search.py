@@ -8,6 +8,7 @@ import tensorflow as tf
 from t2t_keras.cores import num_cores
 from t2t_keras.decoding.batches import MAX_PARALLEL_BATCHES, batches, padded_width
 from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis
+from t2t_keras.xla_cache import program_failures_named
 
 
 def parallel_batches() -> int:
@@ -41,7 +42,7 @@ def search_in_batches(
     results: list[list[TokenHypothesis]] = [[]] * len(sources)
     executor = ThreadPoolExecutor(parallel_batches())
     try:
-        searched = executor.map(search_batch, grouped)
+        searched = executor.map(program_failures_named()(search_batch), grouped)
         for group, batch, n_best_lists in zip(groups, grouped, searched, strict=True):
             for i, hypotheses in zip(group, n_best_lists, strict=True):
                 results[i] = hypotheses

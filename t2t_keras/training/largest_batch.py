@@ -13,6 +13,7 @@ from t2t_keras.data.pipeline import Batch, rows_per_replica
 from t2t_keras.data.sides import SIDES
 from t2t_keras.errors import UserError
 from t2t_keras.training.strategy import distribute_batches, local_replicas
+from t2t_keras.xla_cache import program_failure
 
 # Messages of libraries, besides TensorFlow, when the device's memory is used up.
 _OUT_OF_MEMORY = re.compile(
@@ -111,6 +112,8 @@ def synthetic_batches(
 
 def is_out_of_memory(error: tf.errors.OpError) -> bool:
     """Returns whether the device's memory was too small, as cuBLAS or NCCL may say."""
+    if program_failure(error):  # The disk may be full.
+        return False
     is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
     return is_exhausted or bool(_OUT_OF_MEMORY.search(error.message))
 

@@ -64,7 +64,7 @@ from t2t_keras.training.strategy import (
 from t2t_keras.training.time_left import TimeLeft
 from t2t_keras.type_hints import Limits, Positive, Seed
 from t2t_keras.usr_dir import load_usr_dir
-from t2t_keras.xla_cache import damaged_programs_named
+from t2t_keras.xla_cache import program_failures_named
 
 _MAX_SIMULATED = 256  # replicas on a CPU
 _SIGNAL_NAMES = tuple(signal.name for signal in SIGNALS)
@@ -466,7 +466,7 @@ class Trainer:
                 self._reporter.say(message)
         # As much memory is taken as while a checkpoint is written.
         copies = snapshot(self._variables, 0)
-        with damaged_programs_named(), busy("building the graph"):
+        with program_failures_named(), busy("building the graph"):
             message = try_largest_batch(
                 lambda batches: self._call_step(batches, 0, [0.0], dry_run=True),
                 self._strategy,

@@ -1,6 +1,7 @@
 import gc
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -123,6 +124,13 @@ def test_the_host_waits_for_no_step_of_packed_rows(jit_compile):
     audit = training_audit(hparams, VOCAB)
     assert audit.missing_kernels == []
     assert audit.host_waits == []
+
+
+def test_the_host_waits_for_no_window_and_no_learned_position():
+    from graph_audit import training_audit
+
+    hparams = AUDITED.override(attention_window=3, position="learned")
+    assert training_audit(hparams, VOCAB).host_waits == []
 
 
 def test_a_decoding_step_waits_only_to_know_which_rows_are_done():

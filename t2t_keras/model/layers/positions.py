@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from t2t_keras.model.backend import Shape, Tensor
+from t2t_keras.model.execution import current_execution
 from t2t_keras.model.layers.base import Layer, serializable
 
 
@@ -43,6 +44,9 @@ class LearnedPositions(Layer):
     def call(self, positions: Tensor) -> Tensor:
         """Embeds positions [...] as [..., D]; the last row is for all beyond it."""
         rows = ops.minimum(positions, self.max_positions - 1)
+        if keras.backend.backend() == "tensorflow" and not current_execution().is_fused:
+            # TensorFlow's kernels reshape int32 arrays of a GPU on the host.
+            rows = ops.cast(rows, "int64")
         return ops.take(ops.convert_to_tensor(self.table), rows, axis=0)
 
     def get_config(self) -> dict[str, object]:

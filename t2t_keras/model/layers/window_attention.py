@@ -1,5 +1,6 @@
 """Self-attention restricted to neighbours, which the paper proposes (4, Table 1)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
@@ -131,7 +132,7 @@ class WindowSelfAttention(SelfAttention):
         left, right = self._neighbours
         reach = (left * block, right * block + fill)
         pads = ((0, 0), (0, 0), (0, 0), reach)
-        rows = ops.pad(bias, pads, constant_values=_OUTSIDE)  # [B, 1, T, T']
+        rows = _pad(bias, pads, _OUTSIDE)  # [B, 1, T, T']
         rows = _blocks(rows, block, fill)  # [B, 1, N, P, T']
         count = ops.shape(rows)[2]
         starts = ops.arange(count)[:, None] * block  # [N, 1]
@@ -173,7 +174,7 @@ class WindowSelfAttention(SelfAttention):
         """Joins each block with its neighbours: [B, H, N, P, d] to [B, H, N, W, d]."""
         count = ops.shape(blocks)[2]
         pads = ((0, 0), (0, 0), self._neighbours, (0, 0), (0, 0))
-        padded = ops.pad(blocks, pads, constant_values=outside)
+        padded = _pad(blocks, pads, outside)
         shifts = range(1 + sum(self._neighbours))
         return ops.concatenate([padded[:, :, k : k + count] for k in shifts], axis=3)
 
@@ -191,5 +192,17 @@ def _blocks(
     """Cuts [B, H, T, d] into blocks [B, H, N, P, d], filled up to N P positions."""
     batch, heads, _, size = ops.shape(x)
     pads = ((0, 0), (0, 0), (0, fill), (0, 0))
-    x = ops.pad(x, pads, constant_values=outside)  # [B, H, N P, d]
+    x = _pad(x, pads, outside)  # [B, H, N P, d]
     return ops.reshape(x, (batch, heads, -1, block, size))
+
+
+def _pad(
+    x: Tensor, pads: Sequence[tuple[int | Tensor, int | Tensor]], value: float
+) -> Tensor:
+    """Pads x with a value: before and after each axis, as many as `pads` says."""
+    padded = ops.pad(x, pads)
+    if not value:
+        return padded
+    # TensorFlow takes a value other than 0 from a GPU to the host, which waits for it.
+    is_inside = ops.pad(ops.ones_like(x), pads)
+    return padded + (1.0 - is_inside) * value

@@ -11,7 +11,7 @@ each time in a new process:
 - every way to train in `VARIANTS`, on one GPU: with and without XLA, determinism and so
   on. The default way runs twice: both times the weights must end with the same bits,
   and the second time XLA's programs come from the cache. Two logical GPUs on one card
-  must end with the bits of one GPU with two micro-batches.
+  must end with the bits of one GPU with two micro-batches, both with packed rows.
 - the default way on 2, 4 and 8 GPUs.
 """
 
@@ -19,6 +19,7 @@ import argparse
 import functools
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import matmul_flops
+import numpy as np
 import workload
 from matmul_rate import seconds_of
 
@@ -50,6 +52,7 @@ class Variant(NamedTuple):
         xla_scatter: whether XLA's scatter adds up the gradients of embeddings.
         logical_gpus: the parts into which the first GPU is divided, each a replica.
         micro_batches: of each replica.
+        pairs_in_row: pairs in each packed row; 1: rows are not packed.
     """
 
     jit_compile: bool = True
@@ -59,6 +62,7 @@ class Variant(NamedTuple):
     xla_scatter: bool = False
     logical_gpus: int = 1
     micro_batches: int = 1
+    pairs_in_row: int = 1
 
 
 _TRITON = "--xla_gpu_enable_triton_gemm=true"
@@ -66,6 +70,7 @@ _EXPANDER = "--xla_gpu_enable_scatter_determinism_expander=true"
 DEFAULT = "xla"
 VARIANTS = {
     DEFAULT: Variant(),
+    "packed": Variant(pairs_in_row=4),
     "without_xla": Variant(jit_compile=False),
     "only_gradients": Variant(only_gradients=True),
     "not_deterministic": Variant(is_deterministic=False),
@@ -74,8 +79,8 @@ VARIANTS = {
     "triton_not_deterministic": Variant(is_deterministic=False, xla_flags=_TRITON),
     "xla_scatter": Variant(is_deterministic=False, xla_scatter=True),
     "expanded_scatter": Variant(xla_flags=_EXPANDER, xla_scatter=True),
-    "two_logical_gpus": Variant(logical_gpus=2),
-    "two_micro_batches": Variant(micro_batches=2),
+    "two_logical_gpus": Variant(logical_gpus=2, pairs_in_row=4),
+    "two_micro_batches": Variant(micro_batches=2, pairs_in_row=4),
 }
 
 _AUDITED_VOCABULARY = 1009  # a size that no other axis has
@@ -204,7 +209,11 @@ def _train(args: argparse.Namespace, variant: Variant) -> dict[str, object]:
     from t2t_keras.training.strategy import distribute, make_strategy
 
     work = workload.from_flags(args)
-    hparams = work.hparams.override(bucketing="static", jit_compile=variant.jit_compile)
+    pairs_in_row = math.gcd(variant.pairs_in_row, work.batch)
+    hparams = work.hparams.override(
+        bucketing="static" if pairs_in_row == 1 else "packed",
+        jit_compile=variant.jit_compile,
+    )
     tf.keras.utils.set_random_seed(1)
     strategy = make_strategy(_divide_first_device(variant.logical_gpus))
     if variant.is_deterministic:
@@ -220,8 +229,9 @@ def _train(args: argparse.Namespace, variant: Variant) -> dict[str, object]:
         step.weight_update = step.apply
     batch = {}
     for seed, side in enumerate(("source", "target")):
-        ids = tf.tile(work.ids(seed), [parts, 1])
-        batch[side] = rows_per_replica(ids, replicas, variant.micro_batches)
+        ids = np.tile(work.ids(seed), (parts, 1))
+        for name, rows in _rows(side, ids, pairs_in_row).items():
+            batch[name] = rows_per_replica(rows, replicas, variant.micro_batches)
     (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices(batch))
 
     times = _time_updates(functools.partial(step.update, batch), args.steps)
@@ -236,6 +246,20 @@ def _train(args: argparse.Namespace, variant: Variant) -> dict[str, object]:
         ),
         "weights_sha256": _weights_sha256(model),
     }
+
+
+def _rows(side: str, ids: np.ndarray, pairs_in_row: int) -> dict[str, np.ndarray]:
+    """Returns one side of a `Batch`, given the ids [B, T] of its pairs."""
+    if pairs_in_row == 1:
+        return {side: ids}
+    pairs, positions = np.indices(ids.shape, np.int32)
+    columns = {
+        side: ids,
+        f"{side}_segments": pairs + 1,
+        f"{side}_positions": positions,
+    }
+    width = pairs_in_row * ids.shape[1]
+    return {name: rows.reshape(-1, width) for name, rows in columns.items()}
 
 
 def _time_updates(

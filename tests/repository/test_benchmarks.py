@@ -213,6 +213,21 @@ def test_the_rate_of_several_gpus_is_held_against_all_of_them(monkeypatch):
         assert gpu_check._fraction_of_matmul_rate(100.0, "float32") == fraction
 
 
+def test_packed_rows_have_the_pairs_one_after_the_other():
+    import gpu_check
+
+    ids = np.arange(2, 14).reshape(4, 3)
+    assert list(gpu_check._rows("source", ids, 1)) == ["source"]
+    rows = gpu_check._rows("source", ids, 2)
+    np.testing.assert_array_equal(
+        rows["source"], [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13]]
+    )
+    np.testing.assert_array_equal(
+        rows["source_segments"], [[1, 1, 1, 2, 2, 2], [3, 3, 3, 4, 4, 4]]
+    )
+    np.testing.assert_array_equal(rows["source_positions"], [[0, 1, 2, 0, 1, 2]] * 2)
+
+
 def test_only_a_second_run_reads_the_cache(monkeypatch):
     import gpu_check
 

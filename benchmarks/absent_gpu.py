@@ -16,6 +16,7 @@ from kernel_costs import Rates
 
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.reports.step_time import CARDS
+from t2t_keras.xla_cache import XLA_FLAGS
 
 if TYPE_CHECKING:
     import jax
@@ -27,9 +28,6 @@ _MEMORY_SHARE = 0.75
 _PRODUCTS_SHARE = 0.71
 _LANES_SHARE = 0.9
 _START = 2.2e-6  # seconds from one kernel to the next
-
-# As `t2t` sets it; see `t2t_keras.xla_cache`.
-_OPTIONS = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_dot_merger_threshold_mb": 0}
 
 _DTYPES = {
     **{"i1": "bool", "bf16": "bfloat16", "f16": "float16", "f32": "float32"},
@@ -154,7 +152,7 @@ class Compiler:
         ]
         jitted = jax.jit(step.call, keep_unused=True, donate_argnums=step.overwritten)
         lowered = jitted.trace(*shapes)
-        options = {**_OPTIONS, "xla_gpu_deterministic_ops": is_deterministic}
+        options = {**XLA_FLAGS, "xla_gpu_deterministic_ops": is_deterministic}
         return lowered.lower(lowering_platforms=("cuda",)).compile(
             compiler_options=options
         )

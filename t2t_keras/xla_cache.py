@@ -12,16 +12,18 @@ from pathlib import Path
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.gpu_details import gpu_details
 
-_FLAG = "--tf_xla_persistent_cache_directory"
-_XLA_FLAGS = {
+# What `t2t` adds to `XLA_FLAGS` on a GPU.
+XLA_FLAGS = {
     # XLA's own matmul kernels. It chooses among them by timing, which is not
     # deterministic, and without timing it chooses some that are ten times as slow as
     # cuBLAS.
-    "xla_gpu_enable_triton_gemm": "false",
+    "xla_gpu_enable_triton_gemm": False,
     # Products of one input that XLA joins if they are smaller than this. It would then
     # copy the columns of the result to queries, keys and values.
-    "xla_gpu_dot_merger_threshold_mb": "0",
+    "xla_gpu_dot_merger_threshold_mb": 0,
 }
+
+_FLAG = "--tf_xla_persistent_cache_directory"
 _MIN_FREE = 10**9  # bytes of the disk: XLA fails if it cannot write a program
 
 # What TensorFlow says of a file that is damaged, and of one from another program.
@@ -45,9 +47,9 @@ def keep_compiled_programs() -> None:
     if not tf.config.list_physical_devices("GPU"):
         return
     xla_flags = os.environ.get("XLA_FLAGS", "")
-    for name, value in _XLA_FLAGS.items():
+    for name, value in XLA_FLAGS.items():
         if name not in xla_flags:
-            xla_flags = f"{xla_flags} --{name}={value}".strip()
+            xla_flags = f"{xla_flags} --{name}={str(value).lower()}".strip()
     os.environ["XLA_FLAGS"] = xla_flags
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if _FLAG in flags:

@@ -231,7 +231,7 @@ def test_a_training_step_has_the_products_of_its_formula():
     assert update["memory_gb"] == pytest.approx(16 * parameters / 1e9, rel=0.05)
     assert step["kernels"] > 100 and update["kernels"] > 10
     for part in (step, update):
-        sums = [sums["estimate_ms"] for sums in part["categories"].values()]
+        sums = [row["estimate_ms"] for row in part["categories"].values()]
         assert sum(sums) == pytest.approx(part["estimate_ms"]) and sum(sums) > 0
 
 

@@ -68,11 +68,10 @@ class Linear(keras.layers.Dense):
             rows = self.call(ops.reshape(x, (-1, width)), kernels)  # [N, out]
             return ops.reshape(rows, (*axes, self.units))
         kernel = self.cast_kernel() if kernels is None else kernels[self.path]
-        y = ops.matmul(x, kernel)
+        bias = None
         if self.use_bias:
             bias = self.bias if kernels is None else kernels[self.bias.path]
-            y = add_bias(y, bias)
-        return self.activation(y)
+        return self._product(x, kernel, bias)
 
     def blocks(self, rows: Tensor, widths: Sequence[int]) -> list[Tensor]:
         """Returns the columns of the output [N, out] in blocks, [N, width] each.
@@ -83,8 +82,18 @@ class Linear(keras.layers.Dense):
             return [self(rows)]
         rows = ops.cast(rows, self.compute_dtype)
         bounds = list(itertools.accumulate(widths))[:-1]
-        y = [ops.matmul(rows, x) for x in ops.split(self.cast_kernel(), bounds, axis=1)]
+        kernels = ops.split(self.cast_kernel(), bounds, axis=1)  # [in, width] each
+        biases: list[Tensor | None] = [None] * len(widths)
         if self.use_bias:
             biases = ops.split(ops.cast(self.bias, self.compute_dtype), bounds)
-            y = list(map(add_bias, y, biases))
-        return [self.activation(block) for block in y]
+        return [
+            self._product(rows, kernel, bias)
+            for kernel, bias in zip(kernels, biases, strict=True)
+        ]
+
+    def _product(self, rows: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+        """Returns activation(rows kernel + bias), [N, width]."""
+        y = ops.matmul(rows, kernel)
+        if bias is not None:
+            y = add_bias(y, bias)
+        return self.activation(y)

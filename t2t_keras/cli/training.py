@@ -30,7 +30,7 @@ from t2t_keras.data.console import say
 from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
-from t2t_keras.run.config import RunConfig, first_hparams, is_run
+from t2t_keras.run.config import first_hparams, remembered_usr_dir
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.stopping import LAUNCHED, LOST
 from t2t_keras.usr_dir import load_usr_dir
@@ -128,8 +128,8 @@ def _check_train(args: argparse.Namespace) -> None:
     from t2t_keras.data.manifest import Manifest
 
     require_utf8("output_dir", args.output_dir)
-    if not args.usr_dir and is_run(args.output_dir):
-        _use_folder_of_run(args)
+    if not args.usr_dir and (folder := remembered_usr_dir(args.output_dir)):
+        load_usr_dir(folder)
     problem = registry.problem(args.problem)
     first_hparams(args.hparams_set, args.init_from).parse(args.hparams)
     options = given_options(args, TrainOptions, "train_options")
@@ -137,14 +137,6 @@ def _check_train(args: argparse.Namespace) -> None:
     if {"save_every", "save_minutes"} <= options.keys():
         raise UserError("--save_every and save_minutes exclude each other; give one")
     Manifest.open(Path(args.data_dir), problem.data_name)
-
-
-def _use_folder_of_run(args: argparse.Namespace) -> None:
-    """Loads the folder that a run was begun with, if it is there."""
-    folder = RunConfig.read(Path(args.output_dir)).usr_dir
-    if folder and Path(folder).is_dir():
-        load_usr_dir(folder)
-        args.usr_dir = folder
 
 
 def _load_callbacks(function_name: str | None) -> list[Any]:

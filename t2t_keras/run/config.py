@@ -342,6 +342,15 @@ def is_run(path: str | Path) -> bool:
     return (Path(path) / "config.json").exists()
 
 
+def remembered_usr_dir(path: str | Path) -> str | None:
+    """Returns the `--usr_dir` that the run in a directory was begun with, if any.
+
+    None without a run, or if the folder is no longer there.
+    """
+    folder = RunConfig.read(Path(path)).usr_dir if is_run(path) else None
+    return folder if folder and Path(folder).is_dir() else None
+
+
 def require_run(path: str | Path) -> None:
     """Refuses a path that is not a run directory.
 

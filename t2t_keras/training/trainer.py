@@ -27,7 +27,13 @@ from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.options import split_pairs
 from t2t_keras.run.checkpoint import model_variables, remove_incomplete, snapshot
-from t2t_keras.run.config import RunConfig, config_for, first_hparams, is_run
+from t2t_keras.run.config import (
+    RunConfig,
+    config_for,
+    first_hparams,
+    is_run,
+    remembered_usr_dir,
+)
 from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.run.history import record_event
 from t2t_keras.signals import SIGNALS
@@ -115,7 +121,8 @@ def train(
         accumulate: number of micro-batches into which each replica divides its part
             of a batch.
         simulate_devices: number of replicas on the CPU, for tests; 0: one on every GPU.
-        usr_dir: a folder with problems, models and hparam sets, imported first.
+        usr_dir: a folder with problems, models and hparam sets, imported first; None:
+            that of the run that is resumed.
         change_settings: whether a run is resumed with other values of hyper-parameters
             such as `learning_rate`, `clip_norm` or `dropout`: those in
             `hparam.CHANGEABLE_FIELDS`.
@@ -136,6 +143,8 @@ def train(
     """
     require_tensorflow()
     _check_directories(data_dir, output_dir)
+    if usr_dir is None:
+        usr_dir = remembered_usr_dir(output_dir)
     if usr_dir is not None:
         load_usr_dir(usr_dir)
     task = registry.problem(problem)

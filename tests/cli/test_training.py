@@ -8,6 +8,7 @@ import pytest
 from helpers.command_line import run
 from helpers.errors import refused
 
+import t2t_keras
 from t2t_keras import registry
 from t2t_keras.cli.training import COMMANDS, _load_callbacks
 from t2t_keras.run.config import RunConfig
@@ -44,6 +45,13 @@ def remembered_pairs():
 """
 
 
+def forget(folder):
+    """Undoes what importing the folder has done."""
+    registry._problems._definitions.pop("remembered_pairs")
+    sys.modules.pop("remembered_pairs")
+    sys.path.remove(str(folder))
+
+
 def test_the_folder_of_a_run_is_used_when_it_is_resumed(tmp_path, capfd):
     folder = tmp_path / "remembered"
     folder.mkdir()
@@ -68,8 +76,10 @@ def test_the_folder_of_a_run_is_used_when_it_is_resumed(tmp_path, capfd):
     assert run(*command) == 2
     # The problem is known now, and its data are what is missing.
     assert "t2t datagen" in capfd.readouterr().err
-    registry._problems._definitions.pop("remembered_pairs")
-    sys.path.remove(str(folder))
+    forget(folder)
+    arguments = {"data_dir": tmp_path, "output_dir": output_dir}
+    refused("t2t datagen", t2t_keras.train, "remembered_pairs", "tiny", **arguments)
+    forget(folder)
 
 
 @pytest.mark.parametrize("name", ["my_callbacks", ":board", "my_callbacks:"])

@@ -81,7 +81,10 @@ def timed_search(
     from t2t_keras.decoding.compiled_loop import compiled
     from t2t_keras.decoding.constraints.minimum_length import MinimumLength
     from t2t_keras.model.transformer import Transformer
+    from t2t_keras.xla_cache import keep_compiled_programs
 
+    if jit_compile:
+        keep_compiled_programs()
     model = Transformer(work.hparams, work.vocab_size)
     source = tf.constant(work.ids())
     ids = tf.TensorSpec([None, None], tf.int32)

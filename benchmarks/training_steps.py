@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 from keras import ops
-from workload import Workload
+from workload import LEARNING_RATE, Workload
 
 from t2t_keras import HParams
 from t2t_keras.model.backend import Tensor
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from t2t_keras.training.step import TrainStep
-
-LEARNING_RATE = 1e-4
 
 
 class TimedStep(NamedTuple):

@@ -15,7 +15,11 @@ from t2t_keras import HParams, registry
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # as the program does
 
-FIRST_TOKEN = 2  # Padding and EOS come before it.
+PAD = 0
+EOS = 1
+FIRST_TOKEN = 2
+
+LEARNING_RATE = 1e-4  # of training steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +37,11 @@ class Workload:
     vocab_size: int
     batch: int
     length: int
+
+    @property
+    def padded_vocab_size(self) -> int:
+        """V as this project pads it for fast products; other toolkits leave it."""
+        return -(-self.vocab_size // 64) * 64
 
     def ids(self, seed: int = 0) -> np.ndarray:
         """Returns random ids [B, length] without padding, int32."""
@@ -65,6 +74,13 @@ def add_flags(parser: argparse.ArgumentParser, config: str = "compare") -> None:
     parser.add_argument(
         "--json", action="store_true", help="one JSON object as the last line"
     )
+
+
+def flags(args: argparse.Namespace) -> list[str]:
+    """Returns the command line that gives another program the same workload."""
+    model = ("config", "dtype", "hparams_set", "hparams", "vocab_size")
+    given = {name: getattr(args, name) for name in (*model, "batch", "length")}
+    return [f"--{name}={value}" for name, value in given.items() if value]
 
 
 def from_flags(args: argparse.Namespace) -> Workload:

@@ -1,4 +1,8 @@
 import gc
+import json
+import subprocess
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -214,11 +218,11 @@ def test_the_rate_of_several_gpus_is_held_against_all_of_them(monkeypatch):
 
 
 def test_packed_rows_have_the_pairs_one_after_the_other():
-    import gpu_check
+    from gpu_training import packed_rows
 
     ids = np.arange(2, 14).reshape(4, 3)
-    assert list(gpu_check._rows("source", ids, 1)) == ["source"]
-    rows = gpu_check._rows("source", ids, 2)
+    assert list(packed_rows("source", ids, 1)) == ["source"]
+    rows = packed_rows("source", ids, 2)
     np.testing.assert_array_equal(
         rows["source"], [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13]]
     )
@@ -246,3 +250,93 @@ def test_only_a_second_run_reads_the_cache(monkeypatch):
     assert names[1:] == [gpu_check.DEFAULT] * 2
     assert report["seconds_of_first_step_from_cache"] == 3.0
     assert report["two_runs_are_equal"]
+
+
+def contestant(monkeypatch, name, **functions):
+    """Lets `contest` import these functions as a contestant."""
+    module = types.ModuleType(f"contestants.{name}")
+    vars(module).update(functions)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+def test_a_contest_reports_the_median_rates(monkeypatch, capsys):
+    import contest
+    from contestants import TrainingStep
+
+    steps = []
+    waits = []
+
+    def wait():
+        waits.append(len(steps))
+        return 1.0
+
+    searched = []
+
+    def search(work, beam_size, tokens):
+        assert (beam_size, tokens) == (4, 40)
+        return lambda: searched.append(work.batch)
+
+    contestant(
+        monkeypatch,
+        "pytorch",
+        uses_gpu=lambda: False,
+        training_step=lambda work: TrainingStep(lambda: steps.append(work), wait),
+        search=search,
+    )
+    seconds = iter([9.0, 2.0, 4.0, 3.0, 0.5, 8.0])
+    monkeypatch.setattr(
+        contest,
+        "median_seconds",
+        lambda run, times: sorted((run(), next(seconds))[1] for _ in range(times))[1],
+    )
+    arguments = ["--one", "pytorch", "--config", "tiny", "--batch", "6", "--length"]
+    arguments += ["5", "--batches", "7", "--block", "3", "--searches", "2"]
+    monkeypatch.setattr(sys, "argv", ["contest.py", *arguments])
+    contest.main()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    # The second of four blocks of 3 steps takes 3 seconds, and the longer search 8.
+    assert lines == [{"training": 30.0}, {"7": 7 / 8.0}]
+    assert waits == [1, 5, 8, 11, 14, 17]
+    assert searched == [7] * 4
+
+
+def test_a_contest_on_a_gpu_refuses_a_toolkit_without_one(monkeypatch, capsys):
+    import contest
+
+    contestant(monkeypatch, "pytorch", uses_gpu=lambda: False)
+    monkeypatch.setattr(sys, "argv", ["contest.py", "--one", "pytorch", "--on_gpu"])
+    contest.main()
+    assert json.loads(capsys.readouterr().out) == {"missing": "a build for this GPU"}
+
+
+def test_the_table_of_a_contest_says_what_is_missing():
+    from contest import table
+
+    results = {
+        "this_project": {"training": 630812.4, "8": 39.14, "128": 1716.4},
+        "pytorch": {"missing": "torch"},
+        "ctranslate2_model": {"8": 1e3 / 3, "failed": 1},
+    }
+    assert table(results).splitlines() == [
+        "|  | training, target tokens/s | batch 8 | batch 128 |",
+        "| --- | --- | --- | --- |",
+        "| t2t_keras | 630,812 | 39.14 | 1,716 |",
+        "| plain PyTorch, compiled (missing: torch) |  |  |  |",
+        "| CTranslate2 (failed: 1) |  | 333.3 |  |",
+    ]
+
+
+@pytest.mark.slow
+def test_a_contest_on_the_cpu():
+    flags = "--config tiny --vocab_size 500 --batch 4 --length 6 --batches 2 --block 1"
+    names = "this_project keras_on_jax ctranslate2_model"
+    command = f"contest.py {flags} --searches 1 --contestants {names} --json"
+    done = subprocess.run(
+        [sys.executable, *command.split()], cwd=FOLDER, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    rates = {name: sorted(columns) for name, columns in results.items()}
+    assert rates["this_project"] == ["2", "training"]
+    assert rates["keras_on_jax"] in (["training"], ["missing"])
+    assert rates["ctranslate2_model"] in (["2"], ["missing"])

@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def _number(name: str, value: Any) -> float:
-    """Returns a number of NumPy or a tensor as Python's, which JSON has."""
+def as_number(name: str, value: Any) -> float:
+    """Returns a number of NumPy or a tensor as Python's, which JSON has.
+
+    Raises:
+        UserError: it is not a number; the name is that of the method that returned it.
+    """
     if isinstance(value, int | float):
         return value
     try:
@@ -46,6 +50,29 @@ class CorpusMetric(abc.ABC):
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> "np.ndarray":
         """Returns the statistics of N sentences, an array [N, n] of numbers."""
+
+    def array(self, statistics: object, sentences: int) -> "np.ndarray":
+        """Returns what `statistics` returned as int64 or float64 [sentences, n].
+
+        Sums of smaller types would overflow, and that of two booleans is one.
+
+        Raises:
+            UserError: it is not such an array.
+        """
+        import numpy as np
+
+        place = f"{type(self).__name__}.statistics"
+        try:
+            array = np.asarray(statistics)
+        except ValueError:  # rows of different lengths
+            array = np.asarray(None)
+        kind = array.dtype.kind
+        if array.shape[:1] != (sentences,) or array.ndim != 2 or kind not in "biuf":
+            raise UserError(
+                f"{place} must return an array of numbers with a row for each of the "
+                f"{sentences} sentences, not {short_repr(statistics)}"
+            )
+        return array.astype(np.float64 if kind == "f" else np.int64, copy=False)
 
     @abc.abstractmethod
     def score(self, statistics: "np.ndarray") -> float:
@@ -114,7 +141,7 @@ class Metrics(abc.ABC):
                 f"{place} must return the selection_metric {short_repr(name)}; it "
                 f"returns {', '.join(map(str, scores)) or 'nothing'}"
             )
-        return {key: _number(f"{place}: {key}", scores[key]) for key in scores}
+        return {key: as_number(f"{place}: {key}", scores[key]) for key in scores}
 
     def report(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]

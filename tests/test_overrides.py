@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from helpers.errors import refused
 
+from t2t_keras.evaluation.significance import System, compare
 from t2t_keras.metrics import CorpusMetric, Metrics
 from t2t_keras.text_processor import TextProcessor
 from t2t_keras.usr_dir import load_usr_dir
@@ -72,3 +73,61 @@ def test_scores_are_numbers_of_python():
 )
 def test_scores_that_are_no_numbers_are_refused(scores, message):
     refused(message, Share().numbers, scores)
+
+
+class Correct(CorpusMetric):
+    """The share of outputs that are their references."""
+
+    name = "correct"
+
+    def __init__(self, returned=None):
+        self.returned = returned
+
+    def statistics(self, sources, outputs, references):
+        if self.returned is not None:
+            return self.returned
+        return [[x == y] for x, y in zip(outputs, references, strict=True)]
+
+    def score(self, statistics):
+        return statistics[0]
+
+
+def p_value(metric):
+    systems = [System("a", ["y", "y", "x", "x"] * 3), System("b", ["x"] * 12)]
+    comparison = compare(systems, [""] * 12, ["x"] * 12, [metric])
+    return comparison.metrics["correct"]["systems"][1]["p_randomization"]
+
+
+def test_statistics_may_be_lists_of_booleans():
+    class Numbers(Correct):
+        def statistics(self, sources, outputs, references):
+            rows = super().statistics(sources, outputs, references)
+            return np.array(rows, np.int64)
+
+    # A sum of booleans would be True: then all differences are 0, and p is 1.
+    assert p_value(Correct()) == p_value(Numbers()) < 0.1
+
+
+def test_statistics_of_small_integers_do_not_overflow():
+    rows = Correct().array(np.full([300, 1], 200, np.uint8), 300)
+    assert (np.ones(300, bool) @ rows).tolist() == [60_000]
+
+
+@pytest.mark.parametrize(
+    "statistics",
+    [[1.0] * 12, [[1.0]] * 11, [["high"]] * 12, [[1.0], [1.0, 2.0]] * 6, 0.5],
+)
+def test_statistics_that_are_not_rows_of_numbers_are_refused(statistics):
+    message = (
+        r"Correct\.statistics must return an array of numbers with a row for each of "
+        r"the 12 sentences, not "
+    )
+    refused(message, p_value, Correct(statistics))
+
+
+def test_a_score_that_is_not_a_number_is_refused():
+    class Label(Correct):
+        def score(self, statistics):
+            return "high"
+
+    refused(r"Label\.score must be a number, not 'high'", p_value, Label())

@@ -17,7 +17,7 @@ import numpy as np
 
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.metrics_line import short_number
-from t2t_keras.metrics import CorpusMetric
+from t2t_keras.metrics import CorpusMetric, as_number
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric, Score, Signature
@@ -147,9 +147,12 @@ def compare(
     results: dict[str, MetricResult] = {}
     differences: list[SentenceDifference] = []
     for metric in metrics:
-        statistics = [
-            metric.statistics(sources, system.outputs, references) for system in systems
-        ]
+        statistics = []
+        for system in systems:
+            rows = metric.statistics(sources, system.outputs, references)
+            statistics.append(metric.array(rows, len(references)))
+            score = metric.score(statistics[-1].sum(0))
+            as_number(f"{type(metric).__name__}.score", score)
         if not results:
             differences = sentence_differences(metric, statistics)
         results[metric.name] = paired_tests(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from t2t_keras.data.log_files import read_log, without_repeated_steps
 from t2t_keras.evaluation.bleu import metrics_of
+from t2t_keras.metrics import as_number
 from t2t_keras.problem import Problem
 
 if TYPE_CHECKING:
@@ -75,8 +76,10 @@ def samples_of(step: int, problem: Problem, decoded: "Decoded") -> DevSamples:
         metric = metrics[0]
         name = metric.name
         sign = 1 if metric.higher_is_better else -1
-        rows = metric.statistics(sources, outputs, references)  # [N, n]
-        scores = [float(metric.sentence_score(row)) for row in rows]
+        statistics = metric.statistics(sources, outputs, references)
+        rows = metric.array(statistics, len(outputs))  # [N, n]
+        place = f"{type(metric).__name__}.sentence_score"
+        scores = [as_number(place, metric.sentence_score(row)) for row in rows]
     columns = zip(sources, references, outputs, scores, strict=True)
     sentences = [Sample(line, *texts) for line, texts in enumerate(columns, 1)]
     # At equal distances, because neighbours may belong to one document.

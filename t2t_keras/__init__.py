@@ -26,6 +26,7 @@ from t2t_keras.quiet_tensorflow import quiet_import
 from t2t_keras.registry import (
     register_hparams,
     register_model,
+    register_optimizer,
     register_problem,
     register_ranged_hparams,
     register_schedule_factor,
@@ -63,6 +64,7 @@ __all__ = [
     "option",
     "register_hparams",
     "register_model",
+    "register_optimizer",
     "register_problem",
     "register_ranged_hparams",
     "register_schedule_factor",

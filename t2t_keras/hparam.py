@@ -33,6 +33,8 @@ SCHEDULE_FACTORS = (
 # hyper-parameters and the step.
 OTHER_SCHEDULE_FACTORS: dict[str, Callable[[Any, Any], Any]] = {}
 OPTIMIZERS: tuple[str, ...] = ("adam", "adamw")  # plugins add others
+# Further optimizers, see `registry.register_optimizer`: name -> class.
+OTHER_OPTIMIZERS: dict[str, Callable[[Any, Any], Any]] = {}
 PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 
 GUIDED_HEAD = 1  # the head that guided alignment trains, from 1
@@ -224,13 +226,13 @@ class HParams:
                     f"(a*b) of {', '.join(names)}; others are registered by a file of "
                     "--usr_dir"
                 )
-        optimizers = OPTIMIZERS
+        optimizers = (*OPTIMIZERS, *OTHER_OPTIMIZERS)
         if self.optimizer not in optimizers:  # plugins are looked up only if needed
-            optimizers = (*OPTIMIZERS, *plugin_names("optimizers"))
+            optimizers = (*optimizers, *plugin_names("optimizers"))
         if self.optimizer not in optimizers:
             raise UserError(
                 f"hparams: optimizer must be one of {', '.join(optimizers)}, not "
-                f"'{self.optimizer}'"
+                f"'{self.optimizer}'; others are registered by a file of --usr_dir"
             )
         if self.weight_decay and self.optimizer != "adamw":
             raise UserError(

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints, overload
 
 from t2t_keras.arguments import checked
-from t2t_keras.entry_points import load_plugins
+from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import (
     FIELD_HINTS,
     MODEL_HPARAMS,
+    OPTIMIZERS,
+    OTHER_OPTIMIZERS,
     OTHER_SCHEDULE_FACTORS,
     SCHEDULE_FACTORS,
     UNUSABLE_MODELS,
@@ -151,6 +153,7 @@ _models: Registry[Model] = Registry("models")
 _schedule_factors: Registry[Callable[[Any, Any], Any]] = Registry(
     "schedule_factors", "schedule factors"
 )
+_optimizers: Registry[Callable[[Any, Any], Any]] = Registry("optimizers")
 
 # The error of each file of a `--usr_dir` that could not be imported.
 FAILED_FILES: dict[str, UserError] = {}
@@ -363,6 +366,50 @@ def register_schedule_factor(definition: FactorDefinition) -> FactorDefinition:
     doc = inspect.getdoc(definition) or ""
     _schedule_factors.add(name, Definition(lambda: definition, location, doc))
     OTHER_SCHEDULE_FACTORS[name] = definition
+    return definition
+
+
+OptimizerDefinition = TypeVar("OptimizerDefinition", bound=Callable[[Any, Any], Any])
+
+
+def register_optimizer(definition: OptimizerDefinition) -> OptimizerDefinition:
+    """Registers an optimizer, under its name in snake_case; a decorator.
+
+    It is then a value of the hyper-parameter `optimizer`. This one is `sign_descent`:
+
+        import tensorflow as tf
+        from t2t_keras import register_optimizer
+        from t2t_keras.training.optimizer_api import add_to
+
+        @register_optimizer
+        class SignDescent:
+            def __init__(self, weights, hparams):
+                self.weights = list(weights.values())
+                self.variables = {}  # the state by name, see `slots`
+
+            def apply(self, gradients, learning_rate, step, is_applied):
+                rate = tf.where(is_applied, learning_rate, 0.0)
+                for weight, gradient in zip(self.weights, gradients):
+                    add_to(weight, -rate * tf.sign(gradient))
+
+    Args:
+        definition: a class with the methods of `optimizer_api.Optimizer`, or a function
+            that returns an object of one. Its arguments are the weights by their names
+            in a checkpoint, and the hyper-parameters.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    name = snake_case(definition.__name__)
+    location = definition_location(definition)
+    if name in (*OPTIMIZERS, *plugin_names("optimizers")):
+        raise UserError(
+            f"the optimizer at {location} cannot be named '{name}': that is an "
+            "optimizer of an installed package; rename it"
+        )
+    doc = inspect.getdoc(definition) or ""
+    _optimizers.add(name, Definition(lambda: definition, location, doc))
+    OTHER_OPTIMIZERS[name] = definition
     return definition
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
-from t2t_keras.hparam import OPTIMIZERS, HParams
+from t2t_keras.hparam import OPTIMIZERS, OTHER_OPTIMIZERS, HParams
 from t2t_keras.model.schedule import scheduled_rate
 from t2t_keras.training.moving_average import MovingAverage
 from t2t_keras.training.optimizer_api import Optimizer, add_to, slots
@@ -56,11 +56,20 @@ def make_optimizer(weights: Mapping[str, tf.Variable], hparams: HParams) -> Opti
         weights: the weights by their names in a checkpoint.
         hparams: `optimizer` and the constants that it takes; with `ema_decay` the
             optimizer is a `MovingAverage`.
+
+    Raises:
+        UserError: a registered class is not an `Optimizer`.
     """
-    classes = dict(zip(OPTIMIZERS, (Adam, AdamW), strict=True))
+    classes = dict(zip(OPTIMIZERS, (Adam, AdamW), strict=True)) | OTHER_OPTIMIZERS
     name = hparams.optimizer
     cls = classes.get(name) or load_plugins("optimizers")[name]
     optimizer: Optimizer = cls(weights, hparams)
+    variables = getattr(optimizer, "variables", None)
+    if not isinstance(variables, Mapping) or not hasattr(optimizer, "apply"):
+        raise UserError(
+            f"optimizer '{name}' must have a method `apply` and a dict `variables`, as "
+            "`register_optimizer` describes; an optimizer of Keras has not"
+        )
     if hparams.ema_decay:
         return MovingAverage(optimizer, weights, hparams.ema_decay)
     return optimizer

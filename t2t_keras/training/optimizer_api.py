@@ -1,7 +1,7 @@
 """What every optimizer has, and what it needs to keep its state.
 
-A package adds an optimizer as an entry point of `t2t_keras.optimizers`, whose name is
-then a value of `HParams.optimizer`.
+`t2t_keras.register_optimizer` adds one, or an entry point of `t2t_keras.optimizers`,
+whose name is then a value of `HParams.optimizer`.
 
 All optimizers run in replica context with the same all-reduced gradients on every
 replica, which updates its own copy of weights and state. Keras's optimizers cannot do

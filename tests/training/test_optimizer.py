@@ -1,6 +1,8 @@
 """The optimizers against their equations in NumPy, and against those of Keras."""
 
+import inspect
 import json
+import textwrap
 
 import keras
 import numpy as np
@@ -10,9 +12,14 @@ from helpers.errors import refused
 from helpers.optimizer_steps import NAMES, apply, variable
 from helpers.reference import reference
 
-from t2t_keras import register_schedule_factor, registry
+from t2t_keras import register_optimizer, register_schedule_factor, registry
 from t2t_keras.entry_points import plugin_names
-from t2t_keras.hparam import OTHER_SCHEDULE_FACTORS, PAPER_SCHEDULE, HParams
+from t2t_keras.hparam import (
+    OTHER_OPTIMIZERS,
+    OTHER_SCHEDULE_FACTORS,
+    PAPER_SCHEDULE,
+    HParams,
+)
 from t2t_keras.model import Schedule
 from t2t_keras.training.optimizer import Adam, learning_rate, make_optimizer
 
@@ -184,6 +191,52 @@ def test_names_of_factors_are_unique(factor):
         return 1.0
 
     refused(r"cannot be named 'constant': that is a factor", factor, constant)
+
+
+@pytest.fixture
+def optimizers():
+    """Removes the optimizers that a test registers."""
+    yield
+    for name in [*OTHER_OPTIMIZERS]:
+        del OTHER_OPTIMIZERS[name]
+        del registry._optimizers._definitions[name]
+
+
+@pytest.mark.usefixtures("optimizers")
+def test_the_optimizer_in_the_documentation():
+    lines = inspect.getdoc(register_optimizer).splitlines()
+    code = textwrap.dedent("\n".join(line for line in lines if line[:4] == "    "))
+    exec(code[: code.index("definition:")], {})
+    weights = {"model/a": variable([1.0, 2.0, 3.0])}
+    optimizer = make_optimizer(weights, HParams(optimizer="sign_descent"))
+    apply(optimizer, [[0.5, 0.0, -7.0]], 0.25, 1)
+    np.testing.assert_array_equal(weights["model/a"], [0.75, 2.0, 3.25])
+    apply(optimizer, [[0.5, 0.0, -7.0]], 0.25, 2, is_applied=False)
+    np.testing.assert_array_equal(weights["model/a"], [0.75, 2.0, 3.25])
+
+
+@pytest.mark.usefixtures("optimizers")
+def test_optimizers_of_keras_are_refused():
+    @register_optimizer
+    def lion(weights, hparams):
+        return keras.optimizers.Lion()
+
+    message = "optimizer 'lion' must have a method `apply` and a dict `variables`"
+    refused(message, make_optimizer, {}, HParams(optimizer="lion"))
+
+
+@pytest.mark.usefixtures("optimizers")
+@pytest.mark.parametrize("name", ["Adam", *map(str.title, plugin_names("optimizers"))])
+def test_names_of_optimizers_are_unique(name):
+    message = f"cannot be named '{name.lower()}': that is an optimizer of an installed"
+    refused(message, register_optimizer, type(name, (), {}))
+
+
+def test_an_unknown_optimizer_is_refused():
+    message = (
+        "optimizer must be one of adam, adamw.*, not 'lion'; others are registered"
+    )
+    refused(message, HParams, optimizer="lion")
 
 
 # tensor2tensor's tables, and whether it counted updates from 0 or 1. The sets that say

@@ -10,8 +10,9 @@ operations, and waits of the host for the device. Then, each in a new process:
 - The workload is trained in every way of `gpu_training.VARIANTS`, on one GPU: with and
   without packed rows, XLA, determinism and so on. The default way runs twice: both
   times the weights must end with the same bits, and the second time XLA's programs come
-  from the cache. Two logical GPUs on one card must end with the bits of one GPU with
-  two micro-batches.
+  from the cache. With XLA's choices among its matrix products read from a file, two
+  compilations must end with the same bits. Two logical GPUs on one card must end with
+  the bits of one GPU with two micro-batches.
 - The default way is trained on 2, 4 and 8 GPUs.
 - A training is killed and resumed; see `killed_training.py`.
 - Training and beam search are timed beside other toolkits; see `contest.py`.
@@ -21,6 +22,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,7 +34,7 @@ import killed_training
 import matmul_flops
 import tensorflow as tf
 import workload
-from gpu_training import DEFAULT, VARIANTS, Training, Variant, start_training
+from gpu_training import AUTOTUNED, DEFAULT, VARIANTS, Training, Variant, start_training
 from graph_audit import search_audit, training_audit
 from matmul_rate import seconds_of
 
@@ -99,6 +101,10 @@ def _check_gpus(argv: list[str], variants: list[str]) -> dict[str, object]:
         repeated = {}
         if DEFAULT in runs:
             repeated = _train_in_process(argv, DEFAULT, count, folder)
+        autotuned_again = {}
+        if AUTOTUNED in runs:
+            shutil.rmtree(f"{folder}/{AUTOTUNED}", ignore_errors=True)
+            autotuned_again = _train_in_process(argv, AUTOTUNED, count, folder)
         more = [
             _train_in_process(argv, DEFAULT, n, folder)
             for n in (2, 4, 8)
@@ -112,6 +118,7 @@ def _check_gpus(argv: list[str], variants: list[str]) -> dict[str, object]:
         "seconds_of_first_step_from_cache": repeated.get("seconds_of_first_step"),
         "more_gpus": more,
         "two_runs_are_equal": _are_equal(runs.get(DEFAULT), repeated),
+        "two_compilations_are_equal": _are_equal(runs.get(AUTOTUNED), autotuned_again),
         "two_logical_gpus_are_two_micro_batches": _are_equal(
             runs.get("two_logical_gpus"), runs.get("two_micro_batches")
         ),
@@ -136,10 +143,11 @@ def _train_in_process(
         argv: the command line.
         variant: the way to train.
         gpus: the number of GPUs; 0: the CPU.
-        folder: for XLA's programs. They depend on the variant beyond their names.
+        folder: for XLA's programs, which depend on the variant beyond their names.
     """
     visible = ",".join(map(str, range(gpus))) or "-1"
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {VARIANTS[variant].xla_flags}"
+    more_flags = VARIANTS[variant].xla_flags.replace("{folder}", folder)
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {more_flags}"
     cache = f"--tf_xla_persistent_cache_directory={folder}/{variant}"
     process = subprocess.run(
         [sys.executable, __file__, *argv, "--one", variant, "--json"],

@@ -26,7 +26,7 @@ class Variant(NamedTuple):
         jit_compile: whether XLA compiles the update.
         only_gradients: whether XLA compiles forward and backward pass only.
         is_deterministic: whether operations are deterministic, as `t2t train` has them.
-        xla_flags: further flags.
+        xla_flags: further flags; "{folder}" is where they keep files.
         xla_scatter: whether XLA's scatter adds up the gradients of embeddings.
         logical_gpus: the parts into which the first GPU is divided, each a replica.
         micro_batches: of each replica.
@@ -45,7 +45,11 @@ class Variant(NamedTuple):
 
 _TRITON = "--xla_gpu_enable_triton_gemm=true"
 _EXPANDER = "--xla_gpu_enable_scatter_determinism_expander=true"
+# XLA times its matrix products and chooses among those that are deterministic.
+_AUTOTUNING = f"{_TRITON} --xla_gpu_exclude_nondeterministic_ops=true"
+_CHOICES = "{folder}/autotuning.txt"
 DEFAULT = "packed"
+AUTOTUNED = "autotuned"
 VARIANTS = {
     DEFAULT: Variant(),
     "unpacked": Variant(pairs_in_row=1),
@@ -55,6 +59,14 @@ VARIANTS = {
     "triton": Variant(xla_flags=_TRITON),
     "cublaslt": Variant(xla_flags="--xla_gpu_enable_cublaslt=true"),
     "triton_not_deterministic": Variant(is_deterministic=False, xla_flags=_TRITON),
+    "autotuning": Variant(
+        is_deterministic=False,
+        xla_flags=f"{_AUTOTUNING} --xla_gpu_dump_autotune_results_to={_CHOICES}",
+    ),
+    AUTOTUNED: Variant(
+        is_deterministic=False,
+        xla_flags=f"{_AUTOTUNING} --xla_gpu_load_autotune_results_from={_CHOICES}",
+    ),
     "xla_scatter": Variant(is_deterministic=False, xla_scatter=True),
     "expanded_scatter": Variant(xla_flags=_EXPANDER, xla_scatter=True),
     "two_logical_gpus": Variant(logical_gpus=2),

@@ -19,7 +19,7 @@ from t2t_keras.decoding.constraint import Constraint
 from t2t_keras.decoding.decode_loop import GrowingLoop
 from t2t_keras.model.layers.embedding import BLOCK
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.strategy import distribute_batches, make_strategy
 
 # Operations without work on the device: names, shapes, and reads of a variable.
 _FREE = frozenset(
@@ -148,6 +148,26 @@ def training_audit(hparams: HParams, vocab_size: int, replicas: int = 1) -> Audi
     # The graph that training runs has to ask for sizes.
     waits_graph = step.function.get_concrete_function().graph
     return audit(graph, vocab_size, _ROWS * _LENGTH, waits_graph)
+
+
+def waits_in_loops(
+    hparams: HParams, vocab_size: int, micro_batches: int, replicas: int = 1
+) -> list[str]:
+    """Returns the host's waits where a call runs several steps, each in micro-batches.
+
+    Args:
+        hparams: the model's.
+        vocab_size: V.
+        micro_batches: the parts into which each replica divides its rows.
+        replicas: simulated devices.
+    """
+    strategy = make_strategy(replicas)
+    _, step = model_and_step(hparams, vocab_size, strategy, micro_batches)
+    signature = batch_signature(
+        aligned=hparams.guided_alignment > 0, packed=hparams.bucketing == "packed"
+    )
+    batches = iter(distribute_batches(strategy, list, signature))
+    return host_waits(step.loop_function(batches).graph)
 
 
 def search_audit(

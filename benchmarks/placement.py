@@ -110,15 +110,29 @@ def host_waits(graph: tf.Graph) -> list[str]:
     """
     waits = []
     for operation in reachable(graph):
-        for index, tensor in enumerate(operation.inputs):
-            if _reads_on_host(operation, index) and _is_on_device(tensor):
-                waits.append(f"{tensor.op.name} -> {operation.name}")
+        read = [
+            tensor
+            for index, tensor in enumerate(operation.inputs)
+            if _reads_on_host(operation, index)
+        ]
         if operation.type in _LOOPS:
             name = operation.node_def.attr["cond"].func.name
-            condition = operation.graph._get_function(name).graph.outputs[0]
-            if _is_on_device(condition):
-                waits.append(f"{condition.op.name} -> {operation.name}")
+            read += operation.graph._get_function(name).graph.outputs
+        for tensor in map(_before_identities, read):
+            if _is_on_device(tensor):
+                waits.append(f"{tensor.op.name} -> {operation.name}")
     return waits
+
+
+def _before_identities(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns the tensor that Identity operations pass on.
+
+    TensorFlow's graph optimizer removes them. One that returns a loop's condition, such
+    as a comparison of int32 counters on the host, would copy it to the device.
+    """
+    while tensor.op.type == "Identity" and not tensor.op.control_inputs:
+        (tensor,) = tensor.op.inputs
+    return tensor
 
 
 def _is_on_device(tensor: tf.Tensor) -> bool:

@@ -188,12 +188,19 @@ class TrainStep:
             start_step = tf.constant(step, tf.int64)
             rates = tf.constant(learning_rates, tf.float32)
             is_dry_run = tf.constant(dry_run)
-        # One trace serves any number of learning rates.
-        any_rates = tf.TensorSpec([None], tf.float32)
-        loop = self._loop.get_concrete_function(
-            batches, start_step, any_rates, is_dry_run
+        return self.loop_function(batches)(batches, start_step, rates, is_dry_run)
+
+    def loop_function(self, batches: Iterator[Batch]) -> tf.types.experimental.Callable:
+        """Returns the function that `update_from` calls, for iterators like this one.
+
+        One trace serves any number of learning rates.
+        """
+        return self._loop.get_concrete_function(
+            batches,
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([None], tf.float32),
+            tf.TensorSpec([], tf.bool),
         )
-        return loop(batches, start_step, rates, is_dry_run)
 
     def _run_loop(
         self,

@@ -137,6 +137,14 @@ def test_the_host_waits_for_no_window_and_no_learned_position():
     assert training_audit(hparams, VOCAB).host_waits == []
 
 
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_host_waits_for_no_loop_over_micro_batches_or_steps(replicas):
+    from graph_audit import waits_in_loops
+
+    hparams = AUDITED.override(compute_dtype="float16", guided_alignment=0.1)
+    assert waits_in_loops(hparams, VOCAB, 2, replicas) == []
+
+
 def test_a_decoding_step_waits_only_to_know_which_rows_are_done():
     from graph_audit import search_audit
 
@@ -185,6 +193,31 @@ def test_waits_would_be_found():
     assert len(waits) == 2
     assert {after for _, _, after in waits} >= {"while"}
     assert {before for before, _, _ in waits} >= {"Cast"}
+
+
+def test_a_loop_reads_its_condition_where_it_was_computed():
+    """The graph optimizer removes the Identity that returns it."""
+    from placement import host_waits
+    from tensorflow.python.eager import context
+
+    @tf.function(autograph=False)
+    def powers(x, n):
+        return tf.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, 2.0 * x), (0, x))
+
+    args = tf.ones([4]), tf.constant(3)
+    assert host_waits(powers.get_concrete_function(*args).graph) == []
+    options = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    context.enable_graph_collection()
+    try:
+        powers(*args)
+        (run,) = context.context().export_run_metadata().function_graphs
+    finally:
+        context.disable_graph_collection()
+        tf.config.optimizer.set_experimental_options(options)
+    nodes = {node.name: node for node in run.post_optimization_graph.node}
+    (loop,) = (node for node in nodes.values() if node.op == "LoopCond")
+    assert nodes[loop.input[0]].op == "Less"
 
 
 def test_what_is_looked_for_would_be_found():

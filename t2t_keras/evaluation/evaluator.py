@@ -14,6 +14,7 @@ from t2t_keras.data.pipeline import damage_named, ordered_batches
 from t2t_keras.data.progress import Meter, unwatched
 from t2t_keras.data.raw_texts import read_texts
 from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.outputs import Hypothesis
 from t2t_keras.errors import UserError
@@ -49,6 +50,28 @@ class LoadedExport(Protocol):
         """Returns the n best outputs for each text, best first."""
 
 
+def loss_sums(model: DecodingModel) -> tf.types.experimental.PolymorphicFunction:
+    """Returns a function of ids [B, S] and [B, T] that sums over the target tokens.
+
+    It returns float64 [3]: the negative log-likelihood, the number of tokens with the
+    highest logit, and that of all tokens.
+    """
+    ids = tf.TensorSpec([None, None], tf.int32)
+
+    @tf.function(input_signature=[ids, ids], autograph=False)
+    def sums(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        # TensorFlow's kernels compare int32 arrays of a GPU on the host.
+        source = tf.cast(source, tf.int64)  # [B, S]
+        target = tf.cast(target, tf.int64)  # [B, T]
+        logits = model(source, target)  # [B, T, V]
+        is_best = tf.equal(tf.argmax(logits, -1), target)  # [B, T]
+        nll = summed_cross_entropies(logits, target, smoothing=0.0)[1]
+        correct = sum_over_tokens(tf.cast(is_best, tf.float32), target)
+        return tf.cast([nll, correct, count_tokens(target)], tf.float64)
+
+    return sums
+
+
 class Evaluator:
     """Evaluates a model on one split, with the weights that it has at each call.
 
@@ -80,21 +103,7 @@ class Evaluator:
         self.decoded: Decoded | None = None
         longest = max(index.source_length.max(), index.target_length.max())
         self._batch_tokens = max(4096, int(longest))
-        model = translator.model
-
-        ids = tf.TensorSpec([None, None], tf.int32)
-
-        @tf.function(input_signature=[ids, ids], autograph=False)
-        def sums(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            logits = model(source, target)
-            is_best = tf.equal(tf.argmax(logits, -1, tf.int32), target)
-            return (
-                summed_cross_entropies(logits, target, smoothing=0.0)[1],
-                sum_over_tokens(tf.cast(is_best, tf.float32), target),
-                count_tokens(target),
-            )
-
-        self._sums = sums
+        self._sums = loss_sums(translator.model)
 
     def __len__(self) -> int:
         """The number of sentences of the split."""
@@ -140,7 +149,8 @@ class Evaluator:
             "perplexity"; and "accuracy", the share of tokens with the highest logit.
         """
         batches = ordered_batches(self._index, self._batch_tokens)
-        totals = [0.0, 0.0, 0.0]
+        # The device adds them up: a host that read those of each batch would wait.
+        totals = tf.zeros([3], tf.float64)
         count = len(self._index)
         with (
             damage_named(self._index),
@@ -149,10 +159,9 @@ class Evaluator:
             with busy("building the graph"):
                 self._sums.get_concrete_function()
             for batch in batches:
-                for i, value in enumerate(self._sums(batch["source"], batch["target"])):
-                    totals[i] += float(value)
+                totals += self._sums(batch["source"], batch["target"])
                 advance(len(batch["source"]))
-        loss, correct, tokens = totals
+        loss, correct, tokens = totals.numpy().tolist()
         return {
             "loss": loss / tokens,
             "perplexity": math.exp(min(loss / tokens, 700.0)),

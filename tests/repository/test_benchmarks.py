@@ -13,6 +13,7 @@ from t2t_keras.decoding.constraint import AllOf
 from t2t_keras.decoding.constraints.forced_prefix import ForcedPrefix
 from t2t_keras.decoding.constraints.minimum_length import MinimumLength
 from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
 from t2t_keras.plugins.reports.model_cost import (
     count_parameters,
     flops_per_token,
@@ -143,6 +144,15 @@ def test_the_host_waits_for_no_loop_over_micro_batches_or_steps(replicas):
 
     hparams = AUDITED.override(compute_dtype="float16", guided_alignment=0.1)
     assert waits_in_loops(hparams, VOCAB, 2, replicas) == []
+
+
+def test_the_host_waits_for_no_batch_of_a_loss_on_dev():
+    from placement import host_waits
+
+    from t2t_keras.evaluation.evaluator import loss_sums
+
+    sums = loss_sums(Transformer(AUDITED, VOCAB))
+    assert host_waits(sums.get_concrete_function().graph) == []
 
 
 def test_a_decoding_step_waits_only_to_know_which_rows_are_done():

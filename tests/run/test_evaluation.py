@@ -60,6 +60,27 @@ def test_accuracy_is_the_share_of_the_tokens_with_the_highest_logit(
     assert metrics["accuracy"] == pytest.approx(correct / tokens, abs=1e-6)
 
 
+def test_the_host_reads_the_sums_of_all_batches_once(trained_run, monkeypatch):
+    run = RunDirectory(trained_run)
+    evaluator = open_split(run, run.translator("latest"), "train")
+    evaluator._batch_tokens = 12  # those of the longest pair
+    reads = []
+
+    def recorded(method):
+        def read(tensor):
+            reads.append(tensor)
+            return method(tensor)
+
+        return read
+
+    for name in ("numpy", "__float__"):
+        method = getattr(type(tf.constant(0)), name)
+        monkeypatch.setattr(type(tf.constant(0)), name, recorded(method))
+    evaluator.loss()
+    assert len(evaluator) > 12  # so there are several batches
+    assert len([tensor for tensor in reads if tensor.dtype.is_floating]) == 1
+
+
 @pytest.mark.slow
 def test_the_default_split_is_test_or_else_dev(trained_run, data_dir, capfd, tmp_path):
     """The data of the run have train and dev; a copy of them has a test split too."""

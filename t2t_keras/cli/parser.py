@@ -180,7 +180,9 @@ def positional_first(
     """Returns the words of a command line with those before the flags that have none.
 
     argparse takes `a --flag x b` for one positional argument and a remainder, and lets
-    a flag of several values take what follows it.
+    a flag of several values take what follows it. A positional argument that a flag
+    gives, as in `--model RUN FILE`, leaves the words to the others, and is removed
+    from the parser.
     """
     if "--" in words or any(
         action.nargs == argparse.REMAINDER for action in parser._actions
@@ -197,7 +199,27 @@ def positional_first(
             flags.append(word)
         else:
             positional.append(word)
+    _remove_given(parser, positional, flags)
     return [*positional, *flags]
+
+
+def _remove_given(
+    parser: argparse.ArgumentParser, positional: Sequence[str], flags: Sequence[str]
+) -> None:
+    """Removes the positional arguments that flags give, if the others take all words.
+
+    Otherwise argparse tells which flag and word exclude each other.
+    """
+    names = {word.partition("=")[0] for word in flags}
+    given: list[argparse.Action] = []
+    for group in parser._mutually_exclusive_groups:
+        actions = group._group_actions
+        if any(names.intersection(action.option_strings) for action in actions):
+            given += [action for action in actions if not action.option_strings]
+    taken = [action for action in parser._actions if not action.option_strings]
+    if len(positional) <= len(taken) - len(given):
+        for action in given:
+            parser._remove_action(action)
 
 
 def _number_of_values(parser: argparse.ArgumentParser, word: str) -> int:

@@ -273,18 +273,24 @@ def _score_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_pairs(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of a run and of two files, for the commands that take pairs."""
+    """Adds a run and two files, for the commands that take pairs."""
     add_run(parser)
-    parser.add_argument(
+    add_positional(
+        parser,
+        "SOURCE",
         "--input",
         "--source",
         dest="source",
         required=True,
-        metavar="FILE",
-        help="sources, one per line",
+        help="file of sources, one per line",
     )
-    parser.add_argument(
-        "--target", required=True, metavar="FILE", help="targets, one per line"
+    add_positional(
+        parser,
+        "TARGET",
+        "--target",
+        dest="target",
+        required=True,
+        help="file of targets, one per line",
     )
 
 

@@ -111,6 +111,7 @@ MISTAKES = {
         "--export_dir",
         "b",
         "a",
+        "c",
     ): "--export_dir: not allowed with argument MODEL",
     ("translate",): "t2t translate: error: give MODEL; `t2t translate --help` says",
     ("export", "a"): "t2t export: error: give DIR; `t2t export --help` says",

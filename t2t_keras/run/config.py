@@ -379,6 +379,10 @@ def run_of(init_from: str | Path) -> Path:
 
 
 def first_hparams(hparams_set: str | None, init_from: str | Path | None) -> HParams:
+        versions = [child for child in Path(path).glob("*") if child.name.isdecimal()]
+        if versions:
+            newest = max(versions, key=lambda version: int(version.name))
+            raise UserError(f"{path} is neither a run nor an export; give {newest}")
     """Returns the hyper-parameters of a training, before any changes.
 
     Args:

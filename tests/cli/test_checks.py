@@ -39,6 +39,7 @@ MISTAKES = [
     ),
     ((*TRAIN, "x", "--hparams_set", "base", "--usr_dir", "no_such"), "--usr_dir"),
     (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),
+    (("translate", "served"), "served is neither a run nor an export; give served/10"),
     (("translate", "--export_dir", "no_such"), "no_such has no saved_model.pb"),
     ((*RUN, "--input", "no_such.txt"), "cannot read no_such.txt"),
     (
@@ -195,6 +196,8 @@ def results(tmp_path_factory):
         (folder / name).write_text("of the user\n")
     (folder / "terms.tsv").write_text("dog\tHund\n")
     (folder / "link").symlink_to("file")
+    for version in ("9", "10"):
+        (folder / "served" / version).mkdir(parents=True)
     initial_files = {
         path: path.read_bytes() for path in folder.rglob("*") if path.is_file()
     }

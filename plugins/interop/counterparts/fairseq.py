@@ -120,7 +120,8 @@ _OPTIMIZATION = {
     "lr-scheduler=inverse_sqrt": "leave it out: it is the default `schedule`",
     "lr-scheduler=fixed": "use `--hparams schedule=constant`",
     "lr-scheduler": "use `--hparams schedule=F*G`: factors are constant, "
-    "linear_warmup, rsqrt_decay, rsqrt_normalized_decay and rsqrt_hidden_size",
+    "linear_warmup, rsqrt_decay, rsqrt_normalized_decay, rsqrt_hidden_size and "
+    "registered ones",
     "warmup-updates": "use `--hparams warmup_steps=N`",
     "warmup-init-lr": "leave it out: warm-up begins near 0",
     "stop-min-lr min-lr lr-shrink lr-patience lr-threshold force-anneal "

@@ -83,8 +83,8 @@ _OPTIMIZATION = {
     "lr_scheduler_type=constant_with_warmup": "use `--hparams "
     "schedule=constant*linear_warmup`",
     "lr_scheduler_type lr_scheduler_kwargs": "use `--hparams schedule=F*G`: factors "
-    "are constant, linear_warmup, rsqrt_decay, rsqrt_normalized_decay and "
-    "rsqrt_hidden_size",
+    "are constant, linear_warmup, rsqrt_decay, rsqrt_normalized_decay, "
+    "rsqrt_hidden_size and registered ones",
     "warmup_steps warmup_ratio": "use `--hparams warmup_steps=N`",
     "weight_decay": "use `--hparams optimizer=adamw,weight_decay=X`",
     "adam_beta1": "use `--hparams adam_beta1=X`",

@@ -12,7 +12,7 @@ _FILES = (
 _DIVERGENCE = "leave it out: training stops with a message when the loss is not finite"
 _SCHEDULE = (
     "use `--hparams schedule=F*G`: factors are constant, linear_warmup, rsqrt_decay, "
-    "rsqrt_normalized_decay and rsqrt_hidden_size"
+    "rsqrt_normalized_decay, rsqrt_hidden_size and registered ones"
 )
 _VALIDATION = "leave it out: the problem has its metrics"
 _CPU = "set `CUDA_VISIBLE_DEVICES=-1` and `TF_NUM_INTRAOP_THREADS`"
@@ -247,7 +247,7 @@ _DECODER = Table(
         "allow-unk allow-special": "leave it out: SentencePiece models made here have "
         "no unknown characters",
         "n-best": "use `t2t translate --n_best N`",
-        "word-scores": "use `t2t translate --token_scores FILE`",
+        "word-scores": "use `t2t translate --token_scores`",
         "alignment": "use `t2t translate --alignments FILE`",
         "force-decode": "use the argument prefixes of `translate` in Python",
         "output-sampling": "use `--decode_hparams sampling=true`",

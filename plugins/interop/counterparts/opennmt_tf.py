@@ -6,7 +6,7 @@ _NOT_HERE = "leave it out: there is no equivalent"
 _SORTED = "leave it out: inputs are sorted by length, and examples by exact lengths"
 _SCHEDULE = (
     "use `--hparams schedule=F*G`: factors are constant, linear_warmup, rsqrt_decay, "
-    "rsqrt_normalized_decay and rsqrt_hidden_size"
+    "rsqrt_normalized_decay, rsqrt_hidden_size and registered ones"
 )
 _DECODE_BATCH = "use `--decode_hparams batch_tokens=N`"
 _CONFIG = "the same name, for a file of our flags"
@@ -288,7 +288,7 @@ _INFER_PARAMS = Table(
         "sampling_temperature": "use `--decode_hparams sampling=true,temperature=X`",
         "no_repeat_ngram_size": "use `--decode_hparams no_repeat_ngram=N`",
         "with_scores": "use `t2t translate --scores`",
-        "with_token_level": "use `t2t score --token_scores FILE`",
+        "with_token_level": "use `t2t translate --token_scores`",
         "with_alignments": "use `t2t translate --alignments FILE`",
         "replace_unknown_target": "leave it out: SentencePiece models made here have "
         "no unknown characters",

@@ -12,7 +12,7 @@ _ADAFACTOR = "leave it out: `optimizer=adafactor` has tensor2tensor's defaults"
 _COMPUTED = "leave it out: it does not change the model"
 _SCHEDULE = (
     "use `schedule`, a product of constant, linear_warmup, rsqrt_decay, "
-    "rsqrt_normalized_decay and rsqrt_hidden_size"
+    "rsqrt_normalized_decay, rsqrt_hidden_size and registered ones"
 )
 _DROPOUTS = "leave it out: dropout masks are drawn for every position"
 _SAMPLING = "leave it out: the decoder reads the references in training"

@@ -21,8 +21,8 @@ def scheduled_rate(
 ) -> float | Tensor:
     """Returns `hparams.learning_rate` times the factors that `schedule` names.
 
-    Steps count from 1 and are numbers, with `min` and `max` for `minimum` and
-    `maximum`, or tensors with the functions for tensors.
+    Those of `base` are equation 3 (5.3). Steps count from 1 and are numbers, with `min`
+    and `max` for `minimum` and `maximum`, or tensors with the functions for tensors.
     """
     warmup = hparams.warmup_steps
     factors = {

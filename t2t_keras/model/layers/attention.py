@@ -19,7 +19,7 @@ from t2t_keras.model.layers.rows import from_rows, to_rows
 def scaled_dot_product(
     query: Tensor, key: Tensor, scale: float | None = None
 ) -> Tensor:
-    """Returns Q K^T / sqrt(d_k) (3.2.1), float32 [B, H, T, S].
+    """Returns Q K^T / sqrt(d_k) (3.2.1, equation 1), float32 [B, H, T, S].
 
     If the components are independent with mean 0 and variance 1, q . k has the variance
     d_k: a larger d_k saturates the softmax and makes its gradients smaller. `scale`

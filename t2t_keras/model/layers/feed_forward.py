@@ -15,7 +15,7 @@ from t2t_keras.model.layers.linear import Kernels, Linear
 
 @serializable
 class FeedForward(Layer):
-    """Feed-forward network max(0, x W1 + b1) W2 + b2 at every position (3.3).
+    """Network max(0, x W1 + b1) W2 + b2 at every position (3.3, equation 2).
 
     With the activation "swish" it is swish(x W1 + b1) W2 + b2, swish(x) = x sigmoid(x).
     """

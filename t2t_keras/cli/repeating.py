@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run_dir
 from t2t_keras.data.atomic_files import write_lines
@@ -30,6 +31,7 @@ def _config_flags(parser: argparse.ArgumentParser) -> None:
 
 def _check_config(args: argparse.Namespace) -> None:
     require_run(args.output_dir)
+    RunConfig.read(Path(args.output_dir)).require_training(args.output_dir)
     require_outputs(args, {"output": [args.output] if args.output else []})
 
 
@@ -59,9 +61,11 @@ def training_flags(
         changes: the hyper-parameters that differ from those of the set, see
             `RunConfig.changed_hparams`.
     """
+    # Without a set, the hyper-parameters are those of the run in `init_from`.
+    is_imported = config.init_from and config.hparams_set not in registry.list_hparams()
     flags: dict[str, object] = {
         "problem": config.problem,
-        "hparams_set": config.hparams_set,
+        "hparams_set": None if is_imported else config.hparams_set,
         "hparams": dict(changes),
         "data_dir": config.data_dir,
         "usr_dir": config.usr_dir,

@@ -30,23 +30,26 @@ from t2t_keras.data.console import say
 from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
-from t2t_keras.run.config import first_hparams, remembered_usr_dir
 from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.settings import SAVING, repeated_options, train_settings
 from t2t_keras.training.stopping import LAUNCHED, LOST
-from t2t_keras.usr_dir import load_usr_dir
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "t2t train --problem NAME --data_dir DIR --output_dir RUN [flags]\n"
+        "       t2t train --output_dir RUN [flags]"
+    )
     parser.add_argument(
-        "--problem", required=True, metavar="NAME", help="a name of `t2t list`"
+        "--problem",
+        metavar="NAME",
+        help="a name of `t2t list`; without it a run is resumed, with its settings "
+        "unless other flags change them",
     )
     add_hparams(parser, "with --init_from the hyper-parameters of that run")
-    parser.add_argument(
-        "--data_dir", required=True, metavar="DIR", help="what `t2t datagen` wrote"
-    )
+    parser.add_argument("--data_dir", metavar="DIR", help="what `t2t datagen` wrote")
     parser.add_argument(
         "--output_dir",
-        required=True,
         metavar="RUN",
         help="the run directory, new or to be resumed",
     )
@@ -89,7 +92,6 @@ def _add_further_flags(parser: argparse.ArgumentParser) -> None:
     further.add_argument(
         "--seed",
         type=seed,
-        default=0,
         help="seed of the initial weights, the order of the data, and dropout "
         "(default: 0)",
     )
@@ -103,10 +105,10 @@ def _add_further_flags(parser: argparse.ArgumentParser) -> None:
     further.add_argument(
         "--accumulate",
         type=positive,
-        default=1,
         metavar="N",
         help="gradient accumulation: each replica divides its part of a batch into N "
-        "micro-batches, which takes the memory of one and gives the same update",
+        "micro-batches, which takes the memory of one and gives the same update "
+        "(default: 1)",
     )
     further.add_argument(
         "--change_settings",
@@ -127,16 +129,34 @@ def _add_further_flags(parser: argparse.ArgumentParser) -> None:
 def _check_train(args: argparse.Namespace) -> None:
     from t2t_keras.data.manifest import Manifest
 
+    if args.output_dir is None:
+        others = "" if args.problem else "--problem, --hparams_set, --data_dir and "
+        raise UserError(
+            f"give {others}--output_dir; to resume a run, only --output_dir"
+        )
     require_utf8("output_dir", args.output_dir)
-    if not args.usr_dir and (folder := remembered_usr_dir(args.output_dir)):
-        load_usr_dir(folder)
-    problem = registry.problem(args.problem)
-    first_hparams(args.hparams_set, args.init_from).parse(args.hparams)
-    options = given_options(args, TrainOptions, "train_options")
-    TrainOptions(**options)
-    if {"save_every", "save_minutes"} <= options.keys():
+    settings = train_settings(
+        args.output_dir,
+        args.problem,
+        args.hparams_set,
+        usr_dir=args.usr_dir,
+        data_dir=args.data_dir,
+        init_from=args.init_from,
+    )
+    problem = registry.problem(settings.problem)
+    settings.hparams.parse(args.hparams)
+    if given_options(args, TrainOptions, "train_options").keys() >= SAVING:
         raise UserError("--save_every and save_minutes exclude each other; give one")
-    Manifest.open(Path(args.data_dir), problem.data_name)
+    _options(args)
+    Manifest.open(Path(settings.data_dir), problem.data_name)
+
+
+def _options(args: argparse.Namespace) -> TrainOptions:
+    """Returns the options, those of the run if it is resumed by its directory alone."""
+    options = given_options(args, TrainOptions, "train_options")
+    if args.problem is None:
+        options = repeated_options(args.output_dir, options)
+    return TrainOptions(**options)
 
 
 def _load_callbacks(function_name: str | None) -> list[Any]:
@@ -171,10 +191,11 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     names = {*inspect.signature(train).parameters} - {"options", "callbacks", "hooks"}
     flags = {name: getattr(args, name) for name in names}
     hooks = [name for name in plugin_names("hooks") if getattr(args, name, False)]
-    options = TrainOptions(**given_options(args, TrainOptions, "train_options"))
     try:
         callbacks = _load_callbacks(args.callbacks)
-        result = train(**flags, options=options, callbacks=callbacks, hooks=hooks)
+        result = train(
+            **flags, options=_options(args), callbacks=callbacks, hooks=hooks
+        )
     except LostProcess:
         if LAUNCHED in os.environ:
             raise SystemExit(LOST) from None
@@ -242,6 +263,7 @@ COMMANDS = {
         check=_check_train,
         waiting="preparing the training",
         resumes=True,
+        words_hint="to resume a run: t2t train --output_dir RUN",
         next_command=lambda args: f"t2t evaluate {quoted(args.output_dir)}",
         group="data and training",
     ),

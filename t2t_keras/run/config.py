@@ -162,14 +162,35 @@ class RunConfig:
         return {name: new for name, (old, new) in changes.items() if old == "auto"}
 
     def _named_set(self) -> HParams:
-        """Returns the set of the run, which may be in the user's directory."""
+        """Returns the set of the run, which may be in the user's directory.
+
+        A run that fine-tunes an imported model has the set of that model, which is not
+        registered: those are its hyper-parameters.
+        """
         try:
             return registry.hparams(self.hparams_set)
         except UserError:
-            if self.usr_dir is None:
+            if self.usr_dir is not None:
+                load_usr_dir(self.usr_dir)
+                return registry.hparams(self.hparams_set)
+            if self.init_from is None:
                 raise
-            load_usr_dir(self.usr_dir)
-            return registry.hparams(self.hparams_set)
+            return first_hparams(None, self.init_from)
+
+    def require_training(self, run: str | Path) -> None:
+        """Refuses a run that has not been trained, only imported.
+
+        Args:
+            run: the run directory, for the message.
+
+        Raises:
+            UserError: it has not been trained.
+        """
+        if self.batch_parts is None:
+            raise UserError(
+                f"{run} has no training, as after `t2t import`; begin one in another "
+                f"--output_dir with --problem, --data_dir and --init_from {run}"
+            )
 
     def sizes_of(self, tokenizers: Tokenizers) -> tuple[int, int | None]:
         """Returns the sizes of source and target, the latter None if they share one.
@@ -358,6 +379,10 @@ def require_run(path: str | Path) -> None:
         UserError: there is no run.
     """
     if not is_run(path):
+        versions = [child for child in Path(path).glob("*") if child.name.isdecimal()]
+        if versions:
+            newest = max(versions, key=lambda version: int(version.name))
+            raise UserError(f"{path} is neither a run nor an export; give {newest}")
         raise UserError(
             f"{path} is not a run directory: it has no config.json (the --output_dir "
             "of `t2t train` is one)"
@@ -379,10 +404,6 @@ def run_of(init_from: str | Path) -> Path:
 
 
 def first_hparams(hparams_set: str | None, init_from: str | Path | None) -> HParams:
-        versions = [child for child in Path(path).glob("*") if child.name.isdecimal()]
-        if versions:
-            newest = max(versions, key=lambda version: int(version.name))
-            raise UserError(f"{path} is neither a run nor an export; give {newest}")
     """Returns the hyper-parameters of a training, before any changes.
 
     Args:

@@ -1,5 +1,6 @@
 """Training: `trainer` has the function `train` and its loop; `step` is one update.
 
+- Before the loop: `settings` are those of the call, or of the run that is resumed.
 - The update (5.2 to 5.4): `step` sums the loss and its gradients over micro-batches and
   replicas, with XLA by `segment_sums`; `optimizer` has the learning rate and updates
   the weights, on top of `optimizer_api`; `loss_scale` is for float16. `packing_check`

@@ -26,14 +26,9 @@ from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.options import split_pairs
+from t2t_keras.problem import Problem
 from t2t_keras.run.checkpoint import model_variables, remove_incomplete, snapshot
-from t2t_keras.run.config import (
-    RunConfig,
-    config_for,
-    first_hparams,
-    is_run,
-    remembered_usr_dir,
-)
+from t2t_keras.run.config import RunConfig, config_for, is_run
 from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.run.history import record_event
 from t2t_keras.signals import SIGNALS
@@ -58,6 +53,7 @@ from t2t_keras.training.process_group import ProcessGroup
 from t2t_keras.training.reporting import Reporter
 from t2t_keras.training.result import TrainResult
 from t2t_keras.training.screen import Screen
+from t2t_keras.training.settings import TrainSettings, train_settings
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.stopping import Stopping
 from t2t_keras.training.strategy import (
@@ -69,7 +65,6 @@ from t2t_keras.training.strategy import (
 )
 from t2t_keras.training.time_left import TimeLeft
 from t2t_keras.type_hints import Limits, Positive, Seed
-from t2t_keras.usr_dir import load_usr_dir
 from t2t_keras.xla_cache import program_failures_named
 
 _MAX_SIMULATED = 256  # replicas on a CPU
@@ -79,16 +74,16 @@ _STEPS_BETWEEN_STOP_CHECKS = 10
 
 @checked
 def train(
-    problem: str,
+    problem: str | None = None,
     hparams_set: str | None = None,
     *,
-    data_dir: str | Path,
     output_dir: str | Path,
+    data_dir: str | Path | None = None,
     hparams: str | Mapping[str, object] = "",
     train_steps: Positive | None = None,
-    seed: Seed = 0,
+    seed: Seed | None = None,
     init_from: str | Path | None = None,
-    accumulate: Positive = 1,
+    accumulate: Positive | None = None,
     simulate_devices: Annotated[int, Limits(ge=0, le=_MAX_SIMULATED)] = 0,
     usr_dir: str | Path | None = None,
     change_settings: bool = False,
@@ -103,23 +98,26 @@ def train(
         )
 
     Progress is on standard error and in the run directory. SIGTERM, SIGHUP and Ctrl-C
-    save and end the training: the function returns, and the same call resumes it.
+    save and end the training: the function returns, and the same call resumes it, or
+    `train(output_dir="runs/toy")`.
     Keras' random seed is set, and operations on GPUs become deterministic, for the
     whole process.
 
     Args:
-        problem: a registered name.
+        problem: a registered name; None: the run in `output_dir` is resumed, and its
+            settings stand for all that is not given.
         hparams_set: a registered name; None: with `init_from` the hyper-parameters of
             that run.
-        data_dir: with data of the problem, which `t2t datagen` wrote.
         output_dir: the run directory: a new one, or one whose training is resumed.
+        data_dir: with data of the problem, which `t2t datagen` wrote.
         hparams: changes to the set, as "dropout=0.2,num_layers=4" or by name.
         train_steps: total number of steps; None: the hparam set's.
-        seed: the seed of the initial weights, the order of the data, and dropout.
+        seed: the seed of the initial weights, the order of the data, and dropout; None:
+            0.
         init_from: fine-tuning: a run directory, or a checkpoint in one, to take the
             initial weights from.
         accumulate: number of micro-batches into which each replica divides its part
-            of a batch.
+            of a batch; None: 1.
         simulate_devices: number of replicas on the CPU, for tests; 0: one on every GPU.
         usr_dir: a folder with problems, models and hparam sets, imported first; None:
             that of the run that is resumed.
@@ -136,39 +134,40 @@ def train(
         The last metrics, and what ended the training.
 
     Raises:
-        UserError: a name, a value or the data are not there or do not go together; the
+        UserError: a name, a value or the data are missing or do not go together; the
             run directory holds a run with other settings, or another process trains
             in it; the memory or the disk is too small; the training has diverged; a
             callback raised an error.
     """
     require_tensorflow()
-    _check_directories(data_dir, output_dir)
-    if usr_dir is None:
-        usr_dir = remembered_usr_dir(output_dir)
-    if usr_dir is not None:
-        load_usr_dir(usr_dir)
-    task = registry.problem(problem)
-    init_run = None if init_from is None else find_weights(init_from)[0]
-    resolved = first_hparams(hparams_set, init_from)
-    if hparams_set is None:
-        assert init_run is not None  # otherwise `first_hparams` has raised
-        hparams_set = init_run.config.hparams_set
-        usr_dir = usr_dir or init_run.config.usr_dir
-    resolved, changed_names = _with_changes(resolved, hparams, train_steps)
-    options = options or TrainOptions()
-    plugins = hook_plugins(hooks)
-    bleu_tokens = _bleu_tokens(options, output_dir)
-    config = config_for(
-        task, hparams_set, data_dir, seed, usr_dir, init_from, bleu_tokens
+    require_local("output_dir", output_dir)
+    settings = train_settings(
+        output_dir,
+        problem,
+        hparams_set,
+        usr_dir=usr_dir,
+        data_dir=data_dir,
+        seed=seed,
+        init_from=init_from,
+        options=options,
     )
+    data_dir = settings.data_dir
+    _check_data_dir(data_dir, output_dir)
+    task = registry.problem(settings.problem)
+    if init_from is not None:
+        find_weights(init_from)
+    resolved, changed_names = _with_changes(settings.hparams, hparams, train_steps)
+    plugins = hook_plugins(hooks)
+    config = _config(settings, task, output_dir)
     with disk_errors(output_dir), _exclusive(output_dir):
         strategy = make_strategy(simulate_devices)
-        parts = strategy.num_replicas_in_sync * accumulate
+        replicas = strategy.num_replicas_in_sync
+        if accumulate is None:
+            accumulate = 1
+            if settings.batch_parts is not None:
+                accumulate = config.micro_batches(replicas)
         config = dataclasses.replace(
-            config,
-            batch_parts=parts,
-            accumulate=accumulate,
-            train_options=options.changes(),
+            config, batch_parts=replicas * accumulate, accumulate=accumulate
         )
         resolved = resolve_auto(resolved, output_dir, on_gpus(strategy))
         # Everything is validated before the directory becomes a run.
@@ -176,21 +175,20 @@ def train(
             output_dir, config, resolved, change_settings
         )
         tokenizers = config.tokenizers(Path(data_dir))
-        data = TrainingData.open(task, data_dir, resolved, tokenizers, seed)
+        data = TrainingData.open(task, data_dir, resolved, tokenizers, config.seed)
         group = ProcessGroup.from_strategy(strategy)
         if group.is_chief:
-            for remark in hparams_remarks(hparams_set, changed_names):
+            for remark in hparams_remarks(settings.hparams_set, changed_names):
                 say(remark)
         with group.watched():
             run = open_run(output_dir, config, resolved, group, change_settings)
-            trainer = Trainer(run, strategy, options, data, callbacks, plugins)
+            trainer = Trainer(run, strategy, settings.options, data, callbacks, plugins)
             metrics = trainer.train()
     return TrainResult.from_metrics(metrics, group)
 
 
-def _check_directories(data_dir: str | Path, output_dir: str | Path) -> None:
+def _check_data_dir(data_dir: str | Path, output_dir: str | Path) -> None:
     require_local("data_dir", data_dir)
-    require_local("output_dir", output_dir)
     if Path(output_dir).resolve() == Path(data_dir).resolve():
         raise UserError(
             f"--output_dir: {output_dir} is the --data_dir; give a directory for the "
@@ -211,6 +209,25 @@ def _with_changes(
     if train_steps is not None:
         hparams = hparams.override(train_steps=train_steps)
     return hparams, names
+
+
+def _config(
+    settings: TrainSettings, task: Problem, output_dir: str | Path
+) -> RunConfig:
+    """Returns the configuration of the run; `batch_parts` is that of `settings`."""
+    options = settings.options
+    config = config_for(
+        task,
+        settings.hparams_set,
+        settings.data_dir,
+        settings.seed,
+        settings.usr_dir,
+        settings.init_from,
+        _bleu_tokens(options, output_dir),
+    )
+    return dataclasses.replace(
+        config, batch_parts=settings.batch_parts, train_options=options.changes()
+    )
 
 
 def _bleu_tokens(options: TrainOptions, output_dir: str | Path) -> BleuTokens | None:

@@ -119,7 +119,7 @@ MISTAKES = {
     "[hparams]\nd_modle = 1": "did you mean 'd_model'?",
     "train_options = { kep = 1 }": "train_options: there is no 'kep'; did you mean",
     "seed = ": "f.toml is not TOML",
-    "": "the following arguments are required: --problem, --data_dir, --output_dir",
+    "": "give --problem, --hparams_set, --data_dir and --output_dir; to resume",
 }
 
 

@@ -84,7 +84,7 @@ MISTAKES = {
     ("evalute",): "t2t: error: there is no command 'evalute'; did you mean evaluate?",
     ("list", "--jsno"): "t2t list: error: there is no flag --jsno; did you mean --json",
     ("translate", "--gpu", "0"): "t2t translate: error: there is no flag --gpu\n",
-    ("train",): "t2t train: error: the following arguments are required",
+    ("train",): "give --problem, --hparams_set, --data_dir and --output_dir; to resume",
     (*TRAIN, "--train_steps", "0"): "--train_steps: must be at least 1, not 0",
     ("attention", "--output_dir", "x", "--source", "caf\udce9"): (
         "argument --source: 'caf\\udce9' is not valid UTF-8"

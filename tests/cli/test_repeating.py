@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import shutil
 import tomllib
 
-from helpers.command_line import run, run_json
+from helpers.command_line import run, run_json, run_refused
+from helpers.json_edits import edit_json
 from helpers.small_run import replace_updates
 
 from t2t_keras.run.config import RunConfig
@@ -54,8 +56,31 @@ def test_a_run_is_repeated(data_dir, tmp_path, capfd, monkeypatch):
     assert printed["config"]["hparams"]["train_steps"] == 2
 
 
+def test_a_tuned_run_of_an_imported_model_is_repeated(
+    data_dir, tmp_path, capfd, monkeypatch
+):
+    replace_updates(monkeypatch)
+    imported = tmp_path / "imported"
+    flags = ["--data_dir", data_dir, "--train_steps", 1, "--eval_sentences", 0]
+    assert run(*TRAIN, "--hparams", CHANGES, *flags, "--output_dir", imported) == 0
+    edit_json(imported / "config.json", hparams_set="of another program")
+    origin = ["--init_from", imported, "--hparams", "dropout=0.3"]
+    assert run(*TRAIN[:3], *origin, *flags, "--output_dir", tmp_path / "tuned") == 0
+    file = tmp_path / "repeat.toml"
+    assert run("config", tmp_path / "tuned", "--output", file) == 0
+    written = tomllib.loads(file.read_text())
+    assert "hparams_set" not in written
+    assert written["hparams"] == {"dropout": 0.3}
+    again = tmp_path / "again"
+    assert run("train", "--config", file, "--output_dir", again) == 0
+    assert config_of(tmp_path / "tuned") == config_of(again)
+    shutil.rmtree(imported)
+    message = run_refused(capfd, "config", again)
+    assert "--init_from: " in message and "is neither a run nor a check" in message
+
+
 def test_the_file_says_what_is_missing(trained_run, capfd, tmp_path):
     assert run("config", tmp_path) == 2
     assert "is not a run directory" in capfd.readouterr().err
-    assert run("config", trained_run) == 2  # a set of the tests, "none"
-    assert "there is no 'none'" in capfd.readouterr().err
+    assert run("config", trained_run) == 2  # like a run of `t2t import`
+    assert "has no training, as after `t2t import`" in capfd.readouterr().err

@@ -1,0 +1,133 @@
+"""The settings of a training: those of its call, or of the run that it resumes."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from t2t_keras import registry
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.options import OptionValues
+from t2t_keras.run.config import (
+    RunConfig,
+    first_hparams,
+    is_run,
+    remembered_usr_dir,
+    run_of,
+)
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.usr_dir import load_usr_dir
+
+# Of these options one excludes the other.
+SAVING = {"save_every", "save_minutes"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """What a training is told, before changes to the hyper-parameters.
+
+    Attributes:
+        problem: the name of the problem.
+        hparams_set: the name of the set.
+        hparams: the set, or the hyper-parameters of a run.
+        data_dir: the data directory.
+        seed: the seed.
+        init_from: the run or the checkpoint that gives the initial weights.
+        batch_parts: see `RunConfig`; None: it follows from `accumulate`.
+        usr_dir: the user's folder, which has been imported.
+        options: how the run is watched, saved and ended.
+    """
+
+    problem: str
+    hparams_set: str
+    hparams: HParams
+    data_dir: str | Path
+    seed: int = 0
+    init_from: str | Path | None = None
+    batch_parts: int | None = None
+    usr_dir: str | Path | None = None
+    options: TrainOptions = dataclasses.field(default_factory=TrainOptions)
+
+
+def train_settings(
+    output_dir: str | Path,
+    problem: str | None = None,
+    hparams_set: str | None = None,
+    *,
+    usr_dir: str | Path | None = None,
+    **given: Any,
+) -> TrainSettings:
+    """Returns the settings that arguments of `trainer.train` mean.
+
+    Without a problem the run in `output_dir` is resumed: its settings stand for all
+    that is not given.
+
+    Args:
+        output_dir: the run directory.
+        problem: the name of the problem; None: that of the run.
+        hparams_set: the name of the set; None: the hyper-parameters are those of the
+            run, or of the one in `init_from`.
+        usr_dir: the user's folder; None: that of the run.
+        **given: further fields of `TrainSettings`; None: not given.
+
+    Raises:
+        UserError: a name is missing or unknown, or there is no run to be resumed.
+    """
+    usr_dir = usr_dir or remembered_usr_dir(output_dir)
+    if usr_dir is not None:
+        load_usr_dir(usr_dir)
+    values = {name: value for name, value in given.items() if value is not None}
+    if problem is None:
+        settings = _run_settings(Path(output_dir))
+        if hparams_set is not None:
+            values["hparams_set"] = hparams_set
+            values["hparams"] = registry.hparams(hparams_set)
+        return dataclasses.replace(settings, usr_dir=usr_dir, **values)
+    if "data_dir" not in values:
+        raise UserError("--data_dir is missing; give the one of `t2t datagen`")
+    init_from = values.get("init_from")
+    values["hparams"] = first_hparams(hparams_set, init_from)
+    if hparams_set is None:
+        assert init_from is not None  # otherwise `first_hparams` has raised
+        source = RunConfig.read(run_of(init_from))
+        hparams_set = source.hparams_set
+        usr_dir = usr_dir or source.usr_dir
+    return TrainSettings(
+        problem=problem, hparams_set=hparams_set, usr_dir=usr_dir, **values
+    )
+
+
+def _run_settings(run: Path) -> TrainSettings:
+    """Returns the settings of a run whose training is resumed."""
+    if not is_run(run):
+        raise UserError(
+            f"--problem is missing; only a run is resumed without it, and {run} is "
+            "none: give --problem, --hparams_set and --data_dir"
+        )
+    config = RunConfig.read(run)
+    config.require_training(run)
+    return TrainSettings(
+        problem=config.problem,
+        hparams_set=config.hparams_set,
+        hparams=config.read_hparams(run / "hparams.json"),
+        data_dir=config.data_dir,
+        seed=config.seed,
+        init_from=config.init_from,
+        batch_parts=config.batch_parts,
+        options=TrainOptions(**repeated_options(run, {})),
+    )
+
+
+def repeated_options(output_dir: str | Path, given: OptionValues) -> OptionValues:
+    """Returns the options of a run that is resumed, with those that are given.
+
+    Args:
+        output_dir: the run directory; without a run only the given ones are returned.
+        given: fields of `TrainOptions`.
+    """
+    if not is_run(output_dir):
+        return given
+    options: OptionValues = dict(RunConfig.read(Path(output_dir)).train_options)
+    if given.keys() & SAVING:
+        options = {name: x for name, x in options.items() if name not in SAVING}
+    return options | given

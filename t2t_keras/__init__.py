@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
     from t2t_keras.decoding.translator import Translator
     from t2t_keras.export.text_saved_model import TextSavedModel
-    from t2t_keras.training.trainer import train
+    from t2t_keras.training.train import train
 else:
     # Importing TensorFlow takes seconds, and neither `t2t list` nor a file that only
     # registers definitions needs it. Editors and type checkers see the imports above.
     def __getattr__(name: str) -> object:
         """Imports `train`, and TensorFlow with it, at its first use."""
         if name == "train":
-            from t2t_keras.training.trainer import train
+            from t2t_keras.training.train import train
 
             return train
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

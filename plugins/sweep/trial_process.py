@@ -83,12 +83,12 @@ def train_trial(
 
     Raises:
         OccupiedDirectory: an earlier process of the trial has not ended in two minutes.
-        UserError: see `trainer.train`.
+        UserError: see `train`.
     """
     import tensorflow as tf
 
     from t2t_keras.training.hook_plugins import HookPlugin
-    from t2t_keras.training.trainer import train
+    from t2t_keras.training.train import train
     from t2t_keras.xla_cache import keep_compiled_programs
 
     keep_compiled_programs()

@@ -185,7 +185,7 @@ def _load_callbacks(function_name: str | None) -> list[Any]:
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.training.process_group import LostProcess
-    from t2t_keras.training.trainer import train
+    from t2t_keras.training.train import train
 
     # All other parameters of `train` have a flag of the same name.
     names = {*inspect.signature(train).parameters} - {"options", "callbacks", "hooks"}

@@ -1,4 +1,4 @@
-"""Training: `trainer` has the function `train` and its loop; `step` is one update.
+"""Training: `train` opens a run, `trainer` has the loop, and `step` is one update.
 
 - Before the loop: `settings` are those of the call, or of the run that is resumed.
 - The update (5.2 to 5.4): `step` sums the loss and its gradients over micro-batches and

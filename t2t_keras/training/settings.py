@@ -57,7 +57,7 @@ def train_settings(
     usr_dir: str | Path | None = None,
     **given: Any,
 ) -> TrainSettings:
-    """Returns the settings that arguments of `trainer.train` mean.
+    """Returns the settings that arguments of `train` mean.
 
     Without a problem the run in `output_dir` is resumed: its settings stand for all
     that is not given.

@@ -17,7 +17,8 @@ from t2t_keras.run.checkpoint_directory import CheckpointDirectory
 from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.training.disk_space import disk_errors
 from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.trainer import Trainer, open_run
+from t2t_keras.training.train import open_run
+from t2t_keras.training.trainer import Trainer
 
 FAST = TrainOptions(eval_sentences=0)
 NO_STEP = TrainOptions(eval_sentences=0, max_minutes=1e-9)

@@ -1,0 +1,241 @@
+"""The function `train`: checks settings, opens the run directory, and trains.
+
+`t2t train` calls it, and Python may. `Trainer` has the loop.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import keras
+
+from t2t_keras import registry
+from t2t_keras.arguments import checked
+from t2t_keras.data.console import say
+from t2t_keras.data.training_data import TrainingData
+from t2t_keras.entry_points import hparams_remarks
+from t2t_keras.errors import UserError, require_local
+from t2t_keras.evaluation.tokenization import BleuTokens
+from t2t_keras.hparam import HParams
+from t2t_keras.model.backend import require_tensorflow
+from t2t_keras.options import split_pairs
+from t2t_keras.problem import Problem
+from t2t_keras.run.checkpoint import remove_incomplete
+from t2t_keras.run.config import RunConfig, config_for, is_run
+from t2t_keras.run.directory import RunDirectory, training_lock
+from t2t_keras.training.auto_hparams import resolve_auto
+from t2t_keras.training.disk_space import disk_errors
+from t2t_keras.training.fine_tune import find_weights
+from t2t_keras.training.hook_plugins import HookPlugin, hook_plugins
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.process_group import ProcessGroup
+from t2t_keras.training.result import TrainResult
+from t2t_keras.training.settings import TrainSettings, train_settings
+from t2t_keras.training.strategy import make_strategy, on_gpus
+from t2t_keras.training.trainer import Trainer
+from t2t_keras.type_hints import Limits, Positive, Seed
+
+_MAX_SIMULATED = 256  # replicas on a CPU
+
+
+@checked
+def train(
+    problem: str | None = None,
+    hparams_set: str | None = None,
+    *,
+    output_dir: str | Path,
+    data_dir: str | Path | None = None,
+    hparams: str | Mapping[str, object] = "",
+    train_steps: Positive | None = None,
+    seed: Seed | None = None,
+    init_from: str | Path | None = None,
+    accumulate: Positive | None = None,
+    simulate_devices: Annotated[int, Limits(ge=0, le=_MAX_SIMULATED)] = 0,
+    usr_dir: str | Path | None = None,
+    change_settings: bool = False,
+    options: TrainOptions | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    hooks: Sequence[str | HookPlugin] = (),
+) -> TrainResult:
+    """Trains a model, or resumes its training, on all GPUs (or on the CPU).
+
+        t2t_keras.train(
+            "translate_ende_toy", "tiny", data_dir="data", output_dir="runs/toy"
+        )
+
+    Progress is on standard error and in the run directory. SIGTERM, SIGHUP and Ctrl-C
+    save and end the training: the function returns, and the same call resumes it, or
+    `train(output_dir="runs/toy")`.
+    Keras' random seed is set, and operations on GPUs become deterministic, for the
+    whole process.
+
+    Args:
+        problem: a registered name; None: the run in `output_dir` is resumed, and its
+            settings stand for all that is not given.
+        hparams_set: a registered name; None: with `init_from` the hyper-parameters of
+            that run.
+        output_dir: the run directory: a new one, or one whose training is resumed.
+        data_dir: with data of the problem, which `t2t datagen` wrote.
+        hparams: changes to the set, as "dropout=0.2,num_layers=4" or by name.
+        train_steps: total number of steps; None: the hparam set's.
+        seed: the seed of the initial weights, the order of the data, and dropout; None:
+            0.
+        init_from: fine-tuning: a run directory, or a checkpoint in one, to take the
+            initial weights from.
+        accumulate: number of micro-batches into which each replica divides its part
+            of a batch; None: 1.
+        simulate_devices: number of replicas on the CPU, for tests; 0: one on every GPU.
+        usr_dir: a folder with problems, models and hparam sets, imported first; None:
+            that of the run that is resumed.
+        change_settings: whether a run is resumed with other values of hyper-parameters
+            such as `learning_rate`, `clip_norm` or `dropout`: those in
+            `hparam.CHANGEABLE_FIELDS`.
+        options: how the run is watched, saved and ended; None: `TrainOptions()`.
+        callbacks: Keras callbacks, called as `fit(steps_per_epoch=eval_every)` does,
+            but for batches at each report only. The logs are the records of
+            `metrics.jsonl`, those of dev with the prefix "val_" at the end of an epoch.
+        hooks: hooks of plugins, such as "page", by name or as `HookPlugin`.
+
+    Returns:
+        The last metrics, and what ended the training.
+
+    Raises:
+        UserError: a name, a value or the data are missing or do not go together; the
+            run directory holds a run with other settings, or another process trains
+            in it; the memory or the disk is too small; the training has diverged; a
+            callback raised an error.
+    """
+    require_tensorflow()
+    require_local("output_dir", output_dir)
+    settings = train_settings(
+        output_dir,
+        problem,
+        hparams_set,
+        usr_dir=usr_dir,
+        data_dir=data_dir,
+        seed=seed,
+        init_from=init_from,
+        options=options,
+    )
+    data_dir = settings.data_dir
+    _check_data_dir(data_dir, output_dir)
+    task = registry.problem(settings.problem)
+    if init_from is not None:
+        find_weights(init_from)
+    resolved, changed_names = _with_changes(settings.hparams, hparams, train_steps)
+    plugins = hook_plugins(hooks)
+    config = _config(settings, task, output_dir)
+    with disk_errors(output_dir), _exclusive(output_dir):
+        strategy = make_strategy(simulate_devices)
+        replicas = strategy.num_replicas_in_sync
+        if accumulate is None:
+            accumulate = 1
+            if settings.batch_parts is not None:
+                accumulate = config.micro_batches(replicas)
+        config = dataclasses.replace(
+            config, batch_parts=replicas * accumulate, accumulate=accumulate
+        )
+        resolved = resolve_auto(resolved, output_dir, on_gpus(strategy))
+        # Everything is validated before the directory becomes a run.
+        RunDirectory.refuse_other_settings(
+            output_dir, config, resolved, change_settings
+        )
+        tokenizers = config.tokenizers(Path(data_dir))
+        data = TrainingData.open(task, data_dir, resolved, tokenizers, config.seed)
+        group = ProcessGroup.from_strategy(strategy)
+        if group.is_chief:
+            for remark in hparams_remarks(settings.hparams_set, changed_names):
+                say(remark)
+        with group.watched():
+            run = open_run(output_dir, config, resolved, group, change_settings)
+            trainer = Trainer(run, strategy, settings.options, data, callbacks, plugins)
+            metrics = trainer.train()
+    return TrainResult.from_metrics(metrics, group)
+
+
+def _check_data_dir(data_dir: str | Path, output_dir: str | Path) -> None:
+    require_local("data_dir", data_dir)
+    if Path(output_dir).resolve() == Path(data_dir).resolve():
+        raise UserError(
+            f"--output_dir: {output_dir} is the --data_dir; give a directory for the "
+            "run"
+        )
+
+
+def _with_changes(
+    hparams: HParams, changes: str | Mapping[str, object], train_steps: int | None
+) -> tuple[HParams, list[str]]:
+    """Returns the changed hyper-parameters, and the names that `changes` has."""
+    if isinstance(changes, str):
+        names = list(split_pairs(changes, "--hparams: "))
+        hparams = hparams.parse(changes)
+    else:
+        names = list(changes)
+        hparams = hparams.override(**changes)
+    if train_steps is not None:
+        hparams = hparams.override(train_steps=train_steps)
+    return hparams, names
+
+
+def _config(
+    settings: TrainSettings, task: Problem, output_dir: str | Path
+) -> RunConfig:
+    """Returns the configuration of the run; `batch_parts` is that of `settings`."""
+    options = settings.options
+    config = config_for(
+        task,
+        settings.hparams_set,
+        settings.data_dir,
+        settings.seed,
+        settings.usr_dir,
+        settings.init_from,
+        _bleu_tokens(options, output_dir),
+    )
+    return dataclasses.replace(
+        config, batch_parts=settings.batch_parts, train_options=options.changes()
+    )
+
+
+def _bleu_tokens(options: TrainOptions, output_dir: str | Path) -> BleuTokens | None:
+    """Returns the tokenization of BLEU; None: by the target language.
+
+    With "auto", a resumed run keeps its tokenization.
+    """
+    if options.bleu_tokenize != "auto":
+        return options.bleu_tokenize
+    if not is_run(output_dir):
+        return None
+    return RunConfig.read(Path(output_dir)).bleu_tokenize
+
+
+def _exclusive(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:
+    """Keeps other trainings out of the directory; only the chief holds the lock."""
+    if ProcessGroup.from_environment().is_chief:
+        return training_lock(output_dir)
+    return contextlib.nullcontext()
+
+
+def open_run(
+    path: str | Path,
+    config: RunConfig,
+    hparams: HParams,
+    group: ProcessGroup,
+    change_settings: bool,
+) -> RunDirectory:
+    """Makes or opens the run directory; of several processes only the chief writes.
+
+    Raises:
+        UserError: it holds a run with other settings.
+    """
+    if group.is_chief:
+        run = RunDirectory.create(path, config, hparams, change_settings)
+        remove_incomplete(run.path, ["model.ckpt-", "best.ckpt-"])
+        group.barrier()
+        return run
+    group.barrier()
+    RunDirectory.refuse_other_settings(
+        path, config, hparams, change_settings, is_new=True
+    )
+    return RunDirectory(path)

@@ -106,7 +106,7 @@ def compiled(
     Args:
         search: maps the ids of sources and prefixes, and a loop, to hypotheses; a
             source of PAD only has the empty output.
-        ids: [B, S], see `SearchGraph.search`.
+        ids: [B, S], see `SearchInputs`.
         prefixes: [B, P], or None.
         extra_length: how many more tokens than its source an output may have.
     """

@@ -22,7 +22,7 @@ from t2t_keras.decoding.scoring import (
     likeliest_tokens,
     score_targets,
 )
-from t2t_keras.decoding.search_graph import SearchGraph
+from t2t_keras.decoding.search_graph import SearchGraph, SearchInputs
 from t2t_keras.model.backend import Nest, require_tensorflow
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
@@ -199,7 +199,7 @@ class GraphEngine:
         return _token_hypotheses(Hypotheses(*graph(inputs)))
 
     def _copied(self, batch: Sequence[Source], options: DecodingOptions) -> np.ndarray:
-        """Returns the ids of protected parts; see `SearchGraph.search`: [B, M, L]."""
+        """Returns the ids of protected parts, [B, M, L]; see `SearchInputs`."""
         parts = protected_parts(
             tf.constant([source.text for source in batch]),
             options.protect,
@@ -236,7 +236,7 @@ def _search_graph(
     )
 
     def search(inputs: dict[str, Nest]) -> Hypotheses:
-        return search_graph.search(options, **inputs)
+        return search_graph.search(options, SearchInputs(**inputs))
 
     return tf.function(search, input_signature=[specs], autograph=False)
 

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -24,6 +25,34 @@ from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import Tokenizer
+
+
+class SearchInputs(NamedTuple):
+    """A batch to be searched, as tensors.
+
+    Attributes:
+        tensors: values that replace those of the options of these names.
+        ids: [B, S] int32, the sources, padded with PAD. A row of PAD has the empty
+            output.
+        texts: [B] strings, the same sources as the text processor writes them.
+        phrases: the glossary and the forbidden phrases.
+        prefixes: [B, P] ids with which the outputs must begin, padded with PAD.
+        seeds: [B, 2] int32, the seeds of samples; only with `sampling`.
+        copied: [B, M, L] int32, the target's ids, without EOS, of the protected parts
+            of the sources, padded with PAD; only with `protect`.
+    """
+
+    tensors: Mapping[str, tf.Tensor]
+    ids: tf.Tensor
+    texts: tf.Tensor
+    phrases: Phrases
+    prefixes: tf.Tensor | None = None
+    seeds: tf.Tensor | None = None
+    copied: tf.Tensor | None = None
+
+    def values(self, options: DecodingOptions) -> dict[str, Any]:
+        """Returns the values of all options by name, some of them tensors."""
+        return {**vars(options), **self.tensors}
 
 
 class SearchGraph:
@@ -85,17 +114,7 @@ class SearchGraph:
             self._constraint = make_constraint(self._problem, self._target_tokenizer)
         return self._constraint
 
-    def search(
-        self,
-        options: DecodingOptions,
-        tensors: Mapping[str, tf.Tensor],
-        ids: tf.Tensor,
-        texts: tf.Tensor,
-        phrases: Phrases,
-        prefixes: tf.Tensor | None = None,
-        seeds: tf.Tensor | None = None,
-        copied: tf.Tensor | None = None,
-    ) -> Hypotheses:
+    def search(self, options: DecodingOptions, inputs: SearchInputs) -> Hypotheses:
         """Searches a batch.
 
         XLA compiles the search if the options allow it and there are no phrases.
@@ -104,87 +123,61 @@ class SearchGraph:
             options: the options. The graph depends on the values of `constraint`,
                 `length_penalty`, `no_repeat_ngram` and `sampling`, and on whether there
                 are a coverage penalty and phrases.
-            tensors: tensors that replace the options of these names.
-            ids: [B, S] int32, the sources, padded with PAD. A row of PAD has the empty
-                output.
-            texts: [B] strings, the same sources as the text processor writes them.
-            phrases: the glossary and the forbidden phrases.
-            prefixes: [B, P] ids with which the outputs must begin, padded with PAD.
-            seeds: [B, 2] int32, the seeds of samples; only with `sampling`.
-            copied: [B, M, L] int32, the target's ids, without EOS, of the protected
-                parts of the sources, padded with PAD; only with `protect`.
+            inputs: the batch, and values of the other options.
         """
-        values = {**vars(options), **tensors}
+        if options.sampling:
+            return self._sample(options, inputs)
+        if not self.is_compiled(options) or any(inputs.phrases):
+            return self._beam_search(options, inputs, GrowingLoop())
 
-        def beams(
+        def search(
             ids: tf.Tensor, prefixes: tf.Tensor | None, loop: SearchLoop
         ) -> Hypotheses:
-            return self._beam_search(
-                options, values, ids, texts, phrases, prefixes, copied, loop
-            )
+            rounded = inputs._replace(ids=ids, prefixes=prefixes)
+            return self._beam_search(options, rounded, loop)
 
-        if self.is_compiled(options) and not any(phrases):
-            return compiled(beams, ids, prefixes, values["extra_length"])
-        if options.sampling:
-            constraint, max_length = self._constraint_of(
-                options, values, ids, texts, phrases, prefixes
-            )
-            return sample(
-                self._model,
-                ids,
-                seeds=seeds,
-                max_length=max_length,
-                num_samples=values["n_best"],
-                temperature=values["temperature"],
-                top_k=values["top_k"],
-                top_p=values["top_p"],
-                alpha=values["alpha"],
-                penalty_formula=options.length_penalty,
-                constraint=constraint,
-            )
-        return beams(ids, prefixes, GrowingLoop())
+        extra_length = inputs.values(options)["extra_length"]
+        return compiled(search, inputs.ids, inputs.prefixes, extra_length)
+
+    def _sample(self, options: DecodingOptions, inputs: SearchInputs) -> Hypotheses:
+        """Draws samples; see `search`."""
+        constraint, max_length = self._constraint_of(options, inputs)
+        values = inputs.values(options)
+        return sample(
+            self._model,
+            inputs.ids,
+            seeds=inputs.seeds,
+            max_length=max_length,
+            num_samples=values["n_best"],
+            temperature=values["temperature"],
+            top_k=values["top_k"],
+            top_p=values["top_p"],
+            alpha=values["alpha"],
+            penalty_formula=options.length_penalty,
+            constraint=constraint,
+        )
 
     def _beam_search(
-        self,
-        options: DecodingOptions,
-        values: Mapping[str, tf.Tensor],
-        ids: tf.Tensor,
-        texts: tf.Tensor,
-        phrases: Phrases,
-        prefixes: tf.Tensor | None,
-        copied: tf.Tensor | None,
-        loop: SearchLoop,
+        self, options: DecodingOptions, inputs: SearchInputs, loop: SearchLoop
     ) -> Hypotheses:
-        """Runs beam search.
-
-        Args:
-            options: see `search`, and so are the other arguments.
-            values: the options by name, some of them tensors.
-            ids: the sources.
-            texts: the same as texts.
-            phrases: the glossary and the forbidden phrases.
-            prefixes: the prefixes, or None.
-            copied: the protected parts, or None.
-            loop: the loop.
-        """
-        constraint, max_length = self._constraint_of(
-            options, values, ids, texts, phrases, prefixes
-        )
+        """Runs beam search in a loop; see `search`."""
+        constraint, max_length = self._constraint_of(options, inputs)
+        values = inputs.values(options)
         required = None
-        if phrases.glossary or options.protect:
-            required_ids = copied  # [B, M, L]
-            if phrases.glossary:
-                required_ids = phrases.required(texts, copied)
+        if inputs.phrases.glossary or options.protect:
+            required_ids = inputs.copied  # [B, M, L]
+            if inputs.phrases.glossary:
+                required_ids = inputs.phrases.required(inputs.texts, inputs.copied)
             required = RequiredPhrases(
                 required_ids,
                 max_length,
-                0 if prefixes is None else _row_lengths(prefixes),
+                0 if inputs.prefixes is None else _row_lengths(inputs.prefixes),
                 self._target_tokenizer.vocab_size,
             )
             max_length = required.max_length
         return beam_search(
             self._model,
-            ids,
+            inputs.ids,
             beam_size=values["beam_size"],
             alpha=values["alpha"],
             max_length=max_length,
@@ -199,26 +192,13 @@ class SearchGraph:
         )
 
     def _constraint_of(
-        self,
-        options: DecodingOptions,
-        values: Mapping[str, tf.Tensor],
-        ids: tf.Tensor,
-        texts: tf.Tensor,
-        phrases: Phrases,
-        prefixes: tf.Tensor | None,
+        self, options: DecodingOptions, inputs: SearchInputs
     ) -> tuple[Constraint, tf.Tensor]:
-        """Returns the constraint of a batch, and the maximum lengths [B].
-
-        Args:
-            options: see `search`.
-            values: the options by name, some of them tensors.
-            ids: see `search`.
-            texts: see `search`.
-            phrases: see `search`.
-            prefixes: see `search`.
-        """
+        """Returns the constraint of a batch, and the maximum lengths [B]."""
         vocab_size = self._target_tokenizer.vocab_size
-        lengths = _row_lengths(ids)  # [B]
+        values = inputs.values(options)
+        prefixes = inputs.prefixes
+        lengths = _row_lengths(inputs.ids)  # [B]
         max_length = tf.maximum(lengths + values["extra_length"], 1)  # [B]
         if prefixes is not None:
             max_length = tf.maximum(max_length, _row_lengths(prefixes) + 1)
@@ -229,7 +209,7 @@ class SearchGraph:
             of_batch = self.constraint(options.constraint)
             assert of_batch is not None  # it would be "none"
             # It raises limits below which no output is allowed.
-            constraint, max_length = of_batch(texts, max_length)
+            constraint, max_length = of_batch(inputs.texts, max_length)
             constraints.append(constraint)
         max_length = tf.where(lengths == 0, 0, max_length)  # [B]
         constraints.append(MinimumLength(values["min_length"], vocab_size))
@@ -239,8 +219,8 @@ class SearchGraph:
             constraints.append(
                 NoRepeatedNgrams(options.no_repeat_ngram, vocab_size, prefixes)
             )
-        if phrases.forbidden:
-            constraints.append(ForbiddenPhrases(*phrases.forbidden))
+        if inputs.phrases.forbidden:
+            constraints.append(ForbiddenPhrases(*inputs.phrases.forbidden))
         constraint = constraints[0] if len(constraints) == 1 else AllOf(constraints)
         return constraint, max_length
 

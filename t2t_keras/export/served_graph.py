@@ -1,7 +1,6 @@
 """The graph of an export: weights, tokenizers and signatures as one saved object."""
 
 import contextlib
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import EMPTY_PHRASES, DecodingOptions
 from t2t_keras.decoding.scoring import score_targets
+from t2t_keras.decoding.search_graph import SearchInputs
 from t2t_keras.errors import UserError
 from t2t_keras.export.input_checks import checked_ids, checked_pairs
 from t2t_keras.export.long_texts_graph import TextSplitter, encode, join_rows
@@ -257,15 +257,16 @@ class ServedGraph(tf.Module):
         search_graph = self._translator.engine.search_graph
 
         def search_rows(rows: tf.Tensor, shared: Mapping[str, tf.Tensor]) -> Hypotheses:
+            row_ids = tf.gather(ids, rows)
             row_texts = tf.gather(texts, rows)
-            search = functools.partial(
-                search_graph.search,
-                self._options,
-                shared,
-                tf.gather(ids, rows),
-                row_texts,
-                copied=self._copied(row_texts),
-            )
+            copied = self._copied(row_texts)
+
+            def search(phrases: Phrases) -> Hypotheses:
+                inputs = SearchInputs(
+                    shared, row_ids, row_texts, phrases, copied=copied
+                )
+                return search_graph.search(self._options, inputs)
+
             if self._ids_only or not search_graph.is_compiled(self._options):
                 return search(self._phrases_of(shared))
             # A request with phrases is searched without XLA.

@@ -52,10 +52,10 @@ class TranslationServer:
         Raises:
             Exception: the model cannot be loaded.
         """
-        service = self.app.state.service
-        while not service.is_ready:
-            if service.failure is not None:
-                raise service.failure
+        manager = self.app.state.service.manager
+        while not manager.is_ready:
+            if manager.failure is not None:
+                raise manager.failure
             await asyncio.sleep(_WAIT_SECONDS)
 
 

@@ -242,7 +242,8 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
         url = f"http://{host}:{port}"
         say(f"t2t serve: {url}/")
         request = _request(url, next(iter(models)))
-        app.state.service.on_ready = lambda: say(f"t2t serve: ready; ask: {request}")
+        manager = app.state.service.manager
+        manager.on_ready = lambda: say(f"t2t serve: ready; ask: {request}")
         with few_warnings(), _handlers(server := Server(app)):
             server.run([address])
     return {"requests": app.state.service.answered}

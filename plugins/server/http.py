@@ -35,7 +35,9 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: Starlette) -> None:
         self.service = app.state.service
-        self.service.on_failure = functools.partial(setattr, self, "should_exit", True)
+        self.service.manager.on_failure = functools.partial(
+            setattr, self, "should_exit", True
+        )
         seconds = self.service.limits.timeout_seconds
         connection = functools.partial(Connection, self.service.connections)
         super().__init__(
@@ -53,7 +55,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Ends the server at a signal."""
-        self.service.stop()
+        self.service.manager.stop()
         super().handle_exit(sig, frame)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
@@ -73,5 +75,5 @@ class Server(uvicorn.Server):
             super().run(sockets)
         finally:
             sys.setswitchinterval(switch_seconds)
-        if self.service.failure is not None:
-            raise self.service.failure
+        if self.service.manager.failure is not None:
+            raise self.service.manager.failure

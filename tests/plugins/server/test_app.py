@@ -34,7 +34,8 @@ from helpers.stub_server import (
 from t2t_keras.data.console import current_words
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.app import make_app
-from t2t_keras.plugins.server.batcher import Batcher, Overloaded
+from t2t_keras.plugins.server.batcher import Batcher
+from t2t_keras.plugins.server.fair_queue import Overloaded
 from t2t_keras.plugins.server.http import Server
 from t2t_keras.plugins.server.limits import Limits
 from t2t_keras.plugins.server.served_model import ServedModel
@@ -294,7 +295,7 @@ def test_idle_threads_share_the_values():
 
 
 def test_a_thread_waits_for_the_clients_of_its_last_batch(monkeypatch):
-    monkeypatch.setattr("t2t_keras.plugins.server.batcher._IDLE_SECONDS", 50)
+    monkeypatch.setattr("t2t_keras.plugins.server.batcher.IDLE_SECONDS", 50)
     sizes = []
 
     def size(key, values, is_wanted):
@@ -439,7 +440,7 @@ def test_while_a_model_loads():
     address = socket.create_server(("127.0.0.1", 0))
     server = Server(make_app({"stub": load}, Limits()))
     ready = threading.Event()
-    server.service.on_ready = ready.set
+    server.service.manager.on_ready = ready.set
     url = f"http://127.0.0.1:{address.getsockname()[1]}"
     with ThreadPoolExecutor(1) as pool, httpx.Client(base_url=url) as client:
         done = pool.submit(server.run, [address])
@@ -472,7 +473,7 @@ def test_shutdown_answers_what_waits():
         wait_for(lambda: len(stub.begun) + queued(client) == 5)
         with httpx.Client(base_url=client.base_url) as open_client:
             assert open_client.get("/health").status_code == 200
-            server.service.stop()
+            server.service.manager.stop()
             answer = open_client.get("/health")
             assert (answer.status_code, answer.json()) == (503, {"status": "stopping"})
             answer = ask(open_client, "late")

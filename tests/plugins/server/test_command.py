@@ -102,7 +102,7 @@ def test_a_line_tells_when_the_models_are_ready_and_how_to_ask(tmp_path, monkeyp
     lines = []
     (tmp_path / "saved_model.pb").touch()
     monkeypatch.setattr(command, "say", lines.append)
-    monkeypatch.setattr(Server, "run", lambda self, _: self.service.on_ready())
+    monkeypatch.setattr(Server, "run", lambda self, _: self.service.manager.on_ready())
     parser = argparse.ArgumentParser()
     COMMAND.add_flags(parser)
     COMMAND.run(parser.parse_args([f"ende={tmp_path}", "--port", "0"]))

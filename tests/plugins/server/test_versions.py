@@ -78,7 +78,7 @@ def following(folder):
 
         def poll():
             with contextlib.suppress(Exception):
-                return client.portal.call(app.state.service.poll, "m")
+                return client.portal.call(app.state.service.manager.poll, "m")
 
         yield client, poll, loader
 
@@ -226,7 +226,7 @@ def test_without_an_intact_version_the_server_ends(tmp_path):
     write(tmp_path / "1", "damaged")
     with following(tmp_path) as (client, _, _):
         assert client.get("/health").json()["status"] == "stopping"
-        failure = client.app.state.service.failure
+        failure = client.app.state.service.manager.failure
     assert isinstance(failure, UserError)
     assert "1 is damaged" in str(failure)
 

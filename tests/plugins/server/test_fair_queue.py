@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
 
-from t2t_keras.plugins.server.batcher import FairQueue, Overloaded
+from t2t_keras.plugins.server.fair_queue import FairQueue, Overloaded
 from t2t_keras.plugins.server.limits import Limits
 
 CHEAP = 1600  # the most work of a cheap row: beam 4

@@ -20,7 +20,7 @@ from t2t_keras.options import OptionValues
 from t2t_keras.run.checkpoint_paths import CheckpointPaths
 from t2t_keras.run.config import RunConfig
 
-from .ctranslate2_engine import require_supported
+from .ctranslate2_settings import require_supported
 from .gpus import has_gpu
 
 

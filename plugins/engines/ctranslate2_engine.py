@@ -1,13 +1,9 @@
 """A CTranslate2 model as an engine of `Translator`, without TensorFlow."""
 
-import collections
-import dataclasses
 import functools
-import importlib.metadata
 import itertools
 import logging
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,8 +11,6 @@ import ctranslate2
 import numpy as np
 
 from t2t_keras import registry
-from t2t_keras.cores import num_cores
-from t2t_keras.data.json_files import write_json
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.batches import batches
 from t2t_keras.decoding.engine import (
@@ -24,24 +18,26 @@ from t2t_keras.decoding.engine import (
     Source,
     TokenHypothesis,
     TokenScores,
-    refuse_changes,
 )
 from t2t_keras.decoding.length_penalty import penalty_of_tokens
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError, first_line
-from t2t_keras.export.integrity import checksums, require_checksum, require_intact
-from t2t_keras.export.settings import SETTINGS, ExportSettings
-from t2t_keras.problem import Problem
+from t2t_keras.errors import UserError
+from t2t_keras.export.integrity import require_intact
+from t2t_keras.export.settings import SETTINGS
 from t2t_keras.quantity import quantity
-from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+from t2t_keras.text.tokenizer import EOS, PAD
 from t2t_keras.text.tokenizers import load_tokenizer
 from t2t_keras.text_processor import TextProcessor
-from t2t_keras.type_hints import Positive
+
+from .ctranslate2_pool import TranslatorPool
+from .ctranslate2_settings import (
+    PAD_TOKEN,
+    CTranslate2Settings,
+    require_supported,
+    token_strings,
+)
 
 _log = logging.getLogger(__name__)
-
-PAD_TOKEN = "<pad>"
-EOS_TOKEN = "</s>"
 
 # Source tokens times beam size of a batch; larger batches are slower.
 _MAX_BATCH_WIDTH = 4096
@@ -49,30 +45,6 @@ _MAX_BATCH_WIDTH = 4096
 _PATIENCE = 1.5
 # Suppressed tokens have lower log-probabilities.
 _MIN_LOG_PROB = -1e9
-
-_UNSUPPORTED = (
-    "coverage_penalty",
-    "glossary",
-    "protect",
-    "forbidden",
-    "constraint",
-)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CTranslate2Settings(ExportSettings):
-    """The settings of an export for CTranslate2.
-
-    Attributes:
-        tags: words before sources that are one token; None: the text processor is
-            that of the registered problem.
-        positions: the number of tokens in the longest output.
-        compute_type: CTranslate2's type of computation on the machine that wrote it.
-    """
-
-    tags: list[str] | None = None
-    positions: Positive
-    compute_type: str
 
 
 class CTranslate2Engine:
@@ -105,7 +77,6 @@ class CTranslate2Engine:
     def __init__(self, export_dir: str | Path) -> None:
         path = Path(export_dir)
         require_intact(path)
-        self._checksums = dict(checksums(path))
         settings = CTranslate2Settings.read(path)
         if settings is None:
             raise UserError(
@@ -124,15 +95,8 @@ class CTranslate2Engine:
         self._source_strings = token_strings(self.source_tokenizer)
         self._target_strings = token_strings(self.target_tokenizer)
         self._target_ids = {token: i for i, token in enumerate(self._target_strings)}
-        # One thread for each batch is as fast as what CTranslate2 recommends for files,
-        # and is not slowed down by other processes. OMP_NUM_THREADS changes it.
-        self._threads = int(os.environ.get("OMP_NUM_THREADS") or 1)
-        self._workers = max(num_cores() // self._threads, 1)
-        # One object for each call of `_run` that has not ended.
-        self._calls: set[object] = set()
-        self._path = str(path)
-        self._contents: dict[str, bytes] | None = None  # see `_files`
-        self._model = self._load(self._workers)
+        self._pool = TranslatorPool(path)
+        self._model = self._pool.model
         self.compute_type = self._model.compute_type
         if self.compute_type != settings.compute_type:
             _log.warning(
@@ -293,12 +257,10 @@ class CTranslate2Engine:
         progress: Progress | None,
     ) -> list[list[TokenHypothesis]]:
         """Returns n samples for each source, as drawn."""
-        # A thread is seeded at its first draw: a new model has new threads.
-        ctranslate2.set_random_seed(options.seed)
-        model = self._load(1, self._files())
+        model = self._pool.seeded_model(options.seed)
         # Samples depend on the batches, so these must not depend on other calls.
         lengths = [len(source.ids) for source in sources]
-        groups = batches(lengths, options.batch_tokens, self._workers)
+        groups = batches(lengths, options.batch_tokens, self._pool.workers)
         results: list[list[TokenHypothesis]] = [[]] * len(sources)
         for rows, hypotheses in self._translate(
             model, groups, sources, max_lengths, options, never_pad=True
@@ -329,7 +291,7 @@ class CTranslate2Engine:
         width = min(options.batch_tokens, _MAX_BATCH_WIDTH // options.beam_size)
         width = max(width, 1)
         results: list[list[TokenHypothesis]] = [[]] * len(sources)
-        groups = batches(lengths, width, self._idle())
+        groups = batches(lengths, width, self._pool.num_idle)
         for rows, hypotheses in self._translate(
             self._model, groups, sources, max_lengths, options
         ):
@@ -347,7 +309,7 @@ class CTranslate2Engine:
             row_lengths = list(map(lengths.__getitem__, rows))
             groups = [
                 list(map(rows.__getitem__, group))
-                for group in batches(row_lengths, width, self._idle())
+                for group in batches(row_lengths, width, self._pool.num_idle)
             ]
             for group, hypotheses in self._translate(
                 self._model, groups, sources, max_lengths, options, never_pad=True
@@ -418,7 +380,7 @@ class CTranslate2Engine:
                 **arguments,
             )
 
-        for rows, results in self._run(groups, submit):
+        for rows, results in self._pool.run(groups, submit):
             yield rows, [self._hypotheses(result, options) for result in results]
 
     def _hypotheses(
@@ -453,82 +415,9 @@ class CTranslate2Engine:
             )
 
         lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
-        groups = batches(lengths, options.batch_tokens, self._idle())
-        for rows, results in self._run(groups, submit):
+        groups = batches(lengths, options.batch_tokens, self._pool.num_idle)
+        for rows, results in self._pool.run(groups, submit):
             yield from zip(rows, results, strict=True)
-
-    def _run(
-        self,
-        groups: Sequence[Sequence[int]],
-        submit: Callable[[Sequence[int]], list[ctranslate2.AsyncTranslationResult]],
-    ) -> Iterator[tuple[Sequence[int], list[ctranslate2.TranslationResult]]]:
-        """Yields each batch with its results while later batches are computed."""
-        call = object()
-        self._calls.add(call)
-        waiting: collections.deque[list[ctranslate2.AsyncTranslationResult]]
-        waiting = collections.deque()
-        try:
-            for i, rows in enumerate(groups):
-                # One more than there are idle threads. CTranslate2 runs the batches of
-                # all calls in order, so another call would wait for a longer queue.
-                limit = max(self._workers - len(self._calls) + 2, 1)
-                waiting += map(submit, groups[i + len(waiting) : i + limit])
-                yield rows, [result.result() for result in waiting.popleft()]
-        finally:
-            self._calls.remove(call)
-
-    def _idle(self) -> int:
-        """Returns the number of idle threads, at least 1.
-
-        In `t2t serve`, other calls may use the other threads. CTranslate2's
-        `num_active_batches` is not used: it may still count a batch that has ended, so
-        the outputs of the same calls could differ by rounding.
-        """
-        return max(self._workers - len(self._calls), 1)
-
-    def _files(self) -> dict[str, bytes]:
-        """Returns the files of the model, which are read once, for samples.
-
-        Raises:
-            UserError: one has changed since the engine was made.
-        """
-        if self._contents is None:
-            path = Path(self._path)
-            names = ["config.json", "model.bin"]
-            names += [file.name for file in path.glob("*vocabulary.json")]
-            try:
-                contents = {name: (path / name).read_bytes() for name in names}
-            except OSError as error:
-                raise UserError(
-                    f"--export_dir: cannot read {error.filename}: {error.strerror}; "
-                    "copy or export the model again"
-                ) from None
-            for name, content in contents.items():
-                require_checksum(path, name, content, self._checksums)
-            self._contents = contents
-        return self._contents
-
-    def _load(
-        self, workers: int, files: dict[str, bytes] | None = None
-    ) -> ctranslate2.Translator:
-        """Loads the model, to compute `workers` batches at once.
-
-        Args:
-            workers: number of batches.
-            files: the contents of the files; None: they are read.
-        """
-        try:
-            return ctranslate2.Translator(
-                self._path,
-                inter_threads=workers,
-                intra_threads=self._threads,
-                files=files,
-            )
-        except (RuntimeError, ValueError) as error:
-            raise UserError(
-                f"--export_dir: CTranslate2 cannot load {self._path}: "
-                f"{first_line(error)}; export the model again"
-            ) from None
 
 
 def _arguments(options: DecodingOptions) -> dict[str, object]:
@@ -573,58 +462,3 @@ def _hypothesis(
 def _strings(strings: Sequence[str], ids: Sequence[int]) -> list[str]:
     """Returns the strings of tokens without EOS, which CTranslate2 adds."""
     return [strings[token] for token in ids if token != EOS]
-
-
-def write_settings(
-    path: Path, problem: Problem, options: DecodingOptions, **extra: object
-) -> None:
-    """Writes the settings that `CTranslate2Engine` reads.
-
-    Args:
-        path: the directory of the export.
-        problem: the problem of the model.
-        options: the default options.
-        **extra: further settings.
-    """
-    # None: the text processor is taken from the registered problem.
-    is_plain = type(problem.text_processor) is TextProcessor
-    settings = {
-        "version": importlib.metadata.version("t2t_keras"),
-        "problem": problem.name,
-        "languages": problem.languages,
-        "tags": problem.text_processor.tags if is_plain else None,
-        "sentence_starts": problem.text_processor.sentence_starts,
-        "decoding": options.recorded(),
-        "positions": options.max_source_length + options.extra_length,
-        "compute_type": ctranslate2.Translator(str(path)).compute_type,
-    }
-    write_json(path / SETTINGS, settings | extra)
-
-
-def require_supported(options: DecodingOptions) -> None:
-    """Refuses options that CTranslate2 does not support.
-
-    Raises:
-        UserError: one of them is set.
-    """
-    refuse_changes(
-        options,
-        DecodingOptions(),
-        _UNSUPPORTED,
-        "CTranslate2 does not support it; use the run (--engine tensorflow) or an "
-        "export with --format savedmodel",
-    )
-
-
-def token_strings(tokenizer: Tokenizer) -> list[str]:
-    """Returns a distinct, non-empty string for every id of a vocabulary."""
-    strings = [PAD_TOKEN, EOS_TOKEN]
-    taken = {*strings, ""}
-    for token, piece in enumerate(tokenizer.pieces[len(strings) :], len(strings)):
-        if piece in taken:
-            piece = f"<{token}>"
-        while piece in taken:
-            piece = f"<{piece}>"
-        strings.append(piece)
-        taken.add(piece)
-    return strings

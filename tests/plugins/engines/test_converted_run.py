@@ -1,141 +1,206 @@
-"""Conversions of runs for `--engine auto`: when they are tried, found and refused."""
+"""Runs that CTranslate2 translates with: when they are converted, and what for."""
 
-import contextlib
-import dataclasses
-import errno
-import os
+import argparse
+import json
+import re
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
-from helpers.errors import refused
-
-from t2t_keras.errors import UserError
-from t2t_keras.export.directory import replaced
-from t2t_keras.export.formats import converted, find_converted
+from helpers.command_line import python, run, run_refused, write
+from helpers.decoding_models import LINES
 
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
-from t2t_keras.plugins.engines import converted_run, gpus
-from t2t_keras.plugins.engines.conversions import conversion_of
-from t2t_keras.plugins.engines.converted_run import convert
+import t2t_keras
+from t2t_keras.data.checksums import sha256
+from t2t_keras.export.formats import converted
+from t2t_keras.plugins.engines import converted_run
+from t2t_keras.plugins.engines.ctranslate2_engine import CTranslate2Engine
+from t2t_keras.plugins.reports.card import model_card
+from t2t_keras.run.directory import RunDirectory
+
+AUTO = ("--engine", "auto")
+
+# Translates as the program does, and says whether TensorFlow was imported.
+RUN_COMMAND = """
+import sys
+from t2t_keras.cli import main
+assert main(sys.argv[1:]) == 0
+print({"tensorflow", "keras"} & sys.modules.keys())
+"""
+
+
+@pytest.fixture(scope="module")
+def path(trained_run, tmp_path_factory):
+    """A run whose last checkpoint is converted."""
+    path = shutil.copytree(trained_run, tmp_path_factory.mktemp("converted") / "run")
+    converted_run.convert(path, None, {})
+    return path
+
+
+def exports(path):
+    """The conversions of a run, with numbers that a new one does not keep."""
+    return {x: x.stat().st_ino for x in (path / "engines").glob("ctranslate2-*")}
+
+
+def last_export(path):
+    return converted_run.convert(path, None, {})
 
 
 @pytest.fixture
-def path(trained_run, tmp_path):
-    """A run without a conversion."""
-    return shutil.copytree(trained_run, tmp_path / "run")
+def flags(path, tmp_path):
+    source = write(tmp_path / "in", *LINES)
+    return ["--output_dir", path, "--input", source, "--scores", "--beam_size", "1"]
 
 
 @pytest.fixture
-def tried(monkeypatch):
-    """The exports that were tried; each has wrong outputs."""
-    exports = []
+def translate(flags, capfd):
+    """Translates; returns the outputs, their scores, and the line about the engine."""
 
-    def export(translator, path, verify):
-        exports.append(path)
-        raise UserError("the outputs differ; export something else")
+    def translate(*more):
+        assert run("translate", *flags, *more) == 0
+        shown = capfd.readouterr()
+        rows = [line.split("\t") for line in shown.out.splitlines()]
+        lines = [x for x in shown.err.splitlines() if x.startswith("engine: ")]
+        scores = [float(row[2]) for row in rows]
+        return [row[3] for row in rows], scores, lines[-1] if lines else None
 
-    monkeypatch.setattr(converted_run, "export_ctranslate2", export)
-    return exports
-
-
-def full_disk(*args, **options):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return translate
 
 
-def test_a_run_that_cannot_be_converted_is_tried_once(path, tried):
+def change_settings(export, change, is_intact):
+    """Changes the settings of an export, and unless it is intact, damages it."""
+    path = export / "t2t_export.json"
+    settings = json.loads(path.read_text())
+    change(settings)
+    path.write_text(json.dumps(settings))
+    if is_intact:
+        sums = (export / "SHA256SUMS").read_text()
+        old = next(x for x in sums.splitlines() if x.endswith(path.name))
+        sums = sums.replace(old, f"{sha256(path)}  {path.name}")
+        (export / "SHA256SUMS").write_text(sums)
+    else:
+        (export / "model.bin").unlink()
+
+
+def test_a_run_is_converted_once(trained_run, tmp_path, capfd):
+    path = shutil.copytree(trained_run, tmp_path / "run")
+    source = write(tmp_path / "in", *LINES)
+    command = ("translate", path, "--input", source, "--beam_size", 1, "--engine")
+    assert run(*command, "tensorflow") == 0
+    expected = capfd.readouterr().out
+    inodes = set()
     for _ in range(2):
-        refused("the outputs differ", convert, path, None, {})
-    assert len(tried) == 1
-    for step in (1, 2):
-        refused("the outputs differ", convert, path, str(step), {})
-    assert len(tried) == 3
+        assert run(*command, "auto") == 0
+        shown = capfd.readouterr()
+        (export,) = (path / "engines").glob("ctranslate2-*")
+        line = f"engine: ctranslate2, with model.ckpt-4 converted to {export}; "
+        assert shown.out == expected and line in shown.err
+        inodes.add(export.stat().st_ino)
+    assert len(inodes) == 1
 
 
-def test_a_process_that_waited_does_not_try_again(path, tried, monkeypatch):
-    conversion = conversion_of(path, None, {})
-
-    @contextlib.contextmanager
-    def wait_for_refusal(file, refusal):
-        file.parent.mkdir()
-        conversion.refuse("the outputs differ")
-        yield
-
-    monkeypatch.setattr(converted_run, "lock", wait_for_refusal)
-    refused("the outputs differ", convert, path, None, {})
-    assert not tried
+@pytest.mark.slow
+def test_the_newest_conversions_of_a_run_are_kept(trained_run, tmp_path):
+    path = shutil.copytree(trained_run, tmp_path / "run")
+    exports = [converted_run.convert(path, str(step), {}) for step in (1, 2, 3, 4)]
+    assert [export.exists() for export in exports] == [False, True, True, True]
 
 
-def test_a_refusal_holds_for_the_options_of_the_problem(path):
-    conversion = conversion_of(path, None, {})
-    conversion.export.parent.mkdir()
-    conversion.refuse("the outputs differ")
-    refused("the outputs differ", conversion.raise_refusal)
-    other = dataclasses.replace(conversion.default, extra_length=7)
-    conversion._replace(default=other).raise_refusal()
+@pytest.mark.slow
+def test_outputs_and_scores_are_those_of_the_run(path, flags, translate):
+    texts, scores, line = translate("--engine", "tensorflow")
+    assert line is None
+    before = exports(path)
+    translations, fast_scores, line = translate(*AUTO)
+    assert translations == texts and fast_scores == pytest.approx(scores, abs=1e-4)
+    converted_to = f"model.ckpt-4 converted to {last_export(path)}; "
+    assert line.startswith(f"engine: ctranslate2, with {converted_to}--engine tensor")
+    *rows, modules = python(RUN_COMMAND, "translate", *flags).splitlines()
+    assert [row.split("\t")[3] for row in rows] == texts and modules == "set()"
+    assert exports(path) == before
 
 
-def test_a_full_disk_does_not_refuse_the_run(path, monkeypatch):
-    tried = []
+@pytest.mark.slow
+@pytest.mark.parametrize("is_intact", [True, False])
+def test_what_is_damaged_or_of_other_options_is_converted_again(
+    is_intact, path, translate
+):
+    def widen(settings):
+        settings["decoding"]["beam_size"] += 1
 
-    def export(translator, path, verify):
-        tried.append(path)
-        with replaced(path):
-            full_disk()
-
-    monkeypatch.setattr(converted_run, "export_ctranslate2", export)
-    for _ in range(2):
-        refused("No space left on device", convert, path, None, {})
-    assert len(tried) == 2
-
-
-def test_a_refusal_that_cannot_be_recorded(path, tried, monkeypatch):
-    monkeypatch.setattr(Path, "write_text", full_disk)
-    for _ in range(2):
-        refused("the outputs differ", convert, path, None, {})
-    assert len(tried) == 2
+    export = last_export(path)
+    settings = (export / "t2t_export.json").read_text()
+    change_settings(export, widen, is_intact)
+    assert f"with model.ckpt-4 converted to {export}; " in translate(*AUTO)[2]
+    assert (export / "t2t_export.json").read_text() == settings
 
 
-def test_tensorflow_translates_a_run_on_a_read_only_disk(path, monkeypatch, capfd):
-    def mkdir(*args, **options):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+@pytest.mark.slow
+def test_every_checkpoint_has_a_conversion(path, translate):
+    before = exports(path)
+    line = translate(*AUTO, "--checkpoint", "1")[2]
+    assert "with model.ckpt-1 converted" in line
+    after = exports(path)
+    assert before.items() < after.items() and len(after) == len(before) + 1
 
-    monkeypatch.setattr(Path, "mkdir", mkdir)
-    assert converted(path, None, {}) == (path, None)
-    reason = f"{path / 'engines'} cannot be written (Read-only file system)"
-    assert capfd.readouterr().err == f"engine: TensorFlow ({reason})\n"
+
+@pytest.mark.slow
+def test_a_served_run_answers_phrases_with_tensorflow(path, capfd):
+    serve_command = pytest.importorskip("t2t_keras.plugins.server.command")
+    served = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)
+    model = serve_command.load_model(served, path)
+    assert isinstance(model._translator.engine, CTranslate2Engine)
+    assert model.missing == {}
+    capfd.readouterr()
+    rows = [{"texts": text, "prefixes": ""} for text in LINES[:2]]
+    exact = t2t_keras.load(path)
+    for options in ({"glossary": (("dog", "dog dog"),)}, {"forbidden": ("a",)}):
+        expected = [row[0].text for row in exact.n_best(LINES[:2], **options)]
+        for signature in ("translate", "explain"):
+            outputs = model.predict(signature, rows, options)
+            outputs = [row.get("sentences", [row])[0] for row in outputs]
+            assert [row["texts"][0] for row in outputs] == expected
+    # The run is loaded once, for these requests alone.
+    assert capfd.readouterr().err.count("TensorFlow runs requests with glossary") == 1
+    fast = [row["texts"] for row in model.predict("translate", rows, {})]
+    assert fast == [[row[0].text] for row in model._translator.n_best(LINES[:2])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("checkpoint", "options", "message"),
+    ("options", "reason"),
     [
-        ("77", {}, "--checkpoint: there is no "),
-        (None, {"n_best": 30}, "n_best 30 is more than beam_size 4; raise beam_size"),
+        ({"glossary": {"a": "b"}}, "glossary: CTranslate2 does not support it"),
+        ({"no_repeat_ngram": 2}, "no_repeat_ngram differs in CTranslate2"),
+        ({"extra_length": 400}, "more than 1074 positions are not converted"),
     ],
 )
-def test_a_mistake_is_not_a_reason_for_tensorflow(
-    path, checkpoint, options, message, capfd
-):
-    """It is said once."""
-    refused(message, converted, path, checkpoint, options)
-    assert not capfd.readouterr().err
+def test_tensorflow_runs_what_ctranslate2_cannot(options, reason, path, capfd):
+    assert converted(path, "4", options) == (path, "4")
+    line = capfd.readouterr().err.splitlines()[-1]
+    assert line == f"engine: TensorFlow ({reason})"
 
 
-def test_tensorflow_is_not_imported_to_look_for_a_gpu(path, tmp_path, monkeypatch):
-    """Only it knows whether there is a GPU, so no conversion is found without it."""
-    export = convert(path, None, {})
-    driver = tmp_path / "nvidia0"
-    monkeypatch.setattr(gpus, "_NVIDIA", str(driver))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    with monkeypatch.context() as context:
-        context.delitem(sys.modules, "tensorflow")
-        assert find_converted(path, None, {}) == export
-        driver.touch()
-        assert find_converted(path, None, {}) is None
-        for hidden in ("", "-1"):
-            context.setenv("CUDA_VISIBLE_DEVICES", hidden)
-            assert find_converted(path, None, {}) == export
-        assert "tensorflow" not in sys.modules
-    assert find_converted(path, None, {}) == export  # TensorFlow has no GPU
+@pytest.mark.slow
+def test_tensorflow_runs_everything_without_ctranslate2(path, translate, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    before = exports(path)
+    assert translate(*AUTO)[2] == "engine: TensorFlow (CTranslate2 is not installed)"
+    assert exports(path) == before
+
+
+@pytest.mark.slow
+def test_the_card_has_the_difference_of_an_evaluated_conversion(path, tmp_path, capfd):
+    export = last_export(path)
+    where = "--output_dir", path, "--split", "dev", "--beam_size", "1"
+    assert run("evaluate", *where, *AUTO) == 0
+    assert run("evaluate", *where, "--export_dir", export, "--language", "fr") == 0
+    other = shutil.copytree(export, tmp_path / "other")
+    change_settings(other, lambda x: x.update(problem="other"), is_intact=True)
+    sentence = run_refused(capfd, "evaluate", *where, "--export_dir", other)
+    assert "is an export of problem" in sentence
+    card = model_card(RunDirectory(path))
+    difference = f"dev, {export.name}, .*; difference from .*: sacrebleu_13a 0, "
+    assert re.search(difference, card)
+    assert "difference" not in card.replace("; difference from", "", 1)

@@ -1,6 +1,5 @@
 """The export for CTranslate2, and the verification of both kinds of exports."""
 
-import argparse
 import itertools
 import json
 import os
@@ -15,12 +14,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.command_line import python, run, run_refused, write
+from helpers.command_line import python, run_refused, write
 from helpers.decoding_models import LINES, transformer
 from helpers.errors import refused
 
 import t2t_keras
-from t2t_keras.data.checksums import sha256
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.decoding import search_graph
 from t2t_keras.decoding.alignment import AlignmentHead
@@ -28,20 +26,16 @@ from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.engine import Source
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import converted
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
-from t2t_keras.plugins.engines import converted_run, ctranslate2_model
-from t2t_keras.plugins.engines.ctranslate2_engine import token_strings
+from t2t_keras.plugins.engines import ctranslate2_model
 from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
+from t2t_keras.plugins.engines.ctranslate2_settings import token_strings
 from t2t_keras.plugins.interop.subword import SubwordTokenizer
 from t2t_keras.plugins.interop.subword_pieces import ESCAPE_CHARACTERS, save_pieces
-from t2t_keras.plugins.reports.card import model_card
-from t2t_keras.plugins.server import command as serve_command
 from t2t_keras.problem import Problem
-from t2t_keras.run.directory import RunDirectory
 from t2t_keras.text import long_texts, sentences
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
@@ -440,10 +434,10 @@ def test_a_call_leaves_room_for_others(engine):
         return [pending[-1]]
 
     for other_calls in range(3):
-        engine.engine._calls.update(range(other_calls))
-        sizes = [len(pending) for _ in engine.engine._run([[0]] * 9, submit)]
-        engine.engine._calls.difference_update(range(other_calls))
-        idle = max(engine.engine._workers - other_calls, 0)
+        engine.engine._pool._calls.update(range(other_calls))
+        sizes = [len(pending) for _ in engine.engine._pool.run([[0]] * 9, submit)]
+        engine.engine._pool._calls.difference_update(range(other_calls))
+        idle = max(engine.engine._pool.workers - other_calls, 0)
         assert (
             sizes == [min(idle, remaining) for remaining in range(9)[::-1]]
             and not pending
@@ -461,7 +455,7 @@ def test_sampling_and_ngrams(engine):
 
 
 def test_samples_read_the_files_once_and_verify_them(engine, tmp_path):
-    changed = shutil.copytree(engine.engine._path, tmp_path / "export")
+    changed = shutil.copytree(engine.engine._pool.path, tmp_path / "export")
     options = {"sampling": True, "top_k": 2, "seed": 3}
     engine = t2t_keras.load(changed)
     changed_engine = t2t_keras.load(changed)
@@ -551,7 +545,7 @@ print({"tensorflow", "keras", "torch"} & sys.modules.keys())
 
 def test_the_program_translates_without_tensorflow(engine, tmp_path, capfd):
     write(tmp_path / "in", *TEXTS)
-    path = engine.engine._path
+    path = engine.engine._pool.path
     assert python(TRANSLATE, path, tmp_path) == "set()\n"
     rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
     n_best = engine.n_best(TEXTS, token_scores=True, alignment=AlignmentHead())
@@ -603,7 +597,9 @@ def test_the_server_needs_no_tensorflow(engine):
         },
     ]
     lines = "".join(f"{json.dumps(request)}\n" for request in requests)
-    *answers, modules = python(SERVE, engine.engine._path, input=lines).splitlines()
+    *answers, modules = python(
+        SERVE, engine.engine._pool.path, input=lines
+    ).splitlines()
     codes, bodies = zip(*(answer.split(" ", 1) for answer in answers), strict=True)
     assert codes == ("200", "200", "200", "400") and modules == "set()"
     best, scores, options = (json.loads(body)["outputs"] for body in bodies[:3])
@@ -614,135 +610,9 @@ def test_the_server_needs_no_tensorflow(engine):
     assert "glossary: CTranslate2 does not support it" in bodies[3]
 
 
-# Translates as the program does, and says whether TensorFlow was imported.
-RUN_COMMAND = """
-import sys
-from t2t_keras.cli import main
-assert main(sys.argv[1:]) == 0
-print({"tensorflow", "keras"} & sys.modules.keys())
-"""
-
-
-@pytest.mark.slow
-def test_the_newest_conversions_of_a_run_are_kept(trained_run, tmp_path):
-    path = shutil.copytree(trained_run, tmp_path / "run")
-    exports = [converted_run.convert(path, str(step), {}) for step in (1, 2, 3, 4)]
-    assert [export.exists() for export in exports] == [False, True, True, True]
-
-
-def test_a_run_is_converted_once(trained_run, tmp_path, capfd):
-    path = shutil.copytree(trained_run, tmp_path / "run")
-    source = write(tmp_path / "in", *LINES)
-    command = ("translate", path, "--input", source, "--beam_size", 1, "--engine")
-    assert run(*command, "tensorflow") == 0
-    expected = capfd.readouterr().out
-    inodes = set()
-    for _ in range(2):
-        assert run(*command, "auto") == 0
-        shown = capfd.readouterr()
-        (export,) = (path / "engines").glob("ctranslate2-*")
-        line = f"engine: ctranslate2, with model.ckpt-4 converted to {export}; "
-        assert shown.out == expected and line in shown.err
-        inodes.add(export.stat().st_ino)
-    assert len(inodes) == 1
-
-
-@pytest.mark.slow
-def test_a_converted_run(engine, trained_run, tmp_path, capfd, monkeypatch):
-    """What makes it be converted again, and what is done with it."""
-    path = shutil.copytree(trained_run, tmp_path / "run")
-    flags = ["--input", write(tmp_path / "in", *LINES), "--scores", "--beam_size", "1"]
-
-    def exports():
-        return {x: x.stat().st_ino for x in (path / "engines").glob("ctranslate2-*")}
-
-    def translate(*extra_flags):
-        assert run("translate", "--output_dir", path, *flags, *extra_flags) == 0
-        shown = capfd.readouterr()
-        rows = [line.split("\t") for line in shown.out.splitlines()]
-        line = [x for x in shown.err.splitlines() if x.startswith("engine: ")][-1:]
-        scores = pytest.approx([float(row[2]) for row in rows], abs=1e-4)
-        return [row[3] for row in rows], scores, *line
-
-    expected = translate("--engine", "tensorflow")
-    assert len(expected) == 2  # no line about the engine
-    auto = "--engine", "auto"
-    translations = translate(*auto)
-    assert translations[:2] == (expected[0], expected[1].expected)
-    (export,) = first_exports = exports()
-    converted_to = f"engine: ctranslate2, with model.ckpt-4 converted to {export}; "
-    assert translations[2].startswith(f"{converted_to}--engine tensorflow ")
-    assert translate(*auto)[2] == translations[2]
-    words = ["translate", str(path), *map(str, flags)]
-    *rows, modules = python(RUN_COMMAND, *words).splitlines()
-    assert [row.split("\t")[3] for row in rows] == expected[0] and modules == "set()"
-    assert exports() == first_exports
-    settings = export / "t2t_export.json"
-    options = json.loads(settings.read_text())
-    options["decoding"]["beam_size"] += 1
-    for is_intact in (False, True):  # damaged; of a problem with other options
-        settings.write_text(json.dumps(options))
-        if is_intact:
-            sums = (export / "SHA256SUMS").read_text()
-            old = next(x for x in sums.splitlines() if x.endswith(settings.name))
-            new = f"{sha256(settings)}  {settings.name}"
-            (export / "SHA256SUMS").write_text(sums.replace(old, new))
-        else:
-            (export / "model.bin").unlink()
-        assert translate(*auto)[2] == translations[2]
-        assert json.loads(settings.read_text()) != options
-    first_exports = exports()
-    assert "with model.ckpt-1 converted" in translate(*auto, "--checkpoint", "1")[2]
-    assert (
-        first_exports.items() < (two_exports := exports()).items()
-        and len(two_exports) == 2
-    )
-    served = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)
-    model = serve_command.load_model(served, path)
-    assert isinstance(model._translator, type(engine)) and model.missing == {}
-    capfd.readouterr()
-    rows = [{"texts": text, "prefixes": ""} for text in LINES[:2]]
-    exact = t2t_keras.load(path)
-    for options in ({"glossary": (("dog", "dog dog"),)}, {"forbidden": ("a",)}):
-        expected_lists = exact.n_best(LINES[:2], **options)
-        for signature in ("translate", "explain"):
-            outputs = model.predict(signature, rows, options)
-            outputs = [row.get("sentences", [row])[0] for row in outputs]
-            found = [row["texts"][0] for row in outputs]
-            assert found == [row[0].text for row in expected_lists]
-    # The run is loaded once, for these requests alone.
-    assert capfd.readouterr().err.count("TensorFlow runs requests with glossary") == 1
-    fast = [row["texts"] for row in model.predict("translate", rows, {})]
-    assert fast == [[row[0].text] for row in model._translator.n_best(LINES[:2])]
-    for option, reason in (
-        ({"glossary": {"a": "b"}}, "glossary: CTranslate2 does not support it"),
-        ({"no_repeat_ngram": 2}, "no_repeat_ngram differs in CTranslate2"),
-        ({"extra_length": 400}, "more than 1074 positions are not converted"),
-    ):
-        assert converted(path, "4", option) == (path, "4")
-        line = capfd.readouterr().err.splitlines()[-1]
-        assert line == f"engine: TensorFlow ({reason})"
-    for extra_flags in (
-        ["--engine", "auto"],
-        ["--export_dir", export, "--language", "fr"],
-    ):
-        where = "--output_dir", path, "--split", "dev", "--beam_size", "1"
-        assert run("evaluate", *where, *extra_flags) == 0
-    other_export = *where, "--export_dir", engine.engine._path
-    assert "is an export of problem" in run_refused(capfd, "evaluate", *other_export)
-    card = model_card(RunDirectory(path))
-    assert re.search(
-        f"dev, {export.name}, .*; difference from .*: sacrebleu_13a 0, ", card
-    )
-    assert "difference" not in card.replace("; difference from", "", 1)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert translate(*auto)[2] == "engine: TensorFlow (CTranslate2 is not installed)"
-    assert exports() == two_exports
-
-
 def test_a_directory_that_is_no_export_of_ours(engine, tmp_path):
     path = tmp_path / "model"
-    shutil.copytree(engine.engine._path, path)
+    shutil.copytree(engine.engine._pool.path, path)
     (path / "config.json").write_text("{}")
     refused(
         "config.json is missing or does not have its checksum", t2t_keras.load, path

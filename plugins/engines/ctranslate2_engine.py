@@ -12,7 +12,7 @@ import numpy as np
 
 from t2t_keras import registry
 from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.decoding.batches import batches
+from t2t_keras.decoding.batches import batches, batches_of_pairs
 from t2t_keras.decoding.engine import (
     Progress,
     Source,
@@ -414,8 +414,9 @@ class CTranslate2Engine:
                 asynchronous=True,
             )
 
-        lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
-        groups = batches(lengths, options.batch_tokens, self._pool.num_idle)
+        groups = batches_of_pairs(
+            sources, targets, options.batch_tokens, self._pool.num_idle
+        )
         for rows, results in self._pool.run(groups, submit):
             yield from zip(rows, results, strict=True)
 

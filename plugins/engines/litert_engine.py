@@ -1,26 +1,26 @@
 """A LiteRT model as an engine of `Translator`."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.engine import (
     Progress,
     Source,
     TokenHypothesis,
     TokenScores,
+    n_best_tokens,
     refuse_changes,
 )
-from t2t_keras.decoding.length_penalty import penalty_of_tokens
+from t2t_keras.decoding.length_penalty import log_probs_of_scores
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.export.exported_translator import ExportedTranslator
 from t2t_keras.export.integrity import require_intact
+from t2t_keras.export.search_only import SearchOnlyEngine
 from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.text_processor_settings import TextProcessorSettings
 from t2t_keras.text.tokenizer import Tokenizer
@@ -31,10 +31,9 @@ MODEL = "model.tflite"
 
 # `Translator` itself applies them.
 _FREE_OPTIONS = ("batch_tokens", "split_sentences", "truncate")
-_NO_PREFIXES = "prefixes: a LiteRT model cannot force them; load the run directory"
 
 
-class LiteRTEngine:
+class LiteRTEngine(SearchOnlyEngine):
     """Computes a model that `export_litert` wrote, sentence by sentence; see `Engine`.
 
     The search is built into the model, with its beam size and its limits. There are
@@ -49,6 +48,7 @@ class LiteRTEngine:
         options: the decoding options of the export.
     """
 
+    graph_name = "a LiteRT model"
     divides_batches = False
     has_fixed_beam = True
 
@@ -84,10 +84,9 @@ class LiteRTEngine:
         progress: Progress | None = None,
     ) -> list[list[TokenHypothesis]]:
         """Returns the n best hypotheses of each source; see `Engine`."""
+        self.require_no_prefixes(sources)
         results = []
         for source in sources:
-            if source.prefix:
-                raise UserError(_NO_PREFIXES)
             results.append(self._search_sentence(source.ids))
             if progress is not None:
                 progress([source])
@@ -102,40 +101,15 @@ class LiteRTEngine:
         """Refuses to score targets, which the model cannot do."""
         raise UserError("LiteRT computes no scores of targets; load the run directory")
 
-    def next_tokens(
-        self, sources: Sequence[Source], count: int, options: DecodingOptions
-    ) -> NoReturn:
-        """Refuses next tokens, because the model cannot force prefixes."""
-        raise UserError(_NO_PREFIXES)
-
-    def alignment_head(self, head: AlignmentHead) -> NoReturn:
-        """Refuses alignments, because the model returns no attention."""
-        raise UserError("alignment: a LiteRT model has none; load the run directory")
-
-    def attention(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        head: AlignmentHead,
-        options: DecodingOptions,
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """Refuses alignments, because the model returns no attention."""
-        self.alignment_head(head)
-
     def _search_sentence(self, ids: Sequence[int]) -> list[TokenHypothesis]:
         """Returns the n best hypotheses of one sentence."""
         with self._lock:
             outputs = self._run(ids=np.array([ids], np.int32))
             rows = outputs["ids"].copy()  # [n, T]
-            scores = outputs["scores"].tolist()  # [n]
-        hypotheses: list[TokenHypothesis] = []
-        for row, score in zip(rows, scores, strict=True):
-            length = int(np.count_nonzero(row))
-            if length or not hypotheses:
-                log_prob = score * penalty_of_tokens(length, self.options)
-                target_ids = tuple(row[:length].tolist())
-                hypotheses.append(TokenHypothesis(target_ids, score, log_prob))
-        return hypotheses
+            scores = outputs["scores"].copy()  # [n]
+        lengths = np.count_nonzero(rows, axis=1)  # [n]
+        log_probs = log_probs_of_scores(scores, lengths, self.options)
+        return n_best_tokens(rows, scores, log_probs, lengths)
 
 
 def load_litert(path: Path) -> ExportedTranslator:

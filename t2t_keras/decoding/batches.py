@@ -54,6 +54,17 @@ def batches(
     return groups
 
 
+def batches_of_pairs(
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    batch_tokens: int,
+    min_batches: int = 1,
+) -> list[list[int]]:
+    """Returns `batches` of pairs, by the longer of the two sequences of each pair."""
+    lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
+    return batches(lengths, batch_tokens, min_batches)
+
+
 def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
     """Returns the rows as one int32 array, padded with PAD to a multiple of 8."""
     return padded_rows(rows, padded_width(max(map(len, rows))))

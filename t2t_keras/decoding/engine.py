@@ -143,6 +143,27 @@ class Engine(Protocol):
         """
 
 
+def n_best_tokens(
+    ids: np.ndarray, scores: np.ndarray, log_probs: np.ndarray, lengths: np.ndarray
+) -> list[TokenHypothesis]:
+    """Returns the hypotheses of a sentence, without empty ones after the best.
+
+    Args:
+        ids: [n, T], padded with PAD.
+        scores: [n]
+        log_probs: [n]
+        lengths: [n], numbers of tokens.
+    """
+    hypotheses: list[TokenHypothesis] = []
+    for row, score, log_prob, length in zip(
+        ids, scores, log_probs, lengths, strict=True
+    ):
+        if length or not hypotheses:
+            tokens = tuple(row[:length].tolist())
+            hypotheses.append(TokenHypothesis(tokens, float(score), float(log_prob)))
+    return hypotheses
+
+
 def refuse_changes(
     options: DecodingOptions, fixed: DecodingOptions, names: Iterable[str], reason: str
 ) -> None:

@@ -9,10 +9,16 @@ import tensorflow as tf
 
 from t2t_keras.data.console import busy, say
 from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.decoding.batches import batches, padded, padded_width
+from t2t_keras.decoding.batches import batches_of_pairs, padded, padded_width
 from t2t_keras.decoding.compiled_loop import rounded_length
 from t2t_keras.decoding.constraints.phrases import Phrases, protected_parts
-from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis, TokenScores
+from t2t_keras.decoding.engine import (
+    Progress,
+    Source,
+    TokenHypothesis,
+    TokenScores,
+    n_best_tokens,
+)
 from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.options import DecodingOptions
@@ -196,7 +202,7 @@ class GraphEngine:
             *inputs,
         )
         graph = self._graph(key, _search_graph, self.search_graph, options, inputs)
-        return _token_hypotheses(Hypotheses(*graph(inputs)))
+        return _n_best_lists(Hypotheses(*graph(inputs)))
 
     def _copied(self, batch: Sequence[Source], options: DecodingOptions) -> np.ndarray:
         """Returns the ids of protected parts, [B, M, L]; see `SearchInputs`."""
@@ -258,23 +264,14 @@ def _run_pairs(
     options: DecodingOptions,
 ) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
     """Yields the index of each pair, and the results of a function of its ids."""
-    lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
-    for batch in batches(lengths, options.batch_tokens):
+    for batch in batches_of_pairs(sources, targets, options.batch_tokens):
         source = padded([sources[i] for i in batch])  # [B, S]
         target = padded([targets[i] for i in batch])  # [B, T]
         results = [tensor.numpy() for tensor in graph(source, target)]
         yield from zip(batch, zip(*results, strict=True), strict=True)
 
 
-def _token_hypotheses(hypotheses: Hypotheses) -> list[list[TokenHypothesis]]:
-    """Returns the hypotheses of each row, without empty ones after the best."""
+def _n_best_lists(hypotheses: Hypotheses) -> list[list[TokenHypothesis]]:
+    """Returns the hypotheses of each row."""
     arrays = [tensor.numpy() for tensor in hypotheses]
-    results = []
-    for rows in zip(*arrays, strict=True):
-        row: list[TokenHypothesis] = []
-        for ids, score, log_prob, length in zip(*rows, strict=True):
-            if length or not row:
-                tokens = tuple(ids[:length].tolist())
-                row.append(TokenHypothesis(tokens, float(score), float(log_prob)))
-        results.append(row)
-    return results
+    return [n_best_tokens(*row) for row in zip(*arrays, strict=True)]

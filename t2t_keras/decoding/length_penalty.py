@@ -6,6 +6,8 @@ a penalty makes outputs of different lengths comparable.
 
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from t2t_keras.decoding.options import DecodingOptions, LengthPenalty
 
 if TYPE_CHECKING:
@@ -41,3 +43,17 @@ def penalty_of_tokens(num_tokens: int, options: DecodingOptions) -> float:
     """
     tokens = float(max(num_tokens, 1))
     return length_penalty(tokens, options.alpha, options.length_penalty)
+
+
+def log_probs_of_scores(
+    scores: np.ndarray, lengths: np.ndarray, options: DecodingOptions
+) -> np.ndarray:
+    """Returns the log-probabilities [n], given scores [n] without coverage penalty.
+
+    Args:
+        scores: the scores.
+        lengths: [n], numbers of tokens.
+        options: the options of the search.
+    """
+    penalties = [penalty_of_tokens(length, options) for length in lengths.tolist()]
+    return scores.astype(np.float64) * penalties

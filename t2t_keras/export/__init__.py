@@ -10,4 +10,5 @@
   processor's methods for the graph with those for Python.
 - Reading a SavedModel: `saved_model_loader` chooses between `saved_model_engine`, which
   runs the signatures of ids, and `text_saved_model`, which runs those of strings.
+  `search_only` is the base of engines without prefixes and attention.
 """

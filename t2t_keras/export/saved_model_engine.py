@@ -1,35 +1,32 @@
 """A SavedModel as an engine of `Translator`, by its signatures of ids."""
 
 import functools
-from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.decoding.batches import batches, padded, padded_width
+from t2t_keras.decoding.batches import batches_of_pairs, padded, padded_width
 from t2t_keras.decoding.compiled_loop import rounded_length
 from t2t_keras.decoding.engine import (
     Progress,
     Source,
     TokenHypothesis,
     TokenScores,
+    n_best_tokens,
     refuse_changes,
 )
-from t2t_keras.decoding.length_penalty import penalty_of_tokens
+from t2t_keras.decoding.length_penalty import log_probs_of_scores
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.parallel_search import search_in_batches
-from t2t_keras.errors import UserError
+from t2t_keras.export.search_only import SearchOnlyEngine
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text_processor import TextProcessor
 
 # `Translator` itself applies it.
 _FREE_OPTIONS = ("batch_tokens",)
-_NO_PREFIXES = "prefixes: an export cannot force them; load the run directory"
 
 
-class SavedModelEngine:
+class SavedModelEngine(SearchOnlyEngine):
     """Computes a SavedModel that `export_saved_model` wrote; see `Engine`.
 
     Requests may have the options of the signature `search_ids`; all other options are
@@ -47,6 +44,7 @@ class SavedModelEngine:
         request_options: the names of the options that requests may have.
     """
 
+    graph_name = "a SavedModel"
     divides_batches = True
     has_fixed_beam = False
 
@@ -89,8 +87,7 @@ class SavedModelEngine:
         progress: Progress | None = None,
     ) -> list[list[TokenHypothesis]]:
         """Returns the n best hypotheses of each source; see `Engine`."""
-        if any(source.prefix for source in sources):
-            raise UserError(_NO_PREFIXES)
+        self.require_no_prefixes(sources)
         values = DecodingOptions.inputs(vars(options), self._dtypes)
         inputs = {
             name: tf.constant(value, self._dtypes[name])
@@ -113,8 +110,7 @@ class SavedModelEngine:
     ) -> list[TokenScores]:
         """Returns the log-probabilities of targets; see `Engine`."""
         scores = [TokenScores(0.0, ())] * len(sources)
-        lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
-        for batch in batches(lengths, options.batch_tokens):
+        for batch in batches_of_pairs(sources, targets, options.batch_tokens):
             tensors = self._signatures["score_ids"](
                 ids=tf.constant(padded([sources[i] for i in batch])),
                 targets=tf.constant(padded([targets[i] for i in batch])),
@@ -126,26 +122,6 @@ class SavedModelEngine:
                 scores[i] = TokenScores(float(log_prob), row_of_target)
         return scores
 
-    def next_tokens(
-        self, sources: Sequence[Source], count: int, options: DecodingOptions
-    ) -> NoReturn:
-        """Refuses next tokens, because a SavedModel cannot force prefixes."""
-        raise UserError(_NO_PREFIXES)
-
-    def alignment_head(self, head: AlignmentHead) -> NoReturn:
-        """Refuses alignments, because a SavedModel returns no attention."""
-        raise UserError("alignment: a SavedModel returns none; load the run directory")
-
-    def attention(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        head: AlignmentHead,
-        options: DecodingOptions,
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """Refuses alignments, because a SavedModel returns no attention."""
-        self.alignment_head(head)
-
     def _search_batch(
         self,
         batch: Sequence[Source],
@@ -155,16 +131,12 @@ class SavedModelEngine:
         """Returns the hypotheses of each source of one batch."""
         ids = tf.constant(padded([source.ids for source in batch]))  # [B, S]
         tensors = self._signatures["search_ids"](ids=ids, **inputs)
+        # [B, n, T], [B, n], [B, n]
         arrays = [tensors[name].numpy() for name in ("ids", "scores", "lengths")]
         results = []
-        for rows in zip(*arrays, strict=True):
-            row: list[TokenHypothesis] = []
-            for target_ids, score, length in zip(*rows, strict=True):
-                if length or not row:
-                    tokens = tuple(target_ids[:length].tolist())
-                    log_prob = float(score) * penalty_of_tokens(int(length), options)
-                    row.append(TokenHypothesis(tokens, float(score), log_prob))
-            results.append(row)
+        for target_ids, scores, lengths in zip(*arrays, strict=True):
+            log_probs = log_probs_of_scores(scores, lengths, options)
+            results.append(n_best_tokens(target_ids, scores, log_probs, lengths))
         if options.coverage_penalty:
             self._set_log_probs(batch, results, options)
         return results

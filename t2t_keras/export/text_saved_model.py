@@ -103,7 +103,7 @@ class TextSavedModel:
         """
         if prefixes is not None:
             raise UserError(
-                "prefixes: an export cannot force them; load the run directory"
+                "prefixes: a SavedModel cannot force them; load the run directory"
             )
         if n is not None:
             options["n_best"] = n

@@ -276,7 +276,7 @@ def test_mistakes_in_calls_of_the_client(client, export, tmp_path):
     refused("an export has it built in", client.n_best, ["a"], extra_length=2)
     refused(f"^texts.*{message}", client.n_best, texts)
     refused(f"^targets.*{message}", client.score, ["a"], texts)
-    refused("an export cannot force them", client.translate, ["a"], ["b"])
+    refused("a SavedModel cannot force them", client.translate, ["a"], ["b"])
     refused(r"has no saved_model\.pb", load_translator, tmp_path)
     refused("is an export, which has only one", t2t_keras.load, export[0], "best")
 

@@ -77,7 +77,7 @@ def test_the_engine_gives_the_outputs_of_the_translator(translator, export_dir):
     refused("beam_size: a LiteRT model has it", exported.translate, ["a"], beam_size=4)
     refused("cannot force them", exported.translate, ["a"], ["b"])
     refused("computes no scores", exported.score, ["a"], ["b"])
-    refused("alignment: a LiteRT model has none", exported.align, ["a"], ["b"])
+    refused("alignment: a LiteRT model returns none", exported.align, ["a"], ["b"])
 
 
 def test_a_fixed_beam_is_searched_once(export_dir, monkeypatch):

@@ -199,7 +199,7 @@ def test_what_a_saved_model_lacks(served, exported, translator):
     )
     row = {"texts": "a", "prefixes": "b"}
     for signature in ("alternatives", "explain"):
-        refused("an export cannot force them", model.predict, signature, [row], {})
+        refused("a SavedModel cannot force them", model.predict, signature, [row], {})
     strings = TextSavedModel(served, None)
     model = ServedModel(strings)
     assert {*model.missing} == {"alignment", "prefixes", "probabilities"}

@@ -159,16 +159,11 @@ def export_command(args: argparse.Namespace) -> str:
     return f"{command} --checkpoint {quoted(args.checkpoint)}"
 
 
-def add_run_dir(
-    container: argparse._ActionsContainer,
-    help: str = "a run directory",
-    required: bool = True,
-) -> None:
+def add_run_dir(container: argparse._ActionsContainer, required: bool = True) -> None:
     """Adds a run directory as `output_dir`.
 
     Args:
         container: the command's parser, or a group of it.
-        help: what it is.
         required: whether it must be given.
     """
     add_positional(
@@ -178,7 +173,7 @@ def add_run_dir(
         "--output_dir",
         dest="output_dir",
         required=required,
-        help=help,
+        help="a run directory",
     )
 
 

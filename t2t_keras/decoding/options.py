@@ -235,7 +235,7 @@ class DecodingOptions:
 
     def __post_init__(self) -> None:
         # Tuples, because traced functions are found by the values of options.
-        object.__setattr__(self, "glossary", glossary_tuple("glossary", self.glossary))
+        object.__setattr__(self, "glossary", glossary_tuple(self.glossary))
         for name in ("forbidden", "protect"):
             object.__setattr__(self, name, phrase_tuple(name, getattr(self, name)))
         _require_protected(self.protect)

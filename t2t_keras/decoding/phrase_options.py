@@ -83,7 +83,7 @@ def phrase_tuple(name: str, phrases: object) -> tuple[str, ...]:
     return tuple(phrases)
 
 
-def glossary_tuple(name: str, pairs: object) -> Glossary:
+def glossary_tuple(pairs: object) -> Glossary:
     """Returns a dictionary of terms, or a list of pairs, as tuples.
 
     Raises:
@@ -92,7 +92,8 @@ def glossary_tuple(name: str, pairs: object) -> Glossary:
     rows = list(pairs.items()) if isinstance(pairs, Mapping) else pairs
     if not isinstance(rows, (list, tuple)) or not all(map(_is_pair, rows)):
         raise UserError(
-            f"{name}: give pairs of a source and a target term, not {short_repr(pairs)}"
+            "glossary: give pairs of a source and a target term, not "
+            f"{short_repr(pairs)}"
         )
     return tuple((source, target) for source, target in rows)
 

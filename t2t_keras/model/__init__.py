@@ -3,7 +3,7 @@
 `layers` has the layers, each written like its equation; `encoder` and `decoder` stack
 them, and `parts` makes them from hyper-parameters. `transformer` is the model: teacher
 forcing, on rows with one pair or with several (`packing`), and decoding step by step
-with the `cache`. `loss` has the label-smoothed cross-entropy, and `kernels` its
+with the `cache`. `loss` has the label-smoothed cross-entropy, and `output_losses` its
 gradient; `execution` tells formulas what executes them; `schedule` has the learning
 rate for Keras's optimizers, `backend` the type of tensors. `build` finds the model that
 hyper-parameters name. Importing this package imports Keras.

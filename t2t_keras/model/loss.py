@@ -7,9 +7,9 @@ from keras import ops
 
 from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.backend import Tensor
-from t2t_keras.model.kernels import output_losses
 from t2t_keras.model.layers.base import serializable
 from t2t_keras.model.layers.rows import to_rows
+from t2t_keras.model.output_losses import output_losses
 from t2t_keras.model.packing import Packing
 from t2t_keras.model.transformer import PAD, Transformer
 
@@ -27,7 +27,7 @@ def cross_entropies(
     which needs no array of soft targets. tensor2tensor subtracts the target's entropy,
     a constant; this function does not.
 
-    Training computes the same by `kernels.output_losses`, whose gradient is written by
+    Training computes the same by `output_losses`, whose gradient is written by
     hand.
 
     Args:

@@ -1,4 +1,4 @@
-"""The gradients of biases and of layer normalization, as products on a GPU.
+"""Sums over rows as products, for biases and layer normalization on a GPU.
 
 The gradient of a vector that every row uses is a sum over the rows. Without XLA,
 TensorFlow's kernel for it takes a sixth of a training step on an H100; a product with a
@@ -22,7 +22,7 @@ def add_bias(x: Tensor, bias: Tensor) -> Tensor:
     @ops.custom_gradient
     def add(x: Tensor, bias: Tensor) -> tuple[Tensor, Callable[..., object]]:
         def grad(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            return upstream, _column_sums(upstream)
+            return upstream, column_sums(upstream)
 
         return x + bias, grad
 
@@ -39,16 +39,20 @@ def scale_and_shift(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         x: Tensor, gamma: Tensor, beta: Tensor
     ) -> tuple[Tensor, Callable[..., object]]:
         def grad(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            d_gamma = _column_sums(upstream * x)
-            return upstream * gamma, d_gamma, _column_sums(upstream)
+            d_gamma = column_sums(upstream * x)
+            return upstream * gamma, d_gamma, column_sums(upstream)
 
         return x * gamma + beta, grad
 
     return apply(x, ops.convert_to_tensor(gamma), ops.convert_to_tensor(beta))
 
 
-def _column_sums(x: Tensor) -> Tensor:
-    """Returns the sums [D] over all axes of x [..., D] but the last."""
+def column_sums(x: Tensor) -> Tensor:
+    """Returns the sums [D] over all axes of x [..., D] but the last, as a product.
+
+    It is several times faster than `ops.sum` on a CPU, whose order of summation also
+    depends on the number of threads.
+    """
     rows = ops.reshape(x, (-1, x.shape[-1]))  # [N, D]
     ones = ops.ones((1, ops.shape(rows)[0]), x.dtype)
     return ops.reshape(ops.matmul(ones, rows), (-1,))

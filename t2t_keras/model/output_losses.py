@@ -13,6 +13,7 @@ from keras import ops
 
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.execution import current_execution
+from t2t_keras.model.layers.column_sums import column_sums
 from t2t_keras.model.layers.embedding import BLOCK, fill_block
 
 
@@ -29,7 +30,7 @@ class _Forward(NamedTuple):
     # [N, 1], what the multiples are to be divided by; None: by 1.
     divisor: Tensor | None
     label_probability: Tensor  # [N, 1]
-    column_sums: Tensor  # [D], over the rows of the softmax matrix
+    table_sums: Tensor  # [D], over the rows of the softmax matrix
 
 
 def output_losses(
@@ -126,8 +127,8 @@ def _forward(
     log_normalizer = reference.logit
     log_normalizer -= ops.log(_divide(reference.probability, share))  # [N, 1]
     label_logit = ops.cast(_pick(logits, label_column), "float32")  # [N, 1]
-    column_sums = _column_sums(table)
-    logit_sum = ops.matmul(states, ops.expand_dims(column_sums, 1))  # [N, 1]
+    table_sums = column_sums(table)  # [D]
+    logit_sum = ops.matmul(states, ops.expand_dims(table_sums, 1))  # [N, 1]
     loss = log_normalizer - (1.0 - smoothing - u) * label_logit
     loss = ops.sum(weights * (loss - u * logit_sum))
     nll = ops.sum(weights * (log_normalizer - label_logit))
@@ -139,7 +140,7 @@ def _forward(
         are_unlabeled=is_fused,
         divisor=divisor,
         label_probability=_divide(_pick(exact, label_column), share),
-        column_sums=column_sums,
+        table_sums=table_sums,
     )
 
 
@@ -208,7 +209,7 @@ def _gradients(
     d_states = ops.cast(ops.matmul(unlabeled, with_zeros), "float32")  # [N, D]
     d_states = _divide(d_states, forward.divisor)
     d_states += excess * label_rows
-    d_states -= u * forward.column_sums
+    d_states -= u * forward.table_sums
 
     rows = states * factor  # [N, D]
     columns = ops.transpose(ops.cast(_divide(rows, forward.divisor), matrix.dtype))
@@ -216,7 +217,7 @@ def _gradients(
     if unlabeled.shape[1] != vocab_size:
         d_table = d_table[:, :vocab_size]  # [D, V]
     d_table = ops.cast(ops.transpose(d_table), "float32")  # [V, D]
-    d_table -= u * _column_sums(rows)
+    d_table -= u * column_sums(rows)
     return d_states * factor, d_table, excess * rows
 
 
@@ -238,16 +239,6 @@ def _row_numbers(ids: Tensor) -> Tensor:
     the device, because it needs its limit on the host.
     """
     return ops.cast(ops.arange(ops.shape(ids)[0], dtype="int32"), "int64")
-
-
-def _column_sums(x: Tensor) -> Tensor:
-    """Returns the sums [n] over the rows of x [N, n], as a matrix product.
-
-    It is several times faster than `ops.sum` on a CPU, whose order of summation also
-    depends on the number of threads.
-    """
-    ones = ops.ones((1, ops.shape(x)[0]), x.dtype)
-    return ops.reshape(ops.matmul(ones, x), (-1,))
 
 
 def _without(x: Tensor, ids: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ from t2t_keras.data.count_pairs import (
 from t2t_keras.data.data_config import DataConfig, data_config, differences
 from t2t_keras.data.data_plan import DataPlan
 from t2t_keras.data.drawing_tasks import draw_training_pairs
-from t2t_keras.data.encode_splits import SplitShard, encode_splits, split_shards
+from t2t_keras.data.encode_splits import SplitPart, encode_splits, shard_parts
 from t2t_keras.data.encoding_tasks import encode_in_tasks, task_parts
 from t2t_keras.data.json_files import read_json, write_json
 from t2t_keras.data.locks import lock, purpose_of_holder
@@ -161,7 +161,7 @@ def run_stages(
         if not plan.is_complete():
             encode(plan, counts, shard, workers, runner)
         with lock(all_locks, refusal=None):
-            if not plan.is_complete() and not finish(plan, shard.count, runner):
+            if not plan.is_complete() and not finish(plan, shard, runner):
                 return False
             publish(plan.directory, plan.done, plan.data_dir, plan.manifest_path)
     return True
@@ -199,11 +199,11 @@ def encode(
     if runner is not None:
         encode_in_tasks(plan, counts, runner)
         return
-    splits = split_shards(plan, counts, shard)
-    encode_splits(plan.problem, splits, plan.vocabularies, workers)
+    parts = shard_parts(plan, counts, shard)
+    encode_splits(plan.problem, parts, plan.vocabularies, workers)
 
 
-def finish(plan: DataPlan, num_shards: int, runner: TaskRunner | None) -> bool:
+def finish(plan: DataPlan, shard: Shard, runner: TaskRunner | None) -> bool:
     """Runs the stages after the encoding, if all shards are encoded.
 
     Returns:
@@ -213,19 +213,20 @@ def finish(plan: DataPlan, num_shards: int, runner: TaskRunner | None) -> bool:
     if runner is not None:
         by_split = task_parts(plan, counts)
     else:
-        by_split = _parts_of_shards(plan, counts, num_shards)
+        by_split = _parts_of_all_shards(plan, counts, shard.count)
         missing = []
-        for index, parts in enumerate(zip(*by_split.values(), strict=True), start=1):
-            if not all(part.is_complete() for part in parts):
-                missing.append(str(Shard(index, num_shards)))
+        by_shard = zip(*by_split.values(), strict=True)
+        for index, encoded in enumerate(by_shard, start=1):
+            if not all(part.is_complete() for part in encoded):
+                missing.append(str(Shard(index, shard.count)))
         if missing:
             say(f"{plan.directory}: still to do: --shard {', '.join(missing)}")
             return False
     data_name = plan.problem.data_name
     dropped: dict[Split, Counter[str]] = {}
-    for split, split_parts in by_split.items():
+    for split, parts in by_split.items():
         dropped[split] = write_shards(
-            split_parts,
+            parts,
             plan.problem.sources[split],
             data_name,
             plan.directory,
@@ -240,13 +241,13 @@ def finish(plan: DataPlan, num_shards: int, runner: TaskRunner | None) -> bool:
     return True
 
 
-def _parts_of_shards(
-    plan: DataPlan, counts: Counts, num_shards: int
-) -> dict[Split, list[SplitShard]]:
-    """Returns what the shards of the work encode of each split."""
-    by_split: dict[Split, list[SplitShard]] = {split: [] for split in plan.splits}
-    for index in range(1, num_shards + 1):
-        for part in split_shards(plan, counts, Shard(index, num_shards)):
+def _parts_of_all_shards(
+    plan: DataPlan, counts: Counts, count: int
+) -> dict[Split, list[SplitPart]]:
+    """Returns the parts of each split, one of each shard of the work."""
+    by_split: dict[Split, list[SplitPart]] = {split: [] for split in plan.splits}
+    for index in range(1, count + 1):
+        for part in shard_parts(plan, counts, Shard(index, count)):
             by_split[part.split].append(part)
     return by_split
 

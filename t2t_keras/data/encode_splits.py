@@ -1,4 +1,4 @@
-"""Encodes the pairs of a shard of the work into spill files."""
+"""Encodes the pairs of splits, part by part, into spill files."""
 
 import dataclasses
 import itertools
@@ -30,7 +30,7 @@ _SAVE_EVERY = 200_000  # pairs after which an interrupted encoding can continue
 
 @dataclasses.dataclass(frozen=True)
 class EncodingState:
-    """How far the encoding of a `SplitShard` has come.
+    """How far the encoding of a `SplitPart` has come.
 
     Attributes:
         pairs: the number of pairs that are encoded.
@@ -52,13 +52,13 @@ class EncodingState:
 
 
 @dataclasses.dataclass(frozen=True)
-class SplitShard:
-    """The pairs of a split that belong to one shard of the work, and their files.
+class SplitPart:
+    """A part of the pairs of a split, and the files that they are encoded into.
 
     Attributes:
         split: the split.
         total: the number of pairs of the whole split.
-        pairs: the indices of the pairs of this shard.
+        pairs: the indices of the pairs of this part.
         config: how they are encoded.
         spills: the files with the records, one for each TFRecord file.
         hashes: the file with the hashes of the examples, see `duplicates.repeated`.
@@ -91,35 +91,35 @@ class SplitShard:
         return self.load_state().pairs == len(self.pairs)
 
 
-def split_shards(plan: DataPlan, counts: Counts, shard: Shard) -> list[SplitShard]:
-    """Returns what belongs to a shard of the work in each split."""
+def shard_parts(plan: DataPlan, counts: Counts, shard: Shard) -> list[SplitPart]:
+    """Returns the part of each split that belongs to a shard of the work."""
     directory = plan.directory / f"part-{shard.index}-of-{shard.count}"
-    shards = []
+    parts = []
     for split in plan.splits:
         pairs = shard.slice(sum(counts[split].values()))
-        shards += split_parts(plan, counts, split, {directory: pairs})
-    return shards
+        parts += split_parts(plan, counts, split, {directory: pairs})
+    return parts
 
 
 def split_parts(
-    plan: DataPlan, counts: Counts, split: Split, parts: Mapping[Path, range]
-) -> list[SplitShard]:
+    plan: DataPlan, counts: Counts, split: Split, ranges: Mapping[Path, range]
+) -> list[SplitPart]:
     """Returns parts of a split.
 
     Args:
         plan: what is made.
         counts: the number of pairs by split and corpus.
         split: the split.
-        parts: the indices of the pairs of each part, by the directory of its files.
+        ranges: the indices of the pairs of each part, by the directory of its files.
     """
     config = _encoding_config(plan, counts[split], split)
-    shards = []
-    for directory, pairs in parts.items():
+    parts = []
+    for directory, pairs in ranges.items():
         spills = []
         for index in range(config.num_shards):
             spills.append(directory / f"{split}.spill-{index:05d}")
-        shards.append(
-            SplitShard(
+        parts.append(
+            SplitPart(
                 split=split,
                 total=sum(counts[split].values()),
                 pairs=pairs,
@@ -129,7 +129,7 @@ def split_parts(
                 state_path=directory / f"{split}.state.json",
             )
         )
-    return shards
+    return parts
 
 
 def _encoding_config(
@@ -154,51 +154,49 @@ def _encoding_config(
 
 def encode_splits(
     problem: Problem,
-    splits: Sequence[SplitShard],
+    parts: Sequence[SplitPart],
     vocabularies: Mapping[Side, Path],
     workers: int,
 ) -> None:
-    """Encodes the pairs of some splits, continuing from the last saved states.
+    """Encodes parts of splits, continuing from the last saved states.
 
     Args:
         problem: the problem with the sources.
-        splits: what belongs to the shard in each split.
+        parts: the part of each split.
         vocabularies: the vocabulary file of each side.
         workers: the largest number of processes.
 
     Raises:
         UserError: a source has changed since its pairs were counted.
     """
-    unfinished = [split for split in splits if not split.is_complete()]
+    unfinished = [part for part in parts if not part.is_complete()]
     if not unfinished:
         return
     files = (vocabularies["source"], vocabularies["target"])
-    num_pairs = sum(len(split.pairs) for split in unfinished)
+    num_pairs = sum(len(part.pairs) for part in unfinished)
     with encoders(files, workers, num_pairs) as encode:
-        for split in reversed(unfinished):  # the small splits come first
-            _encode_split(problem, split, encode)
+        for part in reversed(unfinished):  # the small splits come first
+            _encode_part(problem, part, encode)
 
 
-def _encode_split(problem: Problem, split: SplitShard, encode: Encode) -> None:
-    """Appends the examples of a split to its files.
+def _encode_part(problem: Problem, part: SplitPart, encode: Encode) -> None:
+    """Appends the examples of a part to its files.
 
     Args:
         problem: the problem with the source of the split.
-        split: what belongs to the shard.
+        part: the part.
         encode: encodes chunks of pairs, see `encoders`.
     """
-    split.state_path.parent.mkdir(exist_ok=True)
-    state = split.load_state()
-    total = len(split.pairs)
+    part.state_path.parent.mkdir(exist_ok=True)
+    state = part.load_state()
+    total = len(part.pairs)
     count = state.pairs
     dropped = Counter(state.dropped)
     single_sentences = Counter(state.single_sentences)
     starts = {name: Counter(counts) for name, counts in state.starts.items()}
     with (
-        SpillFiles(
-            [*split.spills, split.hashes], state.sizes, state.checksums
-        ) as files,
-        progress(f"encoding {split.split}", "pairs", total, count) as advance,
+        SpillFiles([*part.spills, part.hashes], state.sizes, state.checksums) as files,
+        progress(f"encoding {part.split}", "pairs", total, count) as advance,
     ):
 
         def save_state() -> None:
@@ -211,13 +209,13 @@ def _encode_split(problem: Problem, split: SplitShard, encode: Encode) -> None:
                 {name: dict(counts) for name, counts in starts.items()},
                 files.checksums,
             )
-            split.save_state(state)
+            part.save_state(state)
 
         saved = count
-        start = split.pairs.start + count
-        remaining = problem.pairs(split.split, start, split.pairs.stop)
-        for encoded in encode(remaining, split.config, start):
-            hashes = {split.config.num_shards: encoded.hashes}
+        start = part.pairs.start + count
+        remaining = problem.pairs(part.split, start, part.pairs.stop)
+        for encoded in encode(remaining, part.config, start):
+            hashes = {part.config.num_shards: encoded.hashes}
             files.append({**encoded.spills, **hashes})
             dropped += encoded.dropped
             single_sentences += encoded.single_sentences
@@ -231,5 +229,5 @@ def _encode_split(problem: Problem, split: SplitShard, encode: Encode) -> None:
         if count == total:
             save_state()
     if count != total:
-        split.state_path.unlink(missing_ok=True)
-        raise changed_source(split.split, split.total, split.pairs.start + count)
+        part.state_path.unlink(missing_ok=True)
+        raise changed_source(part.split, part.total, part.pairs.start + count)

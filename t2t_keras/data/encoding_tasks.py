@@ -15,7 +15,7 @@ from t2t_keras.data.count_pairs import Counts, read_positions
 from t2t_keras.data.data_plan import DataPlan
 from t2t_keras.data.encode_splits import (
     EncodingState,
-    SplitShard,
+    SplitPart,
     encode_splits,
     split_parts,
 )
@@ -39,7 +39,7 @@ class _EncodingTask:
     """A part, and what it is made from."""
 
     problem: Problem
-    part: SplitShard
+    part: SplitPart
     vocabularies: Mapping[Side, Path]
 
 
@@ -54,7 +54,7 @@ def indexed_problem(plan: DataPlan, counts: Counts) -> Problem:
     return plan.problem.replace(sources=sources)
 
 
-def task_parts(plan: DataPlan, counts: Counts) -> dict[Split, list[SplitShard]]:
+def task_parts(plan: DataPlan, counts: Counts) -> dict[Split, list[SplitPart]]:
     """Returns the parts of each split, in order."""
     positions = read_positions(plan.directory)
     by_split = {}
@@ -134,13 +134,13 @@ def encode_in_tasks(plan: DataPlan, counts: Counts, runner: TaskRunner) -> None:
 class _LookingTask:
     """A part, and the shards that are written, of which it needs no spill files."""
 
-    part: SplitShard
+    part: SplitPart
     written: frozenset[int]
 
 
 def _lacking(
-    plan: DataPlan, parts: Sequence[SplitShard], runner: TaskRunner
-) -> list[SplitShard]:
+    plan: DataPlan, parts: Sequence[SplitPart], runner: TaskRunner
+) -> list[SplitPart]:
     """Returns the parts that are not wholly on the disk."""
     names = frozenset(os.listdir(plan.done))
     tasks = []
@@ -170,7 +170,7 @@ def _is_whole(task: _LookingTask) -> bool:
     return True
 
 
-def _readable_state(part: SplitShard) -> EncodingState | None:
+def _readable_state(part: SplitPart) -> EncodingState | None:
     """Returns the state of a part; None: its file is damaged."""
     try:
         return part.load_state()
@@ -192,7 +192,7 @@ def _encode(task: _EncodingTask) -> None:
         encode_splits(task.problem, [task.part], task.vocabularies, workers=1)
 
 
-def _is_cut_off(part: SplitShard) -> bool:
+def _is_cut_off(part: SplitPart) -> bool:
     """Returns whether a machine died before all that it had saved was on the disk."""
     state = _readable_state(part)
     if state is None:

@@ -11,7 +11,7 @@ from t2t_keras.data.checksums import sha256
 from t2t_keras.data.cleaning import reasons
 from t2t_keras.data.count_pairs import Counts, read_counts
 from t2t_keras.data.data_plan import DataPlan
-from t2t_keras.data.encode_splits import EncodingState, SplitShard
+from t2t_keras.data.encode_splits import EncodingState, SplitPart
 from t2t_keras.data.index_files import index_sha256
 from t2t_keras.data.json_files import write_json
 from t2t_keras.data.languages import guessed_languages
@@ -30,7 +30,7 @@ def write_manifest(
     plan: DataPlan,
     counts: Counts,
     dropped: Mapping[Split, Counter[str]],
-    by_split: Mapping[Split, Sequence[SplitShard]],
+    by_split: Mapping[Split, Sequence[SplitPart]],
 ) -> None:
     """Writes the manifest of the new and of the earlier splits.
 
@@ -172,18 +172,18 @@ def single_sentence_shares(
 
 
 def sentence_starts(
-    shards: Sequence[SplitShard], states: Sequence[EncodingState]
+    parts: Sequence[SplitPart], states: Sequence[EncodingState]
 ) -> dict[str, list[str]]:
     """Returns the words that begin sentences on each side of the training texts.
 
     Args:
-        shards: what was encoded of the training texts.
+        parts: the parts of the training texts.
         states: the state of each of them.
     """
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     num_texts = 0
-    for shard, state in zip(shards, states, strict=True):
-        num_texts += len(shard.pairs) // shard.config.count_every
+    for part, state in zip(parts, states, strict=True):
+        num_texts += len(part.pairs) // part.config.count_every
         for name, counted in state.starts.items():
             counts[name].update(counted)
     starts: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ import numpy as np
 
 from t2t_keras.data.atomic_files import atomic
 from t2t_keras.data.duplicates import repeated
-from t2t_keras.data.encode_splits import EncodingState, SplitShard
+from t2t_keras.data.encode_splits import EncodingState, SplitPart
 from t2t_keras.data.index_files import save_index
 from t2t_keras.data.mixture import Mixture
 from t2t_keras.data.progress import progress
@@ -22,7 +22,7 @@ from t2t_keras.problem import Source, Split
 
 
 def write_shards(
-    parts: Sequence[SplitShard],
+    parts: Sequence[SplitPart],
     source: Source,
     data_name: str,
     directory: Path,
@@ -93,7 +93,7 @@ class _ShardTask:
 
 
 def _shard_tasks(
-    parts: Sequence[SplitShard],
+    parts: Sequence[SplitPart],
     states: Sequence[EncodingState],
     repeats: np.ndarray,
     data_name: str,
@@ -116,14 +116,14 @@ def _shard_tasks(
     return tasks
 
 
-def _spills(part: SplitShard, state: EncodingState) -> list[Spill]:
+def _spills(part: SplitPart, state: EncodingState) -> list[Spill]:
     """Returns the spill files of a part as its state describes them."""
     sizes = (state.sizes or [])[:-1]
     checksums: Sequence[int | None] = state.checksums or [None] * len(sizes)
     return list(map(Spill, part.spills, sizes, checksums))
 
 
-def _hashes(part: SplitShard, state: EncodingState) -> Spill:
+def _hashes(part: SplitPart, state: EncodingState) -> Spill:
     """Returns the file of hashes of a part as its state describes it."""
     checksum = state.checksums[-1] if state.checksums else None
     return Spill(part.hashes, (state.sizes or [0])[-1], checksum)

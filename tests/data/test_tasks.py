@@ -103,13 +103,13 @@ def test_vocabulary_whose_size_depends_on_the_texts(tmp_path, mixture):
 def test_what_is_encoded_is_not_encoded_again(plain, tmp_path, monkeypatch):
     problem, expected = plain
     encoded = []
-    encode = encode_splits._encode_split
+    encode = encode_splits._encode_part
 
-    def note(problem, split, *args):
-        encoded.append(split.pairs)
-        encode(problem, split, *args)
+    def note(problem, part, *args):
+        encoded.append(part.pairs)
+        encode(problem, part, *args)
 
-    monkeypatch.setattr(encode_splits, "_encode_split", note)
+    monkeypatch.setattr(encode_splits, "_encode_part", note)
     with faults(45, interrupt), pytest.raises(KeyboardInterrupt):
         generate(problem, tmp_path, runner=run_here)
     done = encoded[:-1]

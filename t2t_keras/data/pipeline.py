@@ -1,6 +1,7 @@
 """Reads records into padded batches of ids, in the background, with tf.data."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -60,15 +61,8 @@ def training_batches(
     """
     if local_replicas is None:
         local_replicas = range(num_replicas)
-    batches = _batches(
-        index,
-        steps,
-        plan,
-        num_replicas,
-        micro_batches,
-        local_replicas,
-        aligned,
-        augment,
+    reader = _BatchReader(
+        index, plan, num_replicas, micro_batches, local_replicas, aligned, augment
     )
 
     def split(batch: Batch) -> tf.data.Dataset:
@@ -78,7 +72,7 @@ def training_batches(
             parts[name] = tf.reshape(rows, shape)
         return tf.data.Dataset.from_tensor_slices(parts)
 
-    return batches.flat_map(split).prefetch(4 * len(local_replicas))
+    return reader.batches(steps).flat_map(split).prefetch(4 * len(local_replicas))
 
 
 def ordered_batches(index: RecordIndex, batch_tokens: int) -> tf.data.Dataset:
@@ -89,7 +83,7 @@ def ordered_batches(index: RecordIndex, batch_tokens: int) -> tf.data.Dataset:
     """
     lengths = index.source_length, index.target_length
     plan = BatchPlan(*lengths, batch_tokens, seed=0, swapped=index.swapped)
-    return _batches(index, range(len(plan)), plan).prefetch(4)
+    return _BatchReader(index, plan).batches(range(len(plan))).prefetch(4)
 
 
 @contextlib.contextmanager
@@ -148,75 +142,77 @@ def rows_per_replica(
     return tf.reshape(ids, [num_replicas, padded_rows, length])
 
 
-def _batches(
-    index: RecordIndex,
-    steps: range,
-    plan: BatchPlan,
-    num_replicas: int = 1,
-    micro_batches: int = 1,
-    local_replicas: range = range(1),
-    aligned: bool = False,
-    augment: Augment | None = None,
-) -> tf.data.Dataset:
-    """Reads and pads the batch of every step.
+@dataclasses.dataclass(frozen=True)
+class _BatchReader:
+    """Reads the batches of a plan; the attributes are arguments of `training_batches`.
 
-    Args:
-        index: the index of the records.
-        steps: the steps.
-        plan: the plan that determines the records of each step.
-        num_replicas: see `training_batches`, as are the other arguments.
-        micro_batches: see `training_batches`.
-        local_replicas: the replicas whose rows are read.
-        aligned: see `training_batches`.
-        augment: see `training_batches`.
+    By default it reads all rows of a batch, as one replica does.
     """
-    features = FEATURES | LINKS if aligned else FEATURES
 
-    def read(
-        step: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        records = plan.records(int(step))
-        rows = plan.rows(int(step))
-        num_rows, *lengths = plan.shape(records)
-        replica_rows = rows_each(num_rows, num_replicas, micro_batches)
-        first_row = local_replicas.start * replica_rows
-        stop_row = local_replicas.stop * replica_rows
-        start, stop = np.searchsorted(rows, [first_row, stop_row]).tolist()
-        # A part of a batch is padded to the length of the whole batch.
-        shape = np.array([stop_row - first_row, *lengths], np.int64)
-        payloads = index.read(records[start:stop])
-        if augment:
-            numbered = enumerate(payloads, start=start)
-            payloads = [augment(payload, int(step), n) for n, payload in numbered]
-        row = rows[start:stop].astype(np.int64) - first_row
-        pair_ids = np.arange(start, stop, dtype=np.int64)
-        return np.array(payloads, dtype=object), row, pair_ids, shape
+    index: RecordIndex
+    plan: BatchPlan
+    num_replicas: int = 1
+    micro_batches: int = 1
+    local_replicas: range = range(1)
+    aligned: bool = False
+    augment: Augment | None = None
 
-    def parse(step: tf.Tensor) -> Batch:
+    def batches(self, steps: range) -> tf.data.Dataset:
+        """Returns the batch of every step, with the rows of the local replicas."""
+        return untuned(tf.data.Dataset.range(steps.start, steps.stop).map(self._batch))
+
+    def _batch(self, step: tf.Tensor) -> Batch:
+        """Parses and pads the records of a step; the graph of `batches`."""
+        features = FEATURES | LINKS if self.aligned else FEATURES
         payloads, rows, pair_ids, shape = tf.numpy_function(
-            read,
+            self._read,
             [step],
             [tf.string, tf.int64, tf.int64, tf.int64],
             stateful=False,  # else deterministic operations would disable `prefetch`
         )
         example = tf.io.parse_example(tf.ensure_shape(payloads, [None]), features)
-        ids = (example[index.features[0]], example[index.features[1]])
+        ids = (example[self.index.features[0]], example[self.index.features[1]])
         origins = None
-        if plan.packs_rows:
+        if self.plan.packs_rows:
             batch, origins = packed_batch(ids, rows, pair_ids + 1, shape)
         else:
             batch = _padded_batch(ids, shape)
-        if aligned:
+        if self.aligned:
             batch["alignment"] = alignment_weights(
                 example["links"],
                 batch["source"],
                 batch["target"],
-                index.swapped,
+                self.index.swapped,
                 origins,
             )
         return batch
 
-    return untuned(tf.data.Dataset.range(steps.start, steps.stop).map(parse))
+    def _read(
+        self, step: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the records of the local rows of a step, N of them.
+
+        Returns:
+            The records [N], strings; the row of each of them among the local rows, [N];
+            its number in the whole batch, [N]; and the local rows, S and T, [3]. The
+            last three are int64.
+        """
+        records = self.plan.records(int(step))
+        rows = self.plan.rows(int(step))
+        num_rows, *lengths = self.plan.shape(records)
+        replica_rows = rows_each(num_rows, self.num_replicas, self.micro_batches)
+        first_row = self.local_replicas.start * replica_rows
+        stop_row = self.local_replicas.stop * replica_rows
+        start, stop = np.searchsorted(rows, [first_row, stop_row]).tolist()
+        # A part of a batch is padded to the length of the whole batch.
+        shape = np.array([stop_row - first_row, *lengths], np.int64)
+        payloads = self.index.read(records[start:stop])
+        if self.augment:
+            numbered = enumerate(payloads, start=start)
+            payloads = [self.augment(payload, int(step), n) for n, payload in numbered]
+        row = rows[start:stop].astype(np.int64) - first_row
+        pair_ids = np.arange(start, stop, dtype=np.int64)
+        return np.array(payloads, dtype=object), row, pair_ids, shape
 
 
 def _padded_batch(

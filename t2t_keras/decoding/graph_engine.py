@@ -33,13 +33,13 @@ from t2t_keras.model.backend import Nest, require_tensorflow
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 
-_MAX_GRAPHS = 32  # a new combination of options replaces the oldest one
+_MAX_FUNCTIONS = 32  # a new combination of options replaces the oldest one
 
 # The options that are inputs of the graph, with their dtypes.
 _TENSOR_DTYPES = DecodingOptions.dtypes("is_tensor")
 
 # A tf.function of a batch, for which TensorFlow has no type.
-_Graph: TypeAlias = Any
+_Function: TypeAlias = Any
 
 
 class GraphEngine:
@@ -79,7 +79,7 @@ class GraphEngine:
         self.target_tokenizer = target_tokenizer
         self.options = DecodingOptions.of(problem)
         self.search_graph = SearchGraph(problem, model, target_tokenizer)
-        self._graphs: dict[Hashable, _Graph] = {}
+        self._functions: dict[Hashable, _Function] = {}
         # The phrases of the latest request, because the next one often has the same.
         self._phrases: dict[Hashable, Phrases] = {}
         self._says_compiling = False
@@ -119,10 +119,10 @@ class GraphEngine:
         options: DecodingOptions,
     ) -> list[TokenScores]:
         """Returns the log-probabilities of targets; see `Engine`."""
-        graph = self._graph("score", _pairs_graph, score_targets, self.model)
+        function = self._traced("score", _pairs_function, score_targets, self.model)
         scores = [TokenScores(0.0, ())] * len(sources)
         for i, (log_prob, length, token_log_probs) in _run_pairs(
-            graph, sources, targets, options
+            function, sources, targets, options
         ):
             row = tuple(token_log_probs[:length].tolist())
             scores[i] = TokenScores(float(log_prob), row)
@@ -133,11 +133,13 @@ class GraphEngine:
     ) -> list[list[int]]:
         """Returns the likeliest tokens after prefixes; see `Engine`."""
         key = "next", count
-        graph = self._graph(key, _pairs_graph, likeliest_tokens, self.model, count)
+        function = self._traced(
+            key, _pairs_function, likeliest_tokens, self.model, count
+        )
         targets = [[*source.prefix, EOS] for source in sources]
         source_ids = [source.ids for source in sources]
         results: list[list[int]] = [[]] * len(sources)
-        for i, (tokens,) in _run_pairs(graph, source_ids, targets, options):
+        for i, (tokens,) in _run_pairs(function, source_ids, targets, options):
             results[i] = tokens.tolist()
         return results
 
@@ -153,8 +155,10 @@ class GraphEngine:
         options: DecodingOptions,
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yields the index and the attention weights of each pair; see `Engine`."""
-        graph = self._graph(head, _pairs_graph, attention_weights, self.model, head)
-        for i, (weights,) in _run_pairs(graph, sources, targets, options):
+        function = self._traced(
+            head, _pairs_function, attention_weights, self.model, head
+        )
+        for i, (weights,) in _run_pairs(function, sources, targets, options):
             yield i, weights
 
     def _phrases_of(self, options: DecodingOptions) -> Phrases:
@@ -201,8 +205,10 @@ class GraphEngine:
             *map(bool, phrases),
             *inputs,
         )
-        graph = self._graph(key, _search_graph, self.search_graph, options, inputs)
-        return _n_best_lists(Hypotheses(*graph(inputs)))
+        function = self._traced(
+            key, _search_function, self.search_graph, options, inputs
+        )
+        return _n_best_lists(Hypotheses(*function(inputs)))
 
     def _copied(self, batch: Sequence[Source], options: DecodingOptions) -> np.ndarray:
         """Returns the ids of protected parts, [B, M, L]; see `SearchInputs`."""
@@ -216,26 +222,26 @@ class GraphEngine:
         rows = tf.ragged.constant(ids, tf.int32, ragged_rank=1, inner_shape=())
         return parts.with_values(rows).to_tensor(PAD).numpy()
 
-    def _graph(
-        self, key: Hashable, build: Callable[..., _Graph], *arguments: object
-    ) -> _Graph:
+    def _traced(
+        self, key: Hashable, build: Callable[..., _Function], *arguments: object
+    ) -> _Function:
         """Returns the traced function for a key, built at its first use.
 
         All threads share it.
         """
-        graph: _Graph = self._graphs.get(key)
-        if graph is None:
-            graph = self._graphs.setdefault(key, build(*arguments))
+        function: _Function = self._functions.get(key)
+        if function is None:
+            function = self._functions.setdefault(key, build(*arguments))
             with busy("building the graph"):
-                graph.get_concrete_function()
-            for oldest in list(self._graphs)[:-_MAX_GRAPHS]:
-                self._graphs.pop(oldest, None)
-        return graph
+                function.get_concrete_function()
+            for oldest in list(self._functions)[:-_MAX_FUNCTIONS]:
+                self._functions.pop(oldest, None)
+        return function
 
 
-def _search_graph(
+def _search_function(
     search_graph: SearchGraph, options: DecodingOptions, inputs: dict[str, Nest]
-) -> _Graph:
+) -> _Function:
     """Returns the search of batches with the structure of these inputs."""
     specs = tf.nest.map_structure(
         lambda x: tf.TensorSpec([None] * x.shape.rank, x.dtype), inputs
@@ -247,7 +253,7 @@ def _search_graph(
     return tf.function(search, input_signature=[specs], autograph=False)
 
 
-def _pairs_graph(function: _Graph, *arguments: object) -> _Graph:
+def _pairs_function(function: _Function, *arguments: object) -> _Function:
     """Returns a function of its arguments, and of the ids of sources and targets."""
     ids = tf.TensorSpec([None, None], tf.int32)
 
@@ -258,7 +264,7 @@ def _pairs_graph(function: _Graph, *arguments: object) -> _Graph:
 
 
 def _run_pairs(
-    graph: _Graph,
+    function: _Function,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     options: DecodingOptions,
@@ -267,7 +273,7 @@ def _run_pairs(
     for batch in batches_of_pairs(sources, targets, options.batch_tokens):
         source = padded([sources[i] for i in batch])  # [B, S]
         target = padded([targets[i] for i in batch])  # [B, T]
-        results = [tensor.numpy() for tensor in graph(source, target)]
+        results = [tensor.numpy() for tensor in function(source, target)]
         yield from zip(batch, zip(*results, strict=True), strict=True)
 
 

@@ -326,6 +326,6 @@ def test_verbs_write_tokens(translator, run_dir, capfd, tmp_path):
 def test_scoring_is_one_graph(translator):
     """Outputs of any lengths are rescored without a new trace."""
     translator.n_best(LINES, 3, token_scores=True)
-    graph = translator.engine._graphs["score"]
+    graph = translator.engine._functions["score"]
     assert isinstance(graph, tf.types.experimental.PolymorphicFunction)
     assert graph.experimental_get_tracing_count() == 1

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
-from t2t_keras.text.graph_ids import CPU, text_ids
+from t2t_keras.text.graph_ids import CPU, text_pieces
 from t2t_keras.text.tokenizer import EOS
 
 from .subword_pieces import (
@@ -74,10 +74,7 @@ class SubwordGraph(tf.Module):
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Turns ids [B, T] into strings [B]."""
         with tf.device(CPU):
-            pieces = tf.ragged.map_flat_values(
-                lambda flat: tf.gather(self._pieces, flat),
-                text_ids(ids, len(self._pieces)),
-            )
+            pieces = text_pieces(ids, self._pieces)
             tokens = tf.strings.split(tf.strings.reduce_join(pieces, axis=1), "_")
             tokens = tf.ragged.boolean_mask(tokens, tokens != "")
             return self._join(

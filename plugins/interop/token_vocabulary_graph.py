@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from t2t_keras.blank_text import WHITE_SPACE
-from t2t_keras.text.graph_ids import CPU, text_ids
+from t2t_keras.text.graph_ids import CPU, text_pieces
 from t2t_keras.text.tokenizer import EOS, UNK
 
 
@@ -39,10 +39,7 @@ class TokenGraph(tf.Module):
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Turns ids [B, T] into strings [B]."""
         with tf.device(CPU):
-            tokens = tf.ragged.map_flat_values(
-                lambda flat: tf.gather(self._pieces, flat),
-                text_ids(ids, len(self._pieces)),
-            )
+            tokens = text_pieces(ids, self._pieces)
             return tf.strings.reduce_join(tokens, axis=1, separator=" ")
 
 
@@ -55,7 +52,6 @@ class ByteGraph(tf.Module):
 
     def __init__(self, token_bytes: Sequence[bytes]) -> None:
         super().__init__(name="bytes")
-        self._vocab_size = len(token_bytes)
         self._first_byte_id = len(token_bytes) - 256
         with tf.device(CPU), tf.init_scope():
             self._bytes = tf.constant(token_bytes)
@@ -72,10 +68,7 @@ class ByteGraph(tf.Module):
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Turns ids [B, T] into strings [B]."""
         with tf.device(CPU):
-            parts = tf.ragged.map_flat_values(
-                lambda flat: tf.gather(self._bytes, flat),
-                text_ids(ids, self._vocab_size),
-            )
+            parts = text_pieces(ids, self._bytes)
             texts = tf.strings.reduce_join(parts, axis=1)
             return tf.strings.unicode_transcode(
                 texts, "UTF-8", "UTF-8", errors="replace"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from t2t_keras.text.graph_ids import CPU, text_ids
+from t2t_keras.text.graph_ids import CPU, text_pieces
 from t2t_keras.text.tokenizer import EOS, UNK
 
 from .word_classes import ENDINGS, SHAPE, SPECIAL, ending_pattern
@@ -60,8 +60,5 @@ class WordGraph(tf.Module):
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Turns ids [B, T] into strings [B]."""
         with tf.device(CPU):
-            words = tf.ragged.map_flat_values(
-                lambda flat: tf.gather(self._pieces, flat),
-                text_ids(ids, len(self._pieces)),
-            )
+            words = text_pieces(ids, self._pieces)
             return tf.strings.reduce_join(words, axis=1, separator=" ")

@@ -152,15 +152,20 @@ def test_descriptors_limit_the_connections(monkeypatch):
     assert connections.Connections(limits)._free_descriptors() == 3
 
 
-def test_an_answer_has_a_time_limit_for_its_client(monkeypatch):
-    """One that reads nothing is disconnected; one that reads slowly is not."""
-    monkeypatch.setattr(connections, "_MIN_READ_BYTES", 10_000)
+@pytest.fixture
+def large_answer(monkeypatch):
+    """The list of models has 20 MB."""
     answer = app.Response("x" * 20_000_000)
 
-    async def page(self, request):
+    async def models(self, request):
         return answer
 
-    monkeypatch.setattr(app.Service, "models", page)
+    monkeypatch.setattr(app.Service, "models", models)
+
+
+def test_an_answer_has_a_time_limit_for_its_client(monkeypatch, large_answer):
+    """One that reads nothing is disconnected; one that reads slowly is not."""
+    monkeypatch.setattr(connections, "_MIN_READ_BYTES", 10_000)
     request = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     with (
         serving(Stub(), timeout_seconds=0.4) as (_, port, server),
@@ -177,13 +182,7 @@ def test_an_answer_has_a_time_limit_for_its_client(monkeypatch):
         assert len(received(stalled)) < 20_000_000
 
 
-def test_unread_answers_have_a_limit_in_all(monkeypatch):
-    answer = app.Response("x" * 20_000_000)
-
-    async def page(self, request):
-        return answer
-
-    monkeypatch.setattr(app.Service, "models", page)
+def test_unread_answers_have_a_limit_in_all(large_answer):
     request = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
     with (
         serving(Stub(), max_unread_bytes=50_000_000) as (_, port, server),

@@ -34,7 +34,6 @@ class Reporter:
         self._last_counted = time.monotonic()
         # The time since then that belongs to no step.
         self._elsewhere = Durations()
-        self._has_counted = False
 
     def waiting(self) -> AbstractContextManager[None]:
         """Measures the time that training waits for data."""
@@ -75,10 +74,12 @@ class Reporter:
         self._interval.add(result, steps)
         time_now = time.monotonic()
         seconds = time_now - self._last_counted - self._elsewhere.total
-        # The first call traces the graph, however many steps it has.
-        for _ in range(steps if self._has_counted else 1):
-            self._time_left.add_step(seconds / steps if self._has_counted else seconds)
-        self._has_counted = True
+        if self._time_left.first_step is None:
+            # The first call traces the graph, however many steps it has.
+            self._time_left.add_step(seconds)
+        else:
+            for _ in range(steps):
+                self._time_left.add_step(seconds / steps)
         self._last_counted = time_now
         self._elsewhere = Durations()
         for hook in self._hooks:

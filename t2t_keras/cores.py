@@ -11,9 +11,9 @@ def num_cores() -> int:
 
     The environment variable PYTHON_CPU_COUNT changes it.
     """
-    given = os.environ.get(PYTHON_CPU_COUNT, "")
-    if given.isdigit() and int(given):
-        return int(given)
+    count = os.environ.get(PYTHON_CPU_COUNT, "")
+    if count.isdigit() and int(count):
+        return int(count)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

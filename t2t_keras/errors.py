@@ -42,8 +42,8 @@ def did_you_mean(name: str, names: Iterable[str], template: str = "'{}'") -> str
         names: the valid names.
         template: the format of the suggested name.
     """
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {template.format(*near)}?" if near else ""
+    matches = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {template.format(*matches)}?" if matches else ""
 
 
 def require_unicode(name: str, text: str) -> None:

@@ -61,7 +61,7 @@ class CorpusMetric(abc.ABC):
         """
         import numpy as np
 
-        place = f"{type(self).__name__}.statistics"
+        method = f"{type(self).__name__}.statistics"
         try:
             array = np.asarray(statistics)
         except ValueError:  # rows of different lengths
@@ -69,7 +69,7 @@ class CorpusMetric(abc.ABC):
         kind = array.dtype.kind
         if array.shape[:1] != (sentences,) or array.ndim != 2 or kind not in "biuf":
             raise UserError(
-                f"{place} must return an array of numbers with a row for each of the "
+                f"{method} must return an array of numbers with a row for each of the "
                 f"{sentences} sentences, not {short_repr(statistics)}"
             )
         return array.astype(np.float64 if kind == "f" else np.int64, copy=False)
@@ -129,19 +129,19 @@ class Metrics(abc.ABC):
         Raises:
             UserError: it is not numbers by name, with `selection_metric` among them.
         """
-        place = f"{type(self).__name__}.score"
+        method = f"{type(self).__name__}.score"
         if not isinstance(scores, Mapping):
             raise UserError(
-                f"{place} must return a dict of numbers by name, not "
+                f"{method} must return a dict of numbers by name, not "
                 f"{short_repr(scores)}"
             )
         name = getattr(self, "selection_metric", None)
         if name not in scores:
             raise UserError(
-                f"{place} must return the selection_metric {short_repr(name)}; it "
+                f"{method} must return the selection_metric {short_repr(name)}; it "
                 f"returns {', '.join(map(str, scores)) or 'nothing'}"
             )
-        return {key: as_number(f"{place}: {key}", scores[key]) for key in scores}
+        return {key: as_number(f"{method}: {key}", scores[key]) for key in scores}
 
     def report(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]

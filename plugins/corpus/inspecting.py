@@ -242,11 +242,11 @@ def _show(result: dict[str, Any]) -> str:
 def _describe_side(side: dict[str, Any], pairs: int) -> dict[str, object]:
     """Returns the means of a sentence, and the most frequent language or script."""
     shares = side["languages"] or side["scripts"]
-    first = [f"{name} {share:.0%}" for name, share in shares.items()][:1]
+    largest_share = [f"{name} {share:.0%}" for name, share in shares.items()][:1]
     return {
         "words": side["words"] / pairs,
         "characters": round(side["characters"] / pairs),
-        "script" if side["languages"] is None else "language": "".join(first),
+        "script" if side["languages"] is None else "language": "".join(largest_share),
     }
 
 

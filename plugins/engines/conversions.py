@@ -97,7 +97,7 @@ def conversion_of(
     if has_gpu():
         raise UserError("there is a GPU")
     problem = RunConfig.read(run).registered_problem()
-    default = DecodingOptions.of(problem)
+    default = DecodingOptions.of_problem(problem)
     resolved = dataclasses.replace(default, **options)
     require_supported(resolved)
     # CTranslate2 draws different samples and has another rule for n-grams.

@@ -110,8 +110,8 @@ def run_job(
     }
     broken = [file.mistake for file in files if file.mistake]
     if broken:
-        others = quantity(len(broken) - 1, "other files")
-        further = f" ({others} as well)" if broken[1:] else ""
+        other_files = quantity(len(broken) - 1, "other files")
+        further = f" ({other_files} as well)" if broken[1:] else ""
         raise UserError(f"{broken[0]}{further}; the other outputs are complete")
     return result | {"seconds": round(time.monotonic() - start, 2)}
 

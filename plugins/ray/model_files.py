@@ -32,7 +32,7 @@ class Model:
     usr_dir: str = ""
 
     @classmethod
-    def of(
+    def from_args(
         cls, args: argparse.Namespace, directory: str, checkpoint: str | None
     ) -> Self:
         """Returns the model of a command line, with absolute paths.

@@ -89,11 +89,11 @@ class OutputFolder:
         """
         if not self.faults.exists():
             return
-        with self.faults.open("rb") as earlier, open_lines(self.faults) as kept:
+        with self.faults.open("rb") as earlier, open_lines(self.faults) as rewritten:
             for row in earlier:
                 with contextlib.suppress(ValueError):  # a killed process wrote it
                     if json.loads(row)["output"] not in outputs:
-                        kept.write(row.decode())
+                        rewritten.write(row.decode())
 
     def finish(
         self,

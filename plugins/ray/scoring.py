@@ -33,7 +33,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 
     size = worker_size(args)
     checkpoint, identity = run_id(args)
-    model = Model.of(args, args.output_dir, checkpoint)
+    model = Model.from_args(args, args.output_dir, checkpoint)
     request = Request(
         model=model,
         weights=model.weight_ids(),

@@ -67,7 +67,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     checkpoint, identity = model_id(args)
     options = given_decoding(args)
     has_numbers = is_numbered(args, options)
-    model = Model.of(args, args.output_dir or args.export_dir, checkpoint)
+    model = Model.from_args(args, args.output_dir or args.export_dir, checkpoint)
     request = Request(
         model=model,
         weights=model.weight_ids(),

@@ -184,7 +184,7 @@ def _score_sentences(
     It has the decoding options that are not the problem's.
     """
     evaluations = list(filter(_is_evaluation, history))
-    defaults = DecodingOptions.of(problem).recorded()
+    defaults = DecodingOptions.of_problem(problem).recorded()
     sentences = []
     for record in evaluations:
         scores = dict(record["metrics"])
@@ -210,16 +210,16 @@ def _dev_sentences(run: "RunDirectory", history: Iterable[dict[str, Any]]) -> li
     records = metric_records(run.path)
     del records["train"]
     labels: dict[tuple[int, str], list[str]] = {}
-    for kind, evaluations in records.items():
-        for record in evaluations[-_EVALUATIONS if kind == "dev" else -1 :]:
+    for label, evaluations in records.items():
+        for record in evaluations[-_EVALUATIONS if label == "dev" else -1 :]:
             names = labels.setdefault((record["step"], _format_metrics(record)), [])
-            if kind != "dev":
-                names.append(_DEV_LABELS.get(kind, kind))
+            if label != "dev":
+                names.append(_DEV_LABELS.get(label, label))
     sentences = []
     decoded = decoded_part(run.config.manifest(), history)
     if labels and decoded:
-        first = quantity(decoded, "sentences")
-        sentences.append(f"scores are of the first {first}, losses of all")
+        num_decoded = quantity(decoded, "sentences")
+        sentences.append(f"scores are of the first {num_decoded}, losses of all")
     for (step, metrics), names in labels.items():
         shown = f" ({', '.join(names)})" if names else ""
         sentences.append(f"step {step:,}{shown}: {metrics}")

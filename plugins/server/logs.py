@@ -39,8 +39,8 @@ class OnceAMinute(logging.Filter):
         self._passed[message] = seconds
         self._dropped[message] = 0
         if dropped:
-            others = quantity(dropped, "more such lines")
-            record.msg = f"{record.msg}; {others} left out"
+            dropped_lines = quantity(dropped, "more such lines")
+            record.msg = f"{record.msg}; {dropped_lines} left out"
         return True
 
 

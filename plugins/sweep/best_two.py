@@ -116,8 +116,8 @@ def verdict(
     text = test.verdict(settings.metric, candidates)
     decoded = settings.train_options.eval_sentences
     if settings.metric != "loss" and decoded < test.sentences:
-        first = quantity(decoded, "sentences")
-        text += f" The scores of the trials are of the first {first}."
+        num_decoded = quantity(decoded, "sentences")
+        text += f" The scores of the trials are of the first {num_decoded}."
     return text
 
 

@@ -67,7 +67,7 @@ def scatter(title: str, dots: Sequence[Dot], ticks: Sequence[tuple[float, str]])
     """
     if not dots:
         return ""
-    axis = _Axis.of([dot.score for dot in dots])
+    axis = _Axis.of_values([dot.score for dot in dots])
     content = axis.grid() + _bottom_ticks(ticks)
     for dot in dots:
         content.append(_circle(dot, axis))
@@ -79,7 +79,7 @@ def curves(title: str, lines: Sequence[Line]) -> str:
     lines = [line for line in lines if line.points]
     if not lines:
         return ""
-    axis = _Axis.of([score for line in lines for _, score in line.points])
+    axis = _Axis.of_values([score for line in lines for _, score in line.points])
     last_step = max(line.points[-1][0] for line in lines)
     content = axis.grid() + _bottom_ticks([(0, "0"), (1, f"{last_step:,}")])
     for line in lines:
@@ -112,7 +112,7 @@ class _Axis(NamedTuple):
     ticks: list[float]
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "_Axis":
+    def of_values(cls, values: Sequence[float]) -> "_Axis":
         """Returns the axis of some values, with round numbers."""
         low = min(values)
         high = max(values)

@@ -161,16 +161,16 @@ def _settings(args: argparse.Namespace) -> SweepSettings:
         ranges = registry.ranged_hparams(args.ranges).resolve(hparams)
     except UserError as error:
         raise UserError(f"--ranges '{args.ranges}': {error}") from None
-    given = given_options(args, TrainOptions, "train_options")
-    if "max_minutes" in given:
+    given_values = given_options(args, TrainOptions, "train_options")
+    if "max_minutes" in given_values:
         raise UserError(
             "--train_options: max_minutes makes the trials depend on the speed of the "
             "machine; leave it out"
         )
-    options: OptionValues = _DEFAULTS | given
+    options: OptionValues = _DEFAULTS | given_values
     steps = args.train_steps or hparams.train_steps
     options.setdefault("eval_every", max(1, steps // _EVALUATIONS))
-    if options.get("eval_sentences") == 0 and "best_by" not in given:
+    if options.get("eval_sentences") == 0 and "best_by" not in given_values:
         options["best_by"] = "loss"
     TrainOptions(**options)
     metric = "loss"

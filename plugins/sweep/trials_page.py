@@ -170,7 +170,7 @@ def _position(ranged: Range, value: Value) -> float:
 def _ticks(ranged: Range) -> list[tuple[float, str]]:
     if isinstance(ranged, Choices):
         return [(_position(ranged, value), str(value)) for value in ranged.values]
-    return [(at, shown_value(ranged.value_at(at))) for at in (0, 0.5, 1)]
+    return [(share, shown_value(ranged.value_at(share))) for share in (0, 0.5, 1)]
 
 
 def _trial_table(

@@ -79,17 +79,17 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     if command is None:
         _refuse_command(name, argv[1:])
     parser = command_parser(name, command)
-    early = _early_flags(argv[1:])
+    early_flags = _early_flags(argv[1:])
     values: dict[str, object] = {}
-    if early.config:
+    if early_flags.config:
         names = [*CORE, *plugin_names("commands")]
         try:
-            values = read_config(early.config, name, names)
+            values = read_config(early_flags.config, name, names)
         except UserError as error:
             _check_flags(name, argv[1:], parser, error)
             raise
-    problem = early.problem or _text(values, "problem")
-    usr_dir = early.usr_dir or _text(values, "usr_dir")
+    problem = early_flags.problem or _text(values, "problem")
+    usr_dir = early_flags.usr_dir or _text(values, "usr_dir")
     mistake = _add_problem_flags(command, problem, usr_dir, parser)
     _check_flags(name, argv[1:], parser, mistake)
     words = positional_first(parser, argv[1:])
@@ -102,7 +102,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         def other_flags() -> set[str]:
             return _all_flags(problem, usr_dir)
 
-        apply_config(early.config, values, parser, typed, other_flags)
+        apply_config(early_flags.config, values, parser, typed, other_flags)
     namespace = argparse.Namespace(
         command=name, argv=list(argv), environ=dict(os.environ)
     )
@@ -230,7 +230,7 @@ def _unknown_flags(words: Sequence[str], parser: Parser) -> Iterator[tuple[str, 
 
 def _near_flag(flag: str, flags: Iterable[str]) -> str:
     """Returns `did_you_mean` by names: the dashes would make any two flags similar."""
-    names = [known.removeprefix("--") for known in flags]
+    names = [name.removeprefix("--") for name in flags]
     return did_you_mean(flag.removeprefix("--"), names, "--{}")
 
 

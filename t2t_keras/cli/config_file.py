@@ -137,7 +137,7 @@ def _unknown_names(
         if counterparts := _counterparts(command, name, value):
             sentences += counterparts
             continue
-        names = {known.lstrip("-") for known in other_flags() if known[:2] == "--"}
+        names = {flag.lstrip("-") for flag in other_flags() if flag[:2] == "--"}
         sentences.append(f"there is no flag '{name}'{did_you_mean(name, names)}")
     return sentences
 

@@ -215,5 +215,5 @@ def speed(units: float, unit: str, decimals: int = 1) -> str:
         unit: the name of the units, in the plural.
         decimals: of numbers from 1; smaller ones have two significant digits.
     """
-    number = f"{units:,.{decimals}f}" if units >= 1 else f"{units:.2g}"
-    return f"{number} {unit}/s"
+    rate = f"{units:,.{decimals}f}" if units >= 1 else f"{units:.2g}"
+    return f"{rate} {unit}/s"

@@ -49,8 +49,8 @@ def source_texts(
         with contextlib.suppress(UserError):
             manifest = Manifest.open(data_dir, problem.data_name)
             index = manifest.open_index(data_dir, split, problem.reverse)
-            every = max(1, len(index) // max(1, count))
-            records = range(0, len(index), every)[:count]
+            interval = max(1, len(index) // max(1, count))
+            records = range(0, len(index), interval)[:count]
             return [tokenizer.decode(ids) for ids, _ in read_pairs(index, records)]
     random = np.random.default_rng(0)
     ids = random.integers(UNK + 1, tokenizer.vocab_size, (count, 12))

@@ -67,12 +67,12 @@ def repeated(files: Sequence[Spill], runner: TaskRunner = run_here) -> np.ndarra
     sizes = [file.size // HASH_ENTRY.size for file in files]
     num_parts = -(-sum(sizes) // _AT_A_TIME)
     if num_parts <= 1:
-        whole = []
+        stretches = []
         for file, size in zip(files, sizes, strict=True):
-            whole.append(
+            stretches.append(
                 _Stretches(file.path, np.array([0]), np.array([size]), [file.checksum])
             )
-        return np.sort(_compare(whole))
+        return np.sort(_compare(stretches))
     groups = list(runner(_group, [(file, num_parts) for file in files]))
     tasks = []
     for part in range(num_parts):

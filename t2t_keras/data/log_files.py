@@ -73,9 +73,9 @@ def without_repeated_steps(records: Iterable[dict[str, Any]]) -> list[dict[str, 
     Args:
         records: objects of a log in its order; each has an integer "step".
     """
-    kept: list[dict[str, Any]] = []
+    latest: list[dict[str, Any]] = []
     for record in records:
-        while kept and kept[-1]["step"] >= record["step"]:
-            kept.pop()
-        kept.append(record)
-    return kept
+        while latest and latest[-1]["step"] >= record["step"]:
+            latest.pop()
+        latest.append(record)
+    return latest

@@ -64,9 +64,9 @@ def _remove_files(
 ) -> list[str]:
     """Removes the files and links in a directory; returns its subdirectories."""
     with os.scandir(folder) as entries:
-        found = list(entries)
+        children = list(entries)
     names = []
-    for entry in found:
+    for entry in children:
         if entry.is_dir(follow_symlinks=False):
             names.append(entry.name)
         else:

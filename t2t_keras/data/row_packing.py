@@ -96,7 +96,7 @@ def _fill(lengths: np.ndarray, row_lengths: np.ndarray) -> np.ndarray:
     row = np.zeros(streams, np.int64)
     free = np.tile(capacity.astype(dtype), (2, 1))  # [2, K]
     half = capacity // 2
-    every = np.arange(streams)
+    stream_ids = np.arange(streams)
     seen = np.full(streams, min(_BUFFER, size))
     buffer = np.tile(np.arange(seen[0]), (streams, 1))  # [K, 256]
     source, target = pairs[:, :, : seen[0]].copy()  # of the pairs in the buffers
@@ -104,11 +104,11 @@ def _fill(lengths: np.ndarray, row_lengths: np.ndarray) -> np.ndarray:
     unpacked = np.count_nonzero(lengths[:, :, 0])
     while unpacked:
         space = np.maximum(free[0, :, None] - source, free[1, :, None] - target)
-        is_first_fit = (space[every, turn] <= absent) & (free.min(axis=0) > half)
+        is_first_fit = (space[stream_ids, turn] <= absent) & (free.min(axis=0) > half)
         choice = np.where(is_first_fit, turn, space.argmin(axis=1))  # [K]
         turn = (turn + is_first_fit) % len(source[0])
-        fits = space[every, choice] <= absent
-        k = every[fits]
+        fits = space[stream_ids, choice] <= absent
+        k = stream_ids[fits]
         choice = choice[fits]
         pair = buffer[k, choice]
         rows[k, pair] = row[k]

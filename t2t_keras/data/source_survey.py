@@ -90,13 +90,13 @@ def _survey_whole(corpus: Corpus) -> CorpusSurvey:
 def _joined(corpus: Corpus, counts: list[list[LineCount]]) -> CorpusSurvey:
     """Joins what the ranges of each file of a corpus have."""
     totals = {sum(count.lines for count in ranges) for ranges in counts}
-    every = list(itertools.chain(*counts))
-    if len(totals) > 1 or any(count.is_faulty for count in every):
+    all_counts = list(itertools.chain(*counts))
+    if len(totals) > 1 or any(count.is_faulty for count in all_counts):
         return _survey_whole(corpus)  # its error names the line
     characters = set[str]()
     if corpus.tag:
         characters.update(f"{corpus.tag} ")
-    for count in every:
+    for count in all_counts:
         characters |= count.characters
     positions = [line_positions(ranges) for ranges in counts]
     return CorpusSurvey(totals.pop(), positions, {}, frozenset(characters))

@@ -31,6 +31,6 @@ def first_of_largest(values: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
     # Entry j of row i: whether the j-th index is smaller than the i-th.
     is_smaller = row < tf.expand_dims(indices, 2)  # [B, k, k]
     ranks = tf.reduce_sum(tf.cast(is_smaller, tf.float32), axis=2)  # [B, k]
-    places = tf.expand_dims(tf.cast(tf.range(k), tf.float32), 1)  # [k, 1]
-    is_rank = places == tf.expand_dims(ranks, 1)  # [B, k, k]
+    rank_of_row = tf.expand_dims(tf.cast(tf.range(k), tf.float32), 1)  # [k, 1]
+    is_rank = rank_of_row == tf.expand_dims(ranks, 1)  # [B, k, k]
     return tf.reduce_sum(tf.where(is_rank, row, 0.0), axis=2)

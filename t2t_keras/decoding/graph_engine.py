@@ -77,7 +77,7 @@ class GraphEngine:
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
-        self.options = DecodingOptions.of(problem)
+        self.options = DecodingOptions.of_problem(problem)
         self.search_graph = SearchGraph(problem, model, target_tokenizer)
         self._functions: dict[Hashable, _Function] = {}
         # The phrases of the latest request, because the next one often has the same.

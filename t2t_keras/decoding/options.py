@@ -314,7 +314,7 @@ class DecodingOptions:
         return inputs
 
     @classmethod
-    def of(cls, problem: Problem) -> Self:
+    def of_problem(cls, problem: Problem) -> Self:
         """Returns a problem's default options."""
         values = {name: getattr(problem, name) for name in cls.names("from_problem")}
         values["split_sentences"] = bool(problem.split_sentences)  # None: no data

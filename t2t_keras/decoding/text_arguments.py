@@ -62,6 +62,6 @@ def checked_prefixes(prefixes: Iterable[str], count: int) -> list[str]:
     """
     prefixes = checked_texts(prefixes, "prefixes")
     if len(prefixes) != count:
-        given = quantity(len(prefixes), "prefixes", "prefix")
-        raise UserError(f"{quantity(count, 'texts')} but {given}")
+        prefix_count = quantity(len(prefixes), "prefixes", "prefix")
+        raise UserError(f"{quantity(count, 'texts')} but {prefix_count}")
     return prefixes

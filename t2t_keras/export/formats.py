@@ -150,7 +150,7 @@ def converted(
             with those of the problem.
     """
     problem = RunConfig.read(run).registered_problem()
-    dataclasses.replace(DecodingOptions.of(problem), **options)
+    dataclasses.replace(DecodingOptions.of_problem(problem), **options)
     chosen = CheckpointPaths(run).find("latest" if checkpoint == "ema" else checkpoint)
     reasons = []
     for name, export_format in export_formats().items():

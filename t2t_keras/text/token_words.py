@@ -25,8 +25,8 @@ def words_of_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int | None
         text = tokenizer.decode(ids[: index + 1])
         # The earlier text is not a prefix if the token completes a character.
         pairs = zip(previous, text, strict=False)
-        same = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
-        added = text[len(list(same)) :].lstrip()
+        common = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+        added = text[len(list(common)) :].lstrip()
         if added:
             through = text[: len(text) - len(added) + 1]
             words[index] = len(through.split()) - 1

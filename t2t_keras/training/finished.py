@@ -22,8 +22,8 @@ def results(metrics: Mapping[str, object], options: TrainOptions) -> dict[str, o
         options: the options of the training.
     """
     names = {field.name for field in dataclasses.fields(TrainResult)}
-    kept = {k: v for k, v in metrics.items() if k in names.difference(_EVERY_TIME)}
-    return {"options": _result_options(options), "results": kept}
+    recorded = {k: v for k, v in metrics.items() if k in names.difference(_EVERY_TIME)}
+    return {"options": _result_options(options), "results": recorded}
 
 
 def recorded_results(
@@ -41,11 +41,11 @@ def recorded_results(
         The metrics; None: the last recorded training ended otherwise, or had other
         options.
     """
-    ends = trainings(read_history(run_dir, warns=False))
-    end = {"last_step": step, "stopped_by": stopped_by}
-    end["options"] = _result_options(options)
-    if ends and end.items() <= ends[-1].items():
-        return ends[-1].get("results")
+    earlier = trainings(read_history(run_dir, warns=False))
+    ending = {"last_step": step, "stopped_by": stopped_by}
+    ending["options"] = _result_options(options)
+    if earlier and ending.items() <= earlier[-1].items():
+        return earlier[-1].get("results")
     return None
 
 

@@ -83,8 +83,8 @@ def last_lines(content: bytes) -> bytes:
     """Returns the last lines of what a process has printed, in at most 64 KiB."""
     if len(content) <= _KEPT_BYTES:
         return content
-    end = content[len(_LEFT_OUT) - _KEPT_BYTES :]
-    return _LEFT_OUT + (end.partition(b"\n")[2] or end)
+    tail = content[len(_LEFT_OUT) - _KEPT_BYTES :]
+    return _LEFT_OUT + (tail.partition(b"\n")[2] or tail)
 
 
 class LocalProcess:

@@ -225,7 +225,7 @@ def test_an_output_without_end_is_cut_at_its_own_limit(translator, tokenizer):
 
 def test_problems_defaults(translator):
     problem = Problem(summary="", beam_size=21, alpha=0.3, extra_length=300)
-    options = DecodingOptions.of(problem)
+    options = DecodingOptions.of_problem(problem)
     assert (options.beam_size, options.alpha, options.extra_length) == (21, 0.3, 300)
     assert translator.options == DecodingOptions(extra_length=6)
 

@@ -83,7 +83,7 @@ def test_a_run_knows_whether_its_sources_are_sentences(tmp_path, name, twos, spl
     assert config.single_sentences == pytest.approx(expected)
     problem = config.registered_problem()
     assert problem.split_sentences is splits
-    assert DecodingOptions.of(problem).split_sentences is splits
+    assert DecodingOptions.of_problem(problem).split_sentences is splits
     starts = ["The a"] if name == "translate_text" else ["Der A"]
     assert config.sentence_starts == starts
     assert problem.text_processor.sentence_starts == tuple(starts)

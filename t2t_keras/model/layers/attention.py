@@ -161,7 +161,7 @@ class MultiHead(Layer):
             blocks = projection.blocks(rows, widths)  # [N, H a], [N, H b] ...
             return [self._split_heads(block, batch, length) for block in blocks]
         rows = projection(rows, kernels=kernels)  # [N, H * (a + b ...)]
-        groups = [(size, len(list(same))) for size, same in itertools.groupby(sizes)]
+        groups = [(size, len(list(group))) for size, group in itertools.groupby(sizes)]
         parts = [rows]
         if len(groups) > 1:
             widths = [self.num_heads * size * count for size, count in groups]

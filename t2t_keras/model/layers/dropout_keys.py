@@ -71,9 +71,9 @@ def token_keys(
         source_positions: the same of the source, if the tokens are the target's.
     """
     # A slice in the seed's dtype: a GPU cannot unstack words.
-    first = word(seed[0])
-    second = word(seed[1])
-    key = mix_bits(_low_bits(ops.add(index_keys(first) + second, word(_OFFSET))))
+    run_word = word(seed[0])
+    step_word = word(seed[1])
+    key = mix_bits(_low_bits(ops.add(index_keys(run_word) + step_word, word(_OFFSET))))
     by_segment = mix_bits(_low_bits(ops.add(key, word(segments))))
     columns = _odd(index_keys(positions))
     return DropoutKeys(

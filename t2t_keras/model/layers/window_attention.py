@@ -129,14 +129,15 @@ class WindowSelfAttention(SelfAttention):
             columns = _blocks(ops.swapaxes(bias, 2, 3), block, fill, _OUTSIDE)
             columns = self._with_neighbours(columns, _OUTSIDE)  # [B, 1, N, W, 1]
             return ops.swapaxes(columns, 3, 4)
-        left, right = self._neighbours
-        reach = (left * block, right * block + fill)
+        left_blocks, right_blocks = self._neighbours
+        reach = (left_blocks * block, right_blocks * block + fill)
         pads = ((0, 0), (0, 0), (0, 0), reach)
         rows = _pad(bias, pads, _OUTSIDE)  # [B, 1, T, T']
         rows = _blocks(rows, block, fill)  # [B, 1, N, P, T']
         count = ops.shape(rows)[2]
         starts = ops.arange(count)[:, None] * block  # [N, 1]
-        columns = starts + ops.arange((1 + left + right) * block)  # [N, W]
+        width = (1 + left_blocks + right_blocks) * block  # W
+        columns = starts + ops.arange(width)  # [N, W]
         return ops.take_along_axis(rows, columns[None, None, :, None], axis=4)
 
     def _window_bias(self, block: int | Tensor) -> Tensor:

@@ -247,6 +247,9 @@ class TrainStep:
     def accumulate(self, batch: Batch, step: tf.Tensor) -> GradientSums:
         """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
 
+        The sums of as many replicas may have other bits if XLA compiles both: in a loop
+        it joins other operations, and rounds a x + b once where it has joined them.
+
         Args:
             batch: see `update`; k micro-batches are B / k consecutive rows each.
             step: int64 scalar, which dropout depends on.

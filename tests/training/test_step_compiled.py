@@ -1,5 +1,10 @@
 """The update compiled by XLA: the masks, gradients and weights of the one without."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -47,6 +52,16 @@ def test_updates_are_those_of_the_uncompiled_step(plain, replicas, micro_batches
     # Both parts were traced once for each replica: any step and rate may follow.
     for part in (setup.step.gradient_sums, setup.step.weight_update):
         assert part.experimental_get_tracing_count() == replicas
+
+
+@pytest.mark.slow
+def test_without_fused_additions_replicas_are_micro_batches_bit_for_bit():
+    """AVX has no operation for a x + b; see `TrainStep.accumulate`."""
+    flags = {"XLA_FLAGS": "--xla_cpu_max_isa=AVX", "CUDA_VISIBLE_DEVICES": "-1"}
+    program = [sys.executable, "-m", "helpers.divided_batch"]
+    tests = Path(__file__).parents[1]
+    names = subprocess.check_output(program, env=os.environ | flags, cwd=tests)
+    assert names == b""
 
 
 def test_xla_gets_no_scatter_and_no_constant_step():

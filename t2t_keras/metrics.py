@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def as_number(name: str, value: Any) -> float:
+def as_number(name: str, value: object) -> float:
     """Returns a number of NumPy or a tensor as Python's, which JSON has.
 
     Raises:
@@ -20,7 +20,7 @@ def as_number(name: str, value: Any) -> float:
     if isinstance(value, int | float):
         return value
     try:
-        return float(value)
+        return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise UserError(f"{name} must be a number, not {short_repr(value)}") from None
 

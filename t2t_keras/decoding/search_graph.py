@@ -50,10 +50,6 @@ class SearchInputs(NamedTuple):
     seeds: tf.Tensor | None = None
     copied: tf.Tensor | None = None
 
-    def values(self, options: DecodingOptions) -> dict[str, Any]:
-        """Returns the values of all options by name, some of them tensors."""
-        return {**vars(options), **self.tensors}
-
 
 class SearchGraph:
     """Beam search or sampling with a model, for the options of decoding.
@@ -136,13 +132,13 @@ class SearchGraph:
             rounded = inputs._replace(ids=ids, prefixes=prefixes)
             return self._beam_search(options, rounded, loop)
 
-        extra_length = inputs.values(options)["extra_length"]
+        extra_length = _values(options, inputs)["extra_length"]
         return compiled(search, inputs.ids, inputs.prefixes, extra_length)
 
     def _sample(self, options: DecodingOptions, inputs: SearchInputs) -> Hypotheses:
         """Draws samples; see `search`."""
         constraint, max_length = self._constraint_of(options, inputs)
-        values = inputs.values(options)
+        values = _values(options, inputs)
         return sample(
             self._model,
             inputs.ids,
@@ -162,7 +158,7 @@ class SearchGraph:
     ) -> Hypotheses:
         """Runs beam search in a loop; see `search`."""
         constraint, max_length = self._constraint_of(options, inputs)
-        values = inputs.values(options)
+        values = _values(options, inputs)
         required = None
         if inputs.phrases.glossary or options.protect:
             required_ids = inputs.copied  # [B, M, L]
@@ -196,7 +192,7 @@ class SearchGraph:
     ) -> tuple[Constraint, tf.Tensor]:
         """Returns the constraint of a batch, and the maximum lengths [B]."""
         vocab_size = self._target_tokenizer.vocab_size
-        values = inputs.values(options)
+        values = _values(options, inputs)
         prefixes = inputs.prefixes
         lengths = _row_lengths(inputs.ids)  # [B]
         max_length = tf.maximum(lengths + values["extra_length"], 1)  # [B]
@@ -223,6 +219,11 @@ class SearchGraph:
             constraints.append(ForbiddenPhrases(*inputs.phrases.forbidden))
         constraint = constraints[0] if len(constraints) == 1 else AllOf(constraints)
         return constraint, max_length
+
+
+def _values(options: DecodingOptions, inputs: SearchInputs) -> dict[str, Any]:
+    """Returns the values of all options by name, some of them tensors."""
+    return {**vars(options), **inputs.tensors}
 
 
 def _row_lengths(ids: tf.Tensor) -> tf.Tensor:

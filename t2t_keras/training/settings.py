@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from t2t_keras import registry
 from t2t_keras.errors import UserError
@@ -55,7 +54,10 @@ def train_settings(
     hparams_set: str | None = None,
     *,
     usr_dir: str | Path | None = None,
-    **given: Any,
+    data_dir: str | Path | None = None,
+    seed: int | None = None,
+    init_from: str | Path | None = None,
+    options: TrainOptions | None = None,
 ) -> TrainSettings:
     """Returns the settings that arguments of `train` mean.
 
@@ -68,7 +70,10 @@ def train_settings(
         hparams_set: the name of the set; None: the hyper-parameters are those of the
             run, or of the one in `init_from`.
         usr_dir: the user's folder; None: that of the run.
-        **given: further fields of `TrainSettings`; None: not given.
+        data_dir: a field of `TrainSettings`; None: not given.
+        seed: likewise.
+        init_from: likewise.
+        options: likewise.
 
     Raises:
         UserError: a name is missing or unknown, or there is no run to be resumed.
@@ -76,16 +81,21 @@ def train_settings(
     usr_dir = usr_dir or remembered_usr_dir(output_dir)
     if usr_dir is not None:
         load_usr_dir(usr_dir)
-    values = {name: value for name, value in given.items() if value is not None}
+    fields = {
+        "data_dir": data_dir,
+        "seed": seed,
+        "init_from": init_from,
+        "options": options,
+    }
+    values: OptionValues = {k: v for k, v in fields.items() if v is not None}
     if problem is None:
         settings = _run_settings(Path(output_dir))
         if hparams_set is not None:
             values["hparams_set"] = hparams_set
             values["hparams"] = registry.hparams(hparams_set)
         return dataclasses.replace(settings, usr_dir=usr_dir, **values)
-    if "data_dir" not in values:
+    if data_dir is None:
         raise UserError("--data_dir is missing; give the one of `t2t datagen`")
-    init_from = values.get("init_from")
     values["hparams"] = first_hparams(hparams_set, init_from)
     if hparams_set is None:
         assert init_from is not None  # otherwise `first_hparams` has raised
@@ -118,16 +128,16 @@ def _run_settings(run: Path) -> TrainSettings:
     )
 
 
-def repeated_options(output_dir: str | Path, given: OptionValues) -> OptionValues:
-    """Returns the options of a run that is resumed, with those that are given.
+def repeated_options(output_dir: str | Path, changes: OptionValues) -> OptionValues:
+    """Returns the options of a run that is resumed, with changes.
 
     Args:
-        output_dir: the run directory; without a run only the given ones are returned.
-        given: fields of `TrainOptions`.
+        output_dir: the run directory; without a run only the changes are returned.
+        changes: fields of `TrainOptions`.
     """
     if not is_run(output_dir):
-        return given
+        return changes
     options: OptionValues = dict(RunConfig.read(Path(output_dir)).train_options)
-    if given.keys() & SAVING:
+    if changes.keys() & SAVING:
         options = {name: x for name, x in options.items() if name not in SAVING}
-    return options | given
+    return options | changes

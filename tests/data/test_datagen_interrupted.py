@@ -36,8 +36,10 @@ with faults(int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
 """
     for at in range(1, 1000):
         out = tmp_path / str(at)
-        if python(code, out, at).wait() == 0:
+        returncode = python(code, out, at).wait()
+        if returncode == 0:
             break
+        assert returncode == -signal.SIGKILL
         with contextlib.suppress(UserError):  # refused, or all there
             assert len(RecordIndex.open(out, "small", "train")) == 287
             assert (out / "small.manifest.json").exists()

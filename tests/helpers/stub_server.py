@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import threading
 import time
@@ -91,7 +92,7 @@ def ask(client, *texts, **options):
 
 
 def queued(client):
-    line = 't2t_queue_sentences{model="stub",version="1"} '
-    lines = client.get("/metrics").text.splitlines()
-    (value,) = (x.removeprefix(line) for x in lines if x.startswith(line))
+    """How many sentences wait for the only model."""
+    metrics = client.get("/metrics").text
+    (value,) = re.findall(r"^t2t_queue_sentences\{.*\} (.*)$", metrics, re.MULTILINE)
     return float(value)

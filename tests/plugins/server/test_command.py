@@ -6,7 +6,6 @@ import logging
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,10 +16,7 @@ import httpx
 from helpers.command_line import run
 from helpers.decoding_models import LINES
 from helpers.errors import refused
-from helpers.stub_server import (
-    predict,
-    wait_for,
-)
+from helpers.stub_server import predict, queued, wait_for
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import install_command
@@ -182,6 +178,7 @@ def test_the_command_filters_warnings(capfd):
 def test_a_signal_ends_the_program_with_0(export_dir, signal_number):
     code = "import sys; from t2t_keras.cli import main; sys.exit(main())"
     flags = ["serve", "--model", f"m={export_dir}", "--port", "0", "--json"]
+    flags += ["--limits", "max_batch_sentences=1"]  # so that sentences wait
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen([sys.executable, "-c", code, *flags], **pipes, text=True)
     line = process.stderr.readline()
@@ -190,8 +187,8 @@ def test_a_signal_ends_the_program_with_0(export_dir, signal_number):
         wait_for(lambda: client.get("/health").status_code == 200)
         assert process.stderr.readline().startswith("t2t serve: ready; ask: curl ")
         with ThreadPoolExecutor(4) as pool:
-            waiting = pool.submit(predict, client, "m", {"instances": TEXTS * 10})
-            time.sleep(0.3)
+            waiting = pool.submit(predict, client, "m", {"instances": TEXTS * 4})
+            wait_for(lambda: queued(client))
             process.send_signal(signal_number)
             assert waiting.result().status_code == 200
     out, errors = process.communicate(timeout=60)

@@ -69,8 +69,8 @@ def test_the_engine_gives_the_outputs_of_the_translator(translator, export_dir):
     texts = [*TEXTS, "", " ".join(TEXTS)]
     options = {"beam_size": 3, "n_best": 2, "alpha": 1.0}
     expected = translator.n_best(texts, **options)
-    for outputs, hypotheses in zip(exported.n_best(texts), expected, strict=True):
-        for output, hypothesis in zip(outputs, hypotheses, strict=False):
+    for outputs, hypotheses in zip(exported.n_best(texts, 2), expected, strict=True):
+        for output, hypothesis in zip(outputs, hypotheses, strict=True):
             assert (output.text, output.ids) == (hypothesis.text, hypothesis.ids)
             assert output.score == pytest.approx(hypothesis.score, abs=1e-4)
             assert output.log_prob == pytest.approx(hypothesis.log_prob, abs=1e-3)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command, not_negative
+from t2t_keras.cli.training import settings_of
 from t2t_keras.data.console import end_spinner, say
 from t2t_keras.data.locks import purpose_of_holder
 from t2t_keras.errors import UserError, first_line, require_extra
@@ -74,7 +75,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 
     train = parse(args.train_command)[1]  # ends the program at an unknown flag
     size = worker_size(args)
-    read = sorted(Path(train.data_dir).absolute().glob("*.manifest.json"))
+    data_dir = Path(settings_of(train).data_dir)
+    read = sorted(data_dir.absolute().glob("*.manifest.json"))
     folder = Path(train.output_dir).absolute()
     command = [*T2T, *args.train_command, *(["--json"] if args.json else [])]
     with connected(args.cluster):

@@ -31,7 +31,12 @@ from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
 from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.settings import SAVING, repeated_options, train_settings
+from t2t_keras.training.settings import (
+    SAVING,
+    TrainSettings,
+    repeated_options,
+    train_settings,
+)
 from t2t_keras.training.stopping import LAUNCHED, LOST
 
 
@@ -126,16 +131,19 @@ def _add_further_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _check_train(args: argparse.Namespace) -> None:
-    from t2t_keras.data.manifest import Manifest
+def settings_of(args: argparse.Namespace) -> TrainSettings:
+    """Returns the settings that the flags of `t2t train` mean.
 
+    Raises:
+        UserError: a flag is missing, or names what is not there.
+    """
     if args.output_dir is None:
         others = "" if args.problem else "--problem, --hparams_set, --data_dir and "
         raise UserError(
             f"give {others}--output_dir; to resume a run, only --output_dir"
         )
     require_utf8("output_dir", args.output_dir)
-    settings = train_settings(
+    return train_settings(
         args.output_dir,
         args.problem,
         args.hparams_set,
@@ -143,6 +151,12 @@ def _check_train(args: argparse.Namespace) -> None:
         data_dir=args.data_dir,
         init_from=args.init_from,
     )
+
+
+def _check_train(args: argparse.Namespace) -> None:
+    from t2t_keras.data.manifest import Manifest
+
+    settings = settings_of(args)
     problem = registry.problem(settings.problem)
     settings.hparams.parse(args.hparams)
     if given_options(args, TrainOptions, "train_options").keys() >= SAVING:

@@ -78,7 +78,8 @@ def train_settings(
     Raises:
         UserError: a name is missing or unknown, or there is no run to be resumed.
     """
-    usr_dir = usr_dir or remembered_usr_dir(output_dir)
+    if usr_dir is None:
+        usr_dir = remembered_usr_dir(output_dir)
     if usr_dir is not None:
         load_usr_dir(usr_dir)
     fields = {

@@ -25,6 +25,8 @@ TIMEOUT = 200
         (["train"], "--cluster needs --workers N, the number of processes"),
         (["--workers", "2", "evaluate"], "only `train` runs in several processes; wri"),
         (["--workers", "2", "--processes", "2", "train"], "--processes is for this ma"),
+        (["--workers", "2", "train"], "give --problem, --hparams_set, --data_dir and"),
+        (["--workers", "2", "train", "--output_dir", "absent"], "--problem is missing"),
     ],
 )
 def test_flags_that_do_not_fit(capfd, words, sentence):

@@ -7,6 +7,7 @@ from typing import Any
 
 from t2t_keras import registry
 from t2t_keras.cli.command import Command, add_usr_dir, columns, table
+from t2t_keras.errors import UserError
 from t2t_keras.quantity import quantity
 
 # A family with more sets than this is one line of the list.
@@ -48,6 +49,11 @@ def _list(args: argparse.Namespace) -> dict[str, Any]:
             return {"family": sets}
         if args.name in registry.list_ranged_hparams():
             return {"ranges_of_fields": _ranges(args.name)}
+        if args.name in registry.list_problems():
+            raise UserError(
+                f"{args.name} is a problem; its flags: t2t datagen --problem "
+                f"{args.name} --help"
+            )
     return {"fields": _fields(args.name)}
 
 

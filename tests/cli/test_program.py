@@ -101,6 +101,7 @@ MISTAKES = {
     ("list", "--usr_dir", ""): "--usr_dir is empty; give a value, or leave it out",
     (*TRAIN, "--output_dir", "a\udcff"): "--output_dir: the name a",
     ("export", "x", "a\udcff"): "is not UTF-8, and TensorFlow cannot write such a path",
+    ("list", "translate_ende"): "is a problem; its flags: t2t datagen --problem tran",
     ("list", "--usr_dir", "absent"): "--usr_dir: there is no directory absent",
     ("list", "bigg"): "hparams: there is no 'bigg'; did you mean",
     ("translate", "--output_dir", "a", "--export_dir", "b"): (

@@ -21,6 +21,7 @@ from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.parser import add_further
 from t2t_keras.errors import UserError
 from t2t_keras.quantity import quantity
+from t2t_keras.run.checkpoint_paths import checkpoint_of, has_checkpoint
 
 _PROGRAMS = ("t2t", "marian", "hf-marian")
 
@@ -102,8 +103,10 @@ def _find_program(args: argparse.Namespace) -> str:
         raise UserError(f"there is no {source}")
     if args.program:
         return args.program
-    if not source.is_dir():
-        return "marian" if source.suffix in (".yml", ".npz") else "t2t"
+    if source.suffix in (".yml", ".npz"):
+        return "marian"
+    if not source.is_dir() and has_checkpoint(checkpoint_of(source)):
+        return "t2t"
     program_files = {
         "t2t": ("*.index", "hparams.json"),
         "hf-marian": ("model.safetensors", "config.json", "pytorch_model.bin"),
@@ -115,7 +118,8 @@ def _find_program(args: argparse.Namespace) -> str:
                 return program
     raise UserError(
         f"{source} has no model: neither a checkpoint of tensor2tensor (*.index), nor "
-        "Marian's decoder.yml, nor the config.json of Hugging Face transformers"
+        "Marian's decoder.yml, nor the config.json of Hugging Face transformers; "
+        "nothing else can be read, such as fairseq's checkpoints (*.pt)"
     )
 
 

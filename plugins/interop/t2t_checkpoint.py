@@ -10,6 +10,7 @@ import tensorflow as tf
 from t2t_keras.data.plain_path import PlainPath
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.run.checkpoint import UNREADABLE, require_fetched_checkpoint
+from t2t_keras.run.checkpoint_paths import checkpoint_of
 
 from .extended_model import TARGET_SPACES
 
@@ -30,13 +31,13 @@ def list_checkpoints(path: Path) -> list[Path]:
     other checkpoints.
 
     Args:
-        path: the directory; or a checkpoint without suffix, which alone is returned.
+        path: the directory; or a checkpoint, which alone is returned.
 
     Raises:
         UserError: the directory has no checkpoint.
     """
     if not path.is_dir():
-        return [path]
+        return [checkpoint_of(path)]
     steps: dict[Path, int] = {}
     averages: dict[Path, int] = {}
     for index in path.glob("*.index"):

@@ -14,6 +14,16 @@ def is_path(name: str | int | Path | None) -> bool:
     return not (name is None or str(name).isdigit() or name in (*_NAMES, "ema"))
 
 
+def checkpoint_of(path: str | Path) -> Path:
+    """Returns the path of a checkpoint, without the suffix of its file `.index`."""
+    return Path(str(path).removesuffix(".index"))
+
+
+def has_checkpoint(path: Path) -> bool:
+    """Returns whether a checkpoint is at the path, which has no suffix."""
+    return Path(f"{path}.index").exists()
+
+
 class CheckpointPaths:
     """The paths of the checkpoints in a directory."""
 
@@ -37,8 +47,9 @@ class CheckpointPaths:
         """Returns the checkpoint that a user means.
 
         Args:
-            name: a step, "latest", "average" or "best" (on dev), or a path; None: the
-                average of the newest step if there is one, else the newest checkpoint.
+            name: a step, "latest", "average" or "best" (on dev), a path, or the name
+                of a file in the directory; None: the average of the newest step if
+                there is one, else the newest checkpoint.
 
         Raises:
             UserError: there is no such checkpoint.
@@ -54,8 +65,10 @@ class CheckpointPaths:
             if not steps:
                 raise UserError(f"{self.directory} has no {name} checkpoint")
             return self.path(steps[-1], prefix)
-        path = self.path(int(name)) if name.isdigit() else Path(name)
-        if not Path(f"{path}.index").exists():
+        path = self.path(int(name)) if name.isdigit() else checkpoint_of(name)
+        if not has_checkpoint(path) and has_checkpoint(self.directory / path):
+            path = self.directory / path
+        if not has_checkpoint(path):
             steps_text = ", ".join(map(str, self.steps())) or "none"
             raise UserError(
                 f"--checkpoint: there is no {path} (checkpoints at steps: {steps_text})"

@@ -14,6 +14,7 @@ from t2t_keras.evaluation.bleu import with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
+from t2t_keras.run.checkpoint_paths import checkpoint_of, has_checkpoint
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
 from t2t_keras.type_hints import Positive
@@ -398,7 +399,7 @@ def run_of(init_from: str | Path) -> Path:
     path = Path(init_from)
     if is_run(path):
         return path
-    if not path.with_name(f"{path.name}.index").exists():
+    if not has_checkpoint(checkpoint_of(path)):
         raise UserError(f"--init_from: {path} is neither a run nor a checkpoint")
     return path.parent
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, weight_name
+from t2t_keras.run.checkpoint_paths import checkpoint_of
 from t2t_keras.run.config import Tokenizers, run_of
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
@@ -99,7 +100,7 @@ def find_weights(init_from: str | Path) -> tuple[RunDirectory, Path]:
     """
     run = RunDirectory(run_of(init_from))
     is_run_path = run.path == Path(init_from)
-    return run, run.checkpoints.find() if is_run_path else Path(init_from)
+    return run, run.checkpoints.find() if is_run_path else checkpoint_of(init_from)
 
 
 def _vocabularies(model: Transformer, tokenizers: Tokenizers) -> dict[str, Tokenizer]:

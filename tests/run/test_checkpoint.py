@@ -120,6 +120,8 @@ def test_find(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     assert checkpoints.find().name == "model.ckpt-2"
     assert checkpoints.find("1").name == "model.ckpt-1"
+    for name in ("model.ckpt-1", "model.ckpt-1.index", f"{checkpoints.find(1)}.index"):
+        assert checkpoints.find(name) == checkpoints.find(1)
     average_run(tmp_path, count=2)
     assert checkpoints.find().name == "average.ckpt-2"
     assert checkpoints.find("latest").name == "model.ckpt-2"

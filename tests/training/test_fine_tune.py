@@ -24,7 +24,7 @@ def initial(training) -> dict[str, np.ndarray]:
 def test_weights_are_taken_and_the_optimizer_is_not(
     trained_run, data_dir, tmp_path, step
 ):
-    origin = trained_run / f"model.ckpt-{step}" if step else trained_run
+    origin = trained_run / f"model.ckpt-{step}.index" if step else trained_run
     initial_weights = initial(trainer(data_dir, tmp_path, seed=2, init_from=origin))
     for name, value in weights(trained_run, step or 4).items():
         if name.startswith("model/"):

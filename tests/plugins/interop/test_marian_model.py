@@ -332,6 +332,8 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     refused(f"there is no {tmp_path / 'absent'}", tmp_path / "absent")
     (tmp_path / "empty").mkdir()
     refused("has no model: neither", tmp_path / "empty")
+    write(tmp_path / "checkpoint_best.pt", "")
+    refused("such as fairseq's checkpoints", tmp_path / "checkpoint_best.pt")
     (folder / "target.spm").rename(folder / "away")
     refused("target.spm, the SentencePiece model that splits the texts", folder)
     hf_marian(splitters, tmp_path / "hf")

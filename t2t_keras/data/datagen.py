@@ -148,10 +148,10 @@ def run_stages(
     """
     if plan.directory.is_symlink():
         refuse_links(plan.directory)
-    own_lock = plan.shard_lock(shard)
-    all_locks = plan.directory / "lock"  # one shard holds it, the others wait
-    with lock(own_lock, lambda holder: _busy(plan.directory), plan.purpose(shard)):
-        with lock(all_locks, refusal=None):
+    shard_lock = plan.shard_lock(shard)
+    directory_lock = plan.directory / "lock"  # one shard holds it, the others wait
+    with lock(shard_lock, lambda holder: _busy(plan.directory), plan.purpose(shard)):
+        with lock(directory_lock, refusal=None):
             refuse_links(plan.directory)
             _refuse_other_runs(plan, shard)
             if not plan.is_complete():
@@ -160,7 +160,7 @@ def run_stages(
             counts = read_counts(plan.directory / "corpora.json")
         if not plan.is_complete():
             encode(plan, counts, shard, workers, runner)
-        with lock(all_locks, refusal=None):
+        with lock(directory_lock, refusal=None):
             if not plan.is_complete() and not finish(plan, shard, runner):
                 return False
             publish(plan.directory, plan.done, plan.data_dir, plan.manifest_path)
@@ -182,7 +182,7 @@ def prepare(plan: DataPlan, workers: int, runner: TaskRunner | None) -> None:
         plan.vocabularies,
         plan.directory,
         plan.config.seed,
-        own_process=workers > 1 or runner is not None,
+        in_subprocess=workers > 1 or runner is not None,
         draw_sample=draw_sample,
     )
     require_tags(plan.problem, plan.splits, plan.vocabularies["source"])

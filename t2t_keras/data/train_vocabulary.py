@@ -30,7 +30,7 @@ def train_vocabularies(
     vocabularies: Mapping[Side, Path],
     directory: Path,
     seed: int,
-    own_process: bool,
+    in_subprocess: bool,
     draw_sample: Callable[[Sequence[int]], Iterator[Pair]] | None = None,
 ) -> None:
     """Trains one vocabulary for both sides, or one for each, unless the files exist.
@@ -41,7 +41,7 @@ def train_vocabularies(
         vocabularies: the file of each side.
         directory: gets the files until they are complete.
         seed: seed of the sample.
-        own_process: see `train_vocabulary`.
+        in_subprocess: see `train_vocabulary`.
         draw_sample: draws the sample, given its number of pairs of each corpus; None:
             this process draws it.
 
@@ -66,7 +66,7 @@ def train_vocabularies(
                 sample = draw(pairs, list(totals.values()), sizes, seed)
             texts = _texts(problem, sample, columns)
             unfinished = directory / path.name
-            train_vocabulary(problem, texts, unfinished, own_process)
+            train_vocabulary(problem, texts, unfinished, in_subprocess)
             os.replace(unfinished, path)
             advance(lines)
 
@@ -121,7 +121,7 @@ def draw(
 
 
 def train_vocabulary(
-    problem: Problem, texts: Iterable[str], path: Path, own_process: bool
+    problem: Problem, texts: Iterable[str], path: Path, in_subprocess: bool
 ) -> None:
     """Trains a vocabulary and writes it.
 
@@ -130,7 +130,7 @@ def train_vocabulary(
             the symbols of targets.
         texts: texts of the side or of both sides.
         path: the file to write, named as one of `vocab_files`.
-        own_process: trains in another process, so that its memory is freed afterwards.
+        in_subprocess: trains in another process, whose memory is freed afterwards.
 
     Raises:
         UserError: there are too few texts, or the vocabulary is too small for them.
@@ -140,7 +140,7 @@ def train_vocabulary(
     symbols = problem.text_processor.symbols if path.name == names["target"] else ()
     symbols += problem.tags if path.name == names["source"] else ()
     train = functools.partial(tokenizer_class(problem.tokenizer).train, symbols=symbols)
-    if not own_process:
+    if not in_subprocess:
         train(texts, path, problem.vocab_size)
         return
     lines = path.with_suffix(".lines")

@@ -147,9 +147,9 @@ def test_the_vocabulary_sees_the_shares(tmp_path, monkeypatch):
     seen = []
     train = train_vocabulary.train_vocabulary
 
-    def watched(problem, texts, path, own_process):
+    def watched(problem, texts, path, in_subprocess):
         seen.extend(texts)
-        train(problem, seen, path, own_process)
+        train(problem, seen, path, in_subprocess)
 
     monkeypatch.setattr(train_vocabulary, "train_vocabulary", watched)
     mixed = problem(corpus("a", 5000, 1.0), corpus("b", 80, 4.0), corpus("c", 9, 5.0))

@@ -37,7 +37,7 @@ def make(problem, folder, **options):
     pairs = itertools.islice(problem.source("train")(), 300)
     paths = [folder / name for name in vocab_files(problem).values()]
     for path, texts in zip(paths, zip(*pairs, strict=True), strict=True):
-        train_vocabulary(problem, texts, path, own_process=False)
+        train_vocabulary(problem, texts, path, in_subprocess=False)
     tokenizers = [load_tokenizer(path) for path in paths]
     sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
     model = transformer(*sizes, max_positions=128, **options)

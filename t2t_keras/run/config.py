@@ -380,7 +380,8 @@ def require_run(path: str | Path) -> None:
         UserError: there is no run.
     """
     if not is_run(path):
-        versions = [child for child in Path(path).glob("*") if child.name.isdecimal()]
+        exports = [settings.parent for settings in Path(path).glob("*/t2t_export.json")]
+        versions = [export for export in exports if export.name.isdecimal()]
         if versions:
             newest = max(versions, key=lambda version: int(version.name))
             raise UserError(f"{path} is neither a run nor an export; give {newest}")

@@ -198,6 +198,7 @@ def results(tmp_path_factory):
     (folder / "link").symlink_to("file")
     for version in ("9", "10"):
         (folder / "served" / version).mkdir(parents=True)
+        (folder / "served" / version / "t2t_export.json").touch()
     initial_files = {
         path: path.read_bytes() for path in folder.rglob("*") if path.is_file()
     }

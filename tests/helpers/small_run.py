@@ -1,6 +1,7 @@
 """Runs of a few steps of a very small model, for tests of the trainer."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from t2t_keras import registry
 from t2t_keras.data.training_data import TrainingData
+from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.hparam import HParams
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, snapshot
 from t2t_keras.run.config import config_for
@@ -53,9 +55,10 @@ def trainer(
 
 
 def replace_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has every step add its learning rate to the weights, which traces no graph.
+    """Has every step add its learning rate to the weights, and the loss on dev rise.
 
-    For tests of what surrounds the steps of a training; tracing one takes a second.
+    For tests of what surrounds the steps of a training; tracing a step takes a second,
+    and tracing the loss another one.
     """
     tokens = tf.ones([])
     skipped = tf.zeros([])
@@ -74,7 +77,14 @@ def replace_updates(monkeypatch: pytest.MonkeyPatch) -> None:
                 weight.assign(weight.read_value() + learning_rate)
         return result
 
+    def dev_loss(self: Evaluator, meter: object = None) -> dict[str, float]:
+        del meter
+        loss = 2.5 + float(np.mean(self.translator.model.weights[0]))
+        perplexity = math.exp(min(loss, 700.0))
+        return {"loss": loss, "perplexity": perplexity, "accuracy": 0.5}
+
     monkeypatch.setattr(TrainStep, "update", update)
+    monkeypatch.setattr(Evaluator, "loss", dev_loss)
 
 
 def untrained(data_dir: Path, output_dir: Path, seed: int) -> None:

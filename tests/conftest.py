@@ -58,6 +58,13 @@ def _prepare_tensorflow(is_fast):
     """
     import tensorflow as tf
 
+    if is_fast:  # before TensorFlow makes devices
+        unoptimized = tf.compat.v1.ConfigProto()
+        options = unoptimized.graph_options.optimizer_options
+        options.opt_level = options.L0
+        tf.compat.v1.enable_eager_execution(unoptimized)
+        _record_no_stacks()
+
     from t2t_keras.cli import decoding
     from t2t_keras.training.strategy import make_strategy
 
@@ -69,6 +76,18 @@ def _prepare_tensorflow(is_fast):
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         given = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{given} {UNOPTIMIZED_XLA}".strip()
+
+
+def _record_no_stacks():
+    """Keeps TensorFlow from storing Python's stack with each operation of a graph.
+
+    The stacks are for messages of errors in a graph, which no test reads. Under pytest
+    they have a hundred frames, and take a twentieth of the time of the tests.
+    """
+    from tensorflow.python.util import tf_stack
+
+    stack = tf_stack.extract_stack()  # XLA needs at least one frame
+    tf_stack.extract_stack = lambda stacklevel=1: stack
 
 
 def pytest_collection_modifyitems(items):

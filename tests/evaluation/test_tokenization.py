@@ -183,6 +183,7 @@ def test_files_are_scored_by_their_language(
     assert json.loads(captured.out)["bleu"]["sacrebleu_zh"] == pytest.approx(100)
     assert captured.err.count("\n") == expected_warning
     argv = ("compare", other_reference, reference, "--references", reference, *flags)
+    argv += ("--bootstrap_samples", 9, "--randomization_trials", 9)
     scores = run_json(capfd, *argv)["metrics"]["bleu"]
     assert "|tok:zh|" in scores["signature"]
     assert scores["systems"][1]["score"] == pytest.approx(100)

@@ -23,8 +23,8 @@ FILES = ["multi30k/train.{}", "news_commentary/train.{}.gz"]
 
 @pytest.fixture(scope="module", params=FILES, ids=["multi30k", "news"])
 def corpus(request):
-    """The first 5,000 pairs of a real corpus."""
-    return first_pairs(request.param, 5_000)
+    """The first 2,500 pairs of a real corpus."""
+    return first_pairs(request.param, 2_500)
 
 
 def first_pairs(names, count):

@@ -1,6 +1,7 @@
 """Layers and model as any others of Keras: configs, masks, `fit`, dtype policies."""
 
 import contextlib
+import functools
 import io
 import re
 
@@ -94,7 +95,7 @@ LAYERS = {
 }
 
 
-def functional(name):
+def make_functional(name):
     """A functional model of one layer, with random weights, and arrays for it."""
     make, shapes = LAYERS[name]
     inputs = []
@@ -106,6 +107,9 @@ def functional(name):
     if name == "Residual":
         arrays[1] = arrays[1][:, :5]
     return randomise(keras.Model(inputs, make()(*inputs))), arrays
+
+
+functional = functools.cache(make_functional)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -131,7 +135,7 @@ def test_computes_under_a_global_policy(name):
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        mixed, _ = functional(name)
+        mixed, _ = make_functional(name)
         mixed.set_weights(network.get_weights())
         actual = np.array(keras.ops.cast(mixed(arrays), "float32"))
     finally:

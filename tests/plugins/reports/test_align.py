@@ -90,7 +90,7 @@ def expected_alignment(translator, source, target_ids, layer, head):
 
 @pytest.mark.parametrize(
     ("head", "layer", "texts"),
-    [(AlignmentHead(), 1, LINES[:5]), (AlignmentHead(2, 2), 2, LINES[1:4])],
+    [(AlignmentHead(), 1, LINES[1:5:3]), (AlignmentHead(2, 2), 2, LINES[1:4])],
 )
 def test_outputs_and_pairs_are_aligned(translator, head, layer, texts):
     n_best = translator.n_best(texts, 2, alignment=head, batch_tokens=40)

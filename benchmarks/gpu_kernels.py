@@ -103,12 +103,17 @@ def _training_parts(
     tf.config.experimental.enable_op_determinism()
     hparams = work.hparams.override(bucketing="packed", jit_compile=True)
     _, step = model_and_step(hparams, work.vocab_size, make_strategy(1))
-    rows = tf.TensorSpec([work.batch, work.length], tf.int32)
-    batch = dict.fromkeys(batch_signature(packed=True), rows)
-    index = tf.TensorSpec([], tf.int64)
-    sums = step.gradient_sums.get_concrete_function(batch, index).structured_outputs
-    program = compiler.compile(step.gradient_sums, batch, index, is_deterministic=True)
+    rows = tf.TensorSpec([work.batch, work.length], tf.int64)
+    inputs = (
+        dict.fromkeys(batch_signature(packed=True), rows),
+        tf.TensorSpec([2], tf.int64),  # seed
+        tf.TensorSpec([], tf.float32),  # loss scale
+        tf.TensorSpec([], tf.uint32),  # first row
+    )
+    sums = step.gradient_sums.get_concrete_function(*inputs).structured_outputs
+    program = compiler.compile(step.gradient_sums, *inputs, is_deterministic=True)
     yield "forward and backward pass", _part(program)
+    index = tf.TensorSpec([], tf.int64)
     learning_rate = tf.TensorSpec([], tf.float32)
     dry_run = tf.TensorSpec([], tf.bool)
     program = compiler.compile(

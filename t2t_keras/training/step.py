@@ -67,7 +67,7 @@ class TrainStep:
 
     Attributes:
         function: the `tf.function` that `update` calls.
-        gradient_sums: `accumulate`, compiled by XLA if `jit_compile` is on.
+        gradient_sums: `loss_and_grads`, compiled by XLA if `jit_compile` is on.
         weight_update: `apply`, likewise.
         skipped: the number of updates that were skipped; see `apply`.
         skipped_in_a_row: the number of skipped updates since the last one that was not.
@@ -118,11 +118,11 @@ class TrainStep:
         self._execution = Execution(has_column_products=on_gpus(strategy))
         if self._is_compiled:
             self._execution = Execution(is_fused=True, keep=_keep)
-        self.gradient_sums = self.accumulate
+        self.gradient_sums = self.loss_and_grads
         self.weight_update = self.apply
         if self._is_compiled:
             compile = functools.partial(tf.function, autograph=False, jit_compile=True)
-            self.gradient_sums = compile(self.accumulate)
+            self.gradient_sums = compile(self.loss_and_grads)
             self.weight_update = compile(self.apply)
 
     @property
@@ -236,7 +236,7 @@ class TrainStep:
         """The graph of `update`: the step, from top to bottom."""
 
         def on_replica(batch: Batch) -> StepResult:
-            sums = self.all_reduce(self.gradient_sums(batch, step))
+            sums = self.all_reduce(self.accumulate(batch, step))
             return self.weight_update(sums, step, learning_rate, dry_run)
 
         # All replicas return the same sums.
@@ -245,23 +245,23 @@ class TrainStep:
         return StepResult(*(local(value)[0] for value in results))
 
     def accumulate(self, batch: Batch, step: tf.Tensor) -> GradientSums:
-        """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
+        """Sums `gradient_sums` over this replica's micro-batches, one after the other.
 
-        The sums of as many replicas may have other bits if XLA compiles both: in a loop
-        it joins other operations, and rounds a x + b once where it has joined them.
+        XLA compiles one micro-batch and not the loop, whose sums would then have other
+        bits than those of as many replicas: it would fuse other operations, and round
+        a x + b once where it has fused them.
 
         Args:
             batch: see `update`; k micro-batches are B / k consecutive rows each.
             step: int64 scalar, which dropout depends on.
         """
-        if not self._is_compiled:
-            # TensorFlow's kernels compare int32 arrays of a GPU on the host.
-            batch = {name: _as_int64(rows) for name, rows in batch.items()}
+        # TensorFlow's kernels slice and compare int32 arrays of a GPU on the host.
+        batch = {name: _as_int64(rows) for name, rows in batch.items()}
         count = self._micro_batches
         scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
         seed = self._dropout_seed(step)
         if count == 1:
-            return self.loss_and_grads(batch, seed, scale, self._first_row(batch))
+            return self.gradient_sums(batch, seed, scale, self._first_row(batch))
         stacks = {}
         for name, rows in batch.items():
             shape = [count, -1, *tf.unstack(tf.shape(rows)[1:])]
@@ -270,7 +270,7 @@ class TrainStep:
         def add(i: tf.Tensor, sums: GradientSums) -> tuple[tf.Tensor, GradientSums]:
             micro_batch = {name: stack[i] for name, stack in stacks.items()}
             first_row = self._first_row(micro_batch, i)
-            addend = self.loss_and_grads(micro_batch, seed, scale, first_row)
+            addend = self.gradient_sums(micro_batch, seed, scale, first_row)
             return i + 1, tf.nest.map_structure(tf.add, sums, addend)
 
         zero = tf.zeros([])
@@ -294,7 +294,7 @@ class TrainStep:
         """Runs the model forward and backward on one micro-batch.
 
         Args:
-            batch: see `update`.
+            batch: see `update`; ids are int64.
             seed: [2], of dropout; see `Dropout`.
             scale: the loss scale, float32 scalar.
             first_row: the number of its first row in the batch of all replicas.

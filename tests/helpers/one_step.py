@@ -90,7 +90,7 @@ class Setup:
         step = self.step
 
         def on_replica(parts):
-            sums = step.all_reduce(step.gradient_sums(parts, tf.constant(0, tf.int64)))
+            sums = step.all_reduce(step.accumulate(parts, tf.constant(0, tf.int64)))
             counts = sums.source_tokens, sums.target_tokens, sums.positions
             return step.mean_gradients(sums)[0], counts
 

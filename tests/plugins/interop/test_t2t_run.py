@@ -118,7 +118,8 @@ def test_it_is_averaged_and_tuned(trained, tmp_path, capfd, monkeypatch):
         "from t2t_keras import Problem, register_problem\n"
         "@register_problem\n"
         "def translate_mine():\n"
-        "    return Problem(summary='', tokenizer='t2t_subword', vocab_size=150)\n"
+        "    tokenizer = {'tokenizer': 't2t_subword', 'vocab_size': 150}\n"
+        "    return Problem(summary='with subwords of T2T', **tokenizer)\n"
     )
     data = ("--problem", "translate_mine", "--usr_dir", tmp_path / "usr")
     data += ("--data_dir", data_dir)

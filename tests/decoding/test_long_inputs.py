@@ -24,9 +24,9 @@ from t2t_keras.text_processor import TextProcessor
 def test_very_long_input(translator, caplog):
     options = {"max_source_length": 40, "truncate": True}
     with caplog.at_level(logging.WARNING):
-        output, short = translator.translate(["a dog " * 1000, "a dog"], **options)
+        output, short = translator.translate(["a dog " * 1000, PARTS[0]], **options)
     assert "input 1 has" in caplog.text
-    assert short == translator.translate(["a dog"])[0]
+    assert short == translator.translate([PARTS[0]])[0] != ""
     assert output == translator.translate(["a dog " * 900], **options)[0]
     # One token is EOS, and nothing can be split into parts of it.
     assert len(translator.translate([PARTS[0]], max_source_length=1)) == 1

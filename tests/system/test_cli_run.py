@@ -102,7 +102,10 @@ def test_training_from_python_is_that_of_the_command(trained, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"seed": -1}, "seed must be at least 0 and at most 2147483647, not -1"),
+        (
+            {"seed": -1},
+            "seed must be at least 0 and at most 2147483647 or None, not -1",
+        ),
         ({"seed": 1.5}, "seed must be an integer"),
         ({"accumulate": 0}, "accumulate must be at least 1"),
         ({"accumulate": math.nan}, "accumulate must be an integer, at least 1"),

@@ -105,7 +105,7 @@ def _check_gpus(argv: list[str], variants: list[str]) -> dict[str, object]:
         if AUTOTUNED in runs:
             shutil.rmtree(f"{folder}/{AUTOTUNED}", ignore_errors=True)
             autotuned_again = _train_in_process(argv, AUTOTUNED, count, folder)
-        more = [
+        several_gpus = [
             _train_in_process(argv, DEFAULT, n, folder)
             for n in (2, 4, 8)
             if n <= len(names)
@@ -116,7 +116,7 @@ def _check_gpus(argv: list[str], variants: list[str]) -> dict[str, object]:
         "devices": names,
         "variants": runs,
         "seconds_of_first_step_from_cache": repeated.get("seconds_of_first_step"),
-        "more_gpus": more,
+        "more_gpus": several_gpus,
         "two_runs_are_equal": _are_equal(runs.get(DEFAULT), repeated),
         "two_compilations_are_equal": _are_equal(runs.get(AUTOTUNED), autotuned_again),
         "two_logical_gpus_are_two_micro_batches": _are_equal(

@@ -39,18 +39,18 @@ def compare_ends(folder: Path) -> dict[str, int]:
     subprocess.run(_t2t("datagen", *data), check=True, stdout=sys.stderr)
     train = ("train", *data, "--hparams_set", "tiny", "--train_steps", str(STEPS))
     train += ("--save_every", str(_SAVE_EVERY), "--eval_sentences", "0", "--seed", "1")
-    runs = [folder / "whole", folder / "killed"]
+    runs = [folder / "uninterrupted", folder / "killed"]
     commands = [_t2t(*train, "--output_dir", str(run)) for run in runs]
     _kill(commands[1], runs[1] / f"model.ckpt-{_KILLED_AFTER}.index")
     for command in commands:
         subprocess.run(command, check=True, stdout=sys.stderr)
-    whole, killed = (Checkpoint(run / f"model.ckpt-{STEPS}") for run in runs)
+    uninterrupted, killed = (Checkpoint(run / f"model.ckpt-{STEPS}") for run in runs)
     different = [
         name
-        for name in whole.shapes
-        if not np.array_equal(whole.tensor(name), killed.tensor(name))
+        for name in uninterrupted.shapes
+        if not np.array_equal(uninterrupted.tensor(name), killed.tensor(name))
     ]
-    return {"arrays": len(whole.shapes), "different_arrays": len(different)}
+    return {"arrays": len(uninterrupted.shapes), "different_arrays": len(different)}
 
 
 def _kill(command: list[str], checkpoint: Path) -> None:

@@ -120,8 +120,10 @@ def table(results: dict[str, Rates]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _cell(rate: float | str | None) -> str:
-    return "" if rate is None else f"{rate:,.4g}" if rate < 1000 else f"{rate:,.0f}"
+def _cell(rate: float | None) -> str:
+    if rate is None:
+        return ""
+    return f"{rate:,.4g}" if rate < 1000 else f"{rate:,.0f}"
 
 
 def _run(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""This project and the toolkits that `contest.py` times beside it, each in a file.
+"""What `contest.py` times: this project and other toolkits, one in each file.
 
 A file imports its toolkit, which may be missing, and has `uses_gpu` and one or both of
 the other functions:

@@ -16,9 +16,12 @@ from types import ModuleType
 import jax
 import optax
 from jax import numpy as jnp
-from workload import LEARNING_RATE, PAD, Workload
+from workload import PAD, Workload
 
 from contestants import TrainingStep
+from contestants.jax_update import compiled_step, uses_gpu
+
+__all__ = ["search", "training_step", "uses_gpu"]
 
 Params = dict[str, object]
 
@@ -26,47 +29,20 @@ if "FLAX_WMT" not in os.environ:
     raise ModuleNotFoundError(name="the folder FLAX_WMT")
 
 
-def uses_gpu() -> bool:
-    """Returns whether JAX has a GPU."""
-    return jax.default_backend() == "gpu"
-
-
 def training_step(work: Workload) -> TrainingStep:
     """Returns an update, all of it in one compiled function."""
     config = _config(work)
-    hparams = work.hparams
-    params = _params(config)
-    adam = optax.adam(
-        LEARNING_RATE, hparams.adam_beta1, hparams.adam_beta2, hparams.adam_epsilon
-    )
-    state = adam.init(params)
-    key = jax.random.key(0)
+    run_key = jax.random.key(0)
     source, target = (jnp.asarray(work.ids(seed)) for seed in (0, 1))
     model = _example("models").Transformer(config)
 
-    def loss_of(params: Params, key: jax.Array) -> jax.Array:
+    def loss_of(params: Params, step: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(run_key, step)
         logits = model.apply({"params": params}, source, target, rngs={"dropout": key})
-        losses = _smoothed_losses(logits, target, hparams.label_smoothing)  # [B, T]
+        losses = _smoothed_losses(logits, target, work.hparams.label_smoothing)
         return jnp.mean(losses, where=target != PAD)
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def update(
-        params: Params, state: optax.OptState, step: int
-    ) -> tuple[Params, optax.OptState, jax.Array]:
-        step_key = jax.random.fold_in(key, step)
-        loss, gradients = jax.value_and_grad(loss_of)(params, step_key)
-        updates, state = adam.update(gradients, state)
-        return optax.apply_updates(params, updates), state, loss
-
-    step = 0
-    loss = jnp.zeros([])
-
-    def run() -> None:
-        nonlocal params, state, loss, step
-        params, state, loss = update(params, state, step)
-        step += 1
-
-    return TrainingStep(run, lambda: float(loss))
+    return compiled_step(work, _params(config), loss_of)
 
 
 def search(work: Workload, beam_size: int, steps: int) -> Callable[[], None]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from t2t_keras.run.checkpoint import Checkpoint
+from t2t_keras.training.launched_processes import T2T
 
 STEPS = 120
 _SAVE_EVERY = 20
@@ -36,11 +37,13 @@ def compare_ends(folder: Path) -> dict[str, int]:
         have other bits after the kill.
     """
     data = ("--problem", "translate_ende_toy", "--data_dir", str(folder / "data"))
-    subprocess.run(_t2t("datagen", *data), check=True, stdout=sys.stderr)
-    train = ("train", *data, "--hparams_set", "tiny", "--train_steps", str(STEPS))
+    t2t = (sys.executable, *T2T)
+    subprocess.run([*t2t, "datagen", *data], check=True, stdout=sys.stderr)
+    train = (*t2t, "train", *data, "--hparams_set", "tiny")
+    train += ("--train_steps", str(STEPS))
     train += ("--save_every", str(_SAVE_EVERY), "--eval_sentences", "0", "--seed", "1")
     runs = [folder / "uninterrupted", folder / "killed"]
-    commands = [_t2t(*train, "--output_dir", str(run)) for run in runs]
+    commands = [[*train, "--output_dir", str(run)] for run in runs]
     _kill(commands[1], runs[1] / f"model.ckpt-{_KILLED_AFTER}.index")
     for command in commands:
         subprocess.run(command, check=True, stdout=sys.stderr)
@@ -68,11 +71,6 @@ def _kill(command: list[str], checkpoint: Path) -> None:
     process.wait()
     if checkpoint.with_name(f"model.ckpt-{STEPS}.index").exists():
         raise RuntimeError("the training was over before it was killed")
-
-
-def _t2t(*words: str) -> list[str]:
-    program = "import sys; from t2t_keras.cli import main; sys.exit(main())"
-    return [sys.executable, "-c", program, *words]
 
 
 if __name__ == "__main__":

@@ -33,14 +33,7 @@ import workload
 
 from t2t_keras.cli.command import positive, positive_number
 from t2t_keras.export.formats import find_loader
-
-# `t2t` of this environment.
-T2T = (
-    sys.executable,
-    "-c",
-    "import sys; from t2t_keras.cli import main; sys.exit(main())",
-)
-
+from t2t_keras.training.launched_processes import T2T
 
 _HEAD = (
     b"POST /v1/models/model:predict HTTP/1.1\r\nHost: localhost\r\n"
@@ -201,7 +194,15 @@ def server(model: str, seconds: int = 120) -> Iterator[Server]:
         seconds: after which a request is refused.
     """
     limits = f"max_batch_sentences=64,timeout_seconds={seconds}"
-    command = [*T2T, "serve", "--model", f"model={model}", "--port", "0"]
+    command = [
+        sys.executable,
+        *T2T,
+        "serve",
+        "--model",
+        f"model={model}",
+        "--port",
+        "0",
+    ]
     command += ["--limits", limits]
     start = time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -302,7 +303,7 @@ def translate(path: str, source: str) -> float:
     """Returns the sentences per second of `t2t translate`, without its start."""
     directory = "--export_dir" if find_loader(Path(path)) else "--output_dir"
     process = subprocess.run(
-        [*T2T, "translate", directory, path, "--input", source],
+        [sys.executable, *T2T, "translate", directory, path, "--input", source],
         check=True,
         capture_output=True,
         text=True,

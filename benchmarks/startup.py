@@ -14,6 +14,8 @@ from pathlib import Path
 import workload
 from matmul_rate import median_seconds, seconds_of
 
+from t2t_keras.training.launched_processes import T2T
+
 PROBLEM = "translate_ende_toy"
 
 
@@ -48,8 +50,7 @@ def _seconds_of_commands(folder: Path) -> dict[str, float]:
 
 
 def _t2t(*words: object) -> None:
-    program = "import sys; from t2t_keras.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, *map(str, words)]
+    command = [sys.executable, *T2T, *map(str, words)]
     subprocess.run(command, check=True, capture_output=True)
 
 

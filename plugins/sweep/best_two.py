@@ -17,6 +17,7 @@ from t2t_keras.evaluation.metrics_line import short_number
 from t2t_keras.quantity import quantity
 from t2t_keras.run.config import RunConfig
 from t2t_keras.signals import end_with_parent
+from t2t_keras.training.launched_processes import T2T
 
 from .settings import SweepSettings
 from .trial import SweepTrial, run_dir
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 FILE = "test.json"
 
 _SIGNIFICANT = 0.05
-_MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _decode_dev(runs: Sequence[Path]) -> None:
 @contextlib.contextmanager
 def _decoding(run: Path) -> Iterator["subprocess.Popen[str]"]:
     """Starts the process that translates dev; it ends with the block."""
-    command = [sys.executable, "-P", "-c", _MAIN, "evaluate", str(run)]
+    command = [sys.executable, *T2T, "evaluate", str(run)]
     command += ["--split", "dev", "--checkpoint", "best", "--engine", "tensorflow"]
     command += ["--output", str(run / "dev"), "--json"]
     parent = os.getpid()

@@ -27,8 +27,7 @@ def cross_entropies(
     which needs no array of soft targets. tensor2tensor subtracts the target's entropy,
     a constant; this function does not.
 
-    Training computes the same by `output_losses`, whose gradient is written by
-    hand.
+    Training computes the same by `output_losses`, whose gradient is written by hand.
 
     Args:
         logits: float32 [N, V]

@@ -78,8 +78,8 @@ def samples_of(step: int, problem: Problem, decoded: "Decoded") -> DevSamples:
         sign = 1 if metric.higher_is_better else -1
         statistics = metric.statistics(sources, outputs, references)
         rows = metric.array(statistics, len(outputs))  # [N, n]
-        place = f"{type(metric).__name__}.sentence_score"
-        scores = [as_number(place, metric.sentence_score(row)) for row in rows]
+        method = f"{type(metric).__name__}.sentence_score"
+        scores = [as_number(method, metric.sentence_score(row)) for row in rows]
     columns = zip(sources, references, outputs, scores, strict=True)
     sentences = [Sample(line, *texts) for line, texts in enumerate(columns, 1)]
     # At equal distances, because neighbours may belong to one document.

@@ -118,7 +118,7 @@ if sys.argv[2].endswith("0"):
     sys.exit("no checkpoint")
 time.sleep(600)
 """
-    monkeypatch.setattr(best_two, "_MAIN", program)
+    monkeypatch.setattr(best_two, "T2T", ("-P", "-c", program))
     processes = []
     popen = subprocess.Popen
 

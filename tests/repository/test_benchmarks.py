@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.optimized_graph import optimized_nodes
 
 from t2t_keras.decoding.constraint import AllOf
 from t2t_keras.decoding.constraints.forced_prefix import ForcedPrefix
@@ -208,24 +209,14 @@ def test_waits_would_be_found():
 def test_a_loop_reads_its_condition_where_it_was_computed():
     """The graph optimizer removes the Identity that returns it."""
     from placement import host_waits
-    from tensorflow.python.eager import context
 
     @tf.function(autograph=False)
     def powers(x, n):
         return tf.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, 2.0 * x), (0, x))
 
-    args = tf.ones([4]), tf.constant(3)
-    assert host_waits(powers.get_concrete_function(*args).graph) == []
-    options = tf.config.optimizer.get_experimental_options()
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
-    context.enable_graph_collection()
-    try:
-        powers(*args)
-        (run,) = context.context().export_run_metadata().function_graphs
-    finally:
-        context.disable_graph_collection()
-        tf.config.optimizer.set_experimental_options(options)
-    nodes = {node.name: node for node in run.post_optimization_graph.node}
+    inputs = tf.TensorSpec([4]), tf.TensorSpec([], tf.int32)
+    assert host_waits(powers.get_concrete_function(*inputs).graph) == []
+    nodes = {node.name: node for node in optimized_nodes(powers, *inputs)}
     (loop,) = (node for node in nodes.values() if node.op == "LoopCond")
     assert nodes[loop.input[0]].op == "Less"
 

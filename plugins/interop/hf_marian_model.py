@@ -42,11 +42,27 @@ from .marian_weights import (
 # `Transformer` can represent a model only with these values, which are the defaults.
 _SUPPORTED: dict[str, object] = {
     "model_type": "marian",
-    "scale_embedding": True,
     "normalize_embedding": False,
     "normalize_before": False,
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
+}
+# Settings of `generate` that change outputs and have no counterpart, with the values
+# that change nothing, which are the defaults.
+_IGNORED: dict[str, object] = {
+    "begin_suppress_tokens": None,
+    "diversity_penalty": 0.0,
+    "do_sample": False,
+    "early_stopping": False,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "exponential_decay_length_penalty": None,
+    "forced_bos_token_id": None,
+    "min_length": 0,
+    "no_repeat_ngram_size": 0,
+    "num_beam_groups": 1,
+    "repetition_penalty": 1.0,
+    "suppress_tokens": None,
 }
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 
@@ -91,14 +107,12 @@ def load_hf_marian(source: str | Path) -> MarianModel:
     hparams, weights = tensors.read_layers(
         hparams, embeddings, hf_name, transposed=True
     )
-    options = _decoding_options(source / GENERATION_FILE)
-    check = []
-    if options:
-        pairs = ",".join(f"{name}={value}" for name, value in options.items())
-        check.append(
-            f"{GENERATION_FILE}: it translates with what is here --decode_hparams "
-            f"{pairs}"
-        )
+    # Without this file, transformers takes the settings from the other.
+    generation_path = source / GENERATION_FILE
+    if not generation_path.exists():
+        generation_path = config_path
+    generation = read_json_object(generation_path)
+    options = _decoding_options(generation, generation_path)
     vocab_paths = dict.fromkeys([str(source_vocab), str(target_vocab)])
     return MarianModel(
         hparams=hparams,
@@ -110,7 +124,7 @@ def load_hf_marian(source: str | Path) -> MarianModel:
             "vocabularies": list(vocab_paths),
         },
         left_out=[],
-        check=check,
+        check=_check_sentences(generation, generation_path.name, options),
         options=options,
     )
 
@@ -127,6 +141,10 @@ def _convert_config(config: Mapping[str, Any], path: Path) -> ExtendedHParams:
                 f"{path}: cannot read a model with {name} {config[name]!r}, only with "
                 f"{value!r}"
             )
+    if not config.get("scale_embedding"):  # the default is False
+        raise UserError(
+            f"{path}: cannot read a model with scale_embedding False, only with True"
+        )
     if config.get("decoder_start_token_id") != config.get("pad_token_id"):
         raise UserError(
             f"{path}: cannot read a model with decoder_start_token_id "
@@ -245,15 +263,39 @@ def _read_tied(tensors: ModelTensors, *names: str) -> np.ndarray:
     return matrix
 
 
-def _decoding_options(path: Path) -> dict[str, Any]:
-    """Returns the decoding options that equal a `generation_config.json`.
+def _decoding_options(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Returns the decoding options that equal the settings of `generate`.
 
     Args:
-        path: the file, which may be missing.
+        config: the settings; what they lack has the default of transformers.
+        path: the file that contains them, for messages.
+
+    Raises:
+        UserError: a value is not a number.
     """
-    config = read_json_object(path) if path.exists() else {}
-    beam_size = config.get("num_beams")
-    if not beam_size:
-        return {}
-    power = float(config.get("length_penalty", 1.0))
+    values: dict[str, Any] = {"num_beams": 1, "length_penalty": 1.0}
+    values |= {key: value for key, value in config.items() if value is not None}
+    try:
+        beam_size = int(values["num_beams"])
+        power = float(values["length_penalty"])
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: num_beams and length_penalty must be numbers: {error}"
+        ) from None
     return {"beam_size": beam_size, "length_penalty": "power", "alpha": power}
+
+
+def _check_sentences(
+    config: Mapping[str, Any], name: str, options: Mapping[str, object]
+) -> list[str]:
+    """Returns sentences about the settings of `generate` in a file of this name."""
+    pairs = ",".join(f"{key}={value}" for key, value in options.items())
+    sentences = [f"{name}: it translates with what is here --decode_hparams {pairs}"]
+    neutral = {**_IGNORED, "bad_words_ids": [[config.get("pad_token_id")]]}
+    for key, value in neutral.items():
+        if config.get(key) not in (None, value):
+            sentences.append(
+                f"{name}: nothing here does what its {key} {config[key]!r:.80} does, "
+                "so outputs may differ"
+            )
+    return sentences

@@ -42,12 +42,13 @@ _SETTINGS = "special:model.yml"
 # version lacks a setting, the first value is meant.
 _SUPPORTED: dict[str, tuple[object, ...]] = {
     "type": ("transformer",),
-    "input-types": ([],),
     "lemma-dim-emb": (0,),
     "right-left": (False,),
+    "transformer-attention-mask": ("default",),
     "transformer-decoder-autoreg": ("self-attention",),
     "transformer-ffn-depth": (2,),
     "transformer-decoder-ffn-depth": (2, 0),
+    "transformer-disable-position-embeddings": (False,),
     "transformer-no-affine": (False,),
     "transformer-no-bias": (False,),
     "transformer-no-projection": (False,),
@@ -57,6 +58,9 @@ _SUPPORTED: dict[str, tuple[object, ...]] = {
     "transformer-train-position-embeddings": (False,),
 }
 
+# Types of input that only training reads.
+_TRAINING_TYPES = ("alignment", "weight")
+
 # The values of these settings decide where the norm is: n is the layer norm, d is
 # dropout, a adds the residual.
 _NORM_SETTINGS = (
@@ -65,6 +69,14 @@ _NORM_SETTINGS = (
     "transformer-postprocess-top",
 )
 _NORMS = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
+
+# The decoder's default, with which it divides no score by the length.
+_DEFAULT_BEAM_SIZE = 12
+# Settings of the decoder that change outputs and have no counterpart.
+_IGNORED = (
+    *("word-penalty", "shortlist", "output-sampling", "output-approx-knn"),
+    *("skip-cost", "allow-special", "force-decode"),
+)
 
 # Marian's names of the parts of a layer (`layer_weights`), after "encoder_l1_".
 _PART_NAMES = {
@@ -116,7 +128,7 @@ def load_marian(source: str | Path) -> MarianModel:
         _read_embeddings(variables, (source_list, target_list)),
         lambda part: _marian_name(part, hparams.norm),
     )
-    options = _decoding_options(config)
+    options = _decoding_options(config, config_path)
     return MarianModel(
         hparams=hparams,
         weights=weights,
@@ -127,7 +139,7 @@ def load_marian(source: str | Path) -> MarianModel:
             "vocabularies": [str(path) for path in dict.fromkeys(vocab_paths)],
         },
         left_out=["dropout and the settings of training, which the model lacks"],
-        check=_check_sentences(config_path, options),
+        check=_check_sentences(config, config_path, options),
         options=options,
     )
 
@@ -159,28 +171,56 @@ def _listed_paths(config: Mapping[str, object], key: str, path: Path) -> list[Pa
         names = [names]
     if not isinstance(names, list):
         return []
-    return [path.parent / str(name) for name in names]
+    is_relative = bool(config.get("relative-paths"))
+    return [_listed_path(str(name), path.parent, is_relative) for name in names]
 
 
-def _decoding_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the decoding options that equal the configuration of Marian's decoder."""
-    options: dict[str, Any] = {}
-    if beam_size := config.get("beam-size"):
-        options["beam_size"] = beam_size
-    if power := config.get("normalize"):
-        options |= {"length_penalty": "power", "alpha": float(power)}
-    return options
+def _listed_path(name: str, folder: Path, is_relative: bool) -> Path:
+    """Returns the file that the configuration in a folder names.
+
+    Args:
+        name: the path in the configuration.
+        folder: the folder.
+        is_relative: whether the path begins in the folder; otherwise it begins where
+            Marian was trained, and a model that was copied is in the folder.
+    """
+    beside = folder / name
+    paths = [beside] if is_relative else [Path(name), beside, folder / Path(name).name]
+    return next((path for path in paths if path.exists()), beside)
 
 
-def _check_sentences(config_path: Path, options: Mapping[str, object]) -> list[str]:
+def _decoding_options(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Returns the decoding options that equal the configuration of Marian's decoder.
+
+    What the configuration lacks has the decoder's default.
+
+    Raises:
+        UserError: a value is not a number.
+    """
+    try:
+        power = float(config.get("normalize", 0))
+        beam_size = int(config.get("beam-size", _DEFAULT_BEAM_SIZE))
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: beam-size and normalize must be numbers: {error}"
+        ) from None
+    return {"beam_size": beam_size, "length_penalty": "power", "alpha": power}
+
+
+def _check_sentences(
+    config: Mapping[str, Any], config_path: Path, options: Mapping[str, object]
+) -> list[str]:
     """Returns sentences about what the user should check."""
-    sentences = []
-    if options:
-        pairs = ",".join(f"{name}={value}" for name, value in options.items())
-        sentences.append(
-            f"{config_path.name}: it translates with what is here --decode_hparams "
-            f"{pairs}"
-        )
+    pairs = ",".join(f"{name}={value}" for name, value in options.items())
+    sentences = [
+        f"{config_path.name}: it translates with what is here --decode_hparams {pairs}"
+    ]
+    for name in _IGNORED:
+        if config.get(name):
+            sentences.append(
+                f"{config_path.name}: nothing here does what its {name} "
+                f"{config[name]!r:.80} does, so outputs may differ"
+            )
     for script in ("preprocess.sh", "postprocess.sh"):
         if (config_path.parent / script).exists():
             sentences.append(f"{script}: only its SentencePiece step is done here")
@@ -237,6 +277,7 @@ def _convert_settings(settings: Mapping[str, Any], path: Path) -> ExtendedHParam
     """
     for name, values in _SUPPORTED.items():
         _require_setting(settings, path, name, values[0], values)
+    _require_two_texts(settings, path)
     norm_values = tuple(settings.get(name, "") for name in _NORM_SETTINGS)
     if norm_values not in _NORMS:
         pairs = zip(_NORM_SETTINGS, norm_values, strict=True)
@@ -265,6 +306,16 @@ def _convert_settings(settings: Mapping[str, Any], path: Path) -> ExtendedHParam
         raise UserError(f"{path}: its settings have no {error}") from None
 
 
+def _require_two_texts(settings: Mapping[str, Any], path: Path) -> None:
+    """Raises UserError if the model reads other input than source and target."""
+    types = settings.get("input-types") or ["sequence", "sequence"]
+    if [x for x in types if x not in _TRAINING_TYPES] != ["sequence", "sequence"]:
+        raise UserError(
+            f"{path}: cannot read a model with input-types {types!r:.80}, only with "
+            "those of a source and a target, 'sequence' and 'sequence'"
+        )
+
+
 def _require_setting(
     settings: Mapping[str, object],
     path: Path,
@@ -273,7 +324,8 @@ def _require_setting(
     supported: tuple[object, ...],
 ) -> None:
     """Raises UserError if a setting does not have a supported value."""
-    value = settings.get(name, default)
+    value = settings.get(name)
+    value = default if value is None else value
     if value not in supported:
         raise UserError(
             f"{path}: cannot read a model with {name} {value!r}, only with "

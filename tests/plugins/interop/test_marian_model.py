@@ -17,6 +17,7 @@ from helpers.marian_models import (
     LEFT_OUT,
     POST,
     PRE,
+    D,
     hf_config,
     log_probs,
     settings,
@@ -34,6 +35,8 @@ from t2t_keras import UserError
 from t2t_keras.export.verify import Verification
 from t2t_keras.hparam import HParams
 from t2t_keras.plugins.interop.hf_marian_export import export_hf_marian
+from t2t_keras.plugins.interop.hf_marian_model import load_hf_marian
+from t2t_keras.plugins.interop.marian_model import load_marian
 from t2t_keras.plugins.interop.marian_run import import_marian_run
 from t2t_keras.plugins.interop.marian_vocabulary import (
     TokenList,
@@ -189,6 +192,83 @@ def test_transformers_agrees(splitters, tmp_path):
             assert best[0].text == text
 
 
+@pytest.mark.parametrize(
+    ("config", "options", "sentence"),
+    [
+        # Marian's own defaults.
+        ({}, (12, 0.0), None),
+        ({"beam-size": 6, "normalize": True}, (6, 1.0), None),
+        ({"beam-size": 6, "normalize": 0}, (6, 0.0), None),
+        ({"word-penalty": 0.5}, (12, 0.0), "does what its word-penalty 0.5 does"),
+    ],
+)
+def test_the_search_of_marians_decoder(config, options, sentence, splitters, tmp_path):
+    folder = tmp_path / "opus"
+    marian(splitters, folder)
+    decoder_file = folder / "decoder.yml"
+    decoder = yaml.safe_load(decoder_file.read_text())
+    del decoder["beam-size"], decoder["normalize"]
+    decoder_file.write_text(yaml.safe_dump(decoder | config))
+    assert_searches(load_marian(folder), options, sentence)
+
+
+@pytest.mark.parametrize(
+    ("file", "config", "options", "sentence"),
+    [
+        # The defaults of `generate`.
+        ("config", {}, (1, 1.0), None),
+        ("config", {"num_beams": 6}, (6, 1.0), None),
+        ("config", {"bad_words_ids": [[7]]}, (1, 1.0), "its bad_words_ids"),
+        ("generation_config", {"length_penalty": 0.5}, (1, 0.5), None),
+        ("generation_config", {"num_beams": 2, "do_sample": False}, (2, 1.0), None),
+        ("generation_config", {"min_length": 3}, (1, 1.0), "its min_length 3 does"),
+    ],
+)
+def test_the_search_of_transformers(
+    file, config, options, sentence, splitters, tmp_path
+):
+    folder = tmp_path / "hf"
+    changes = config if file == "config" else {"num_beams": 9}
+    hf_marian(splitters, folder, **changes)
+    if file != "config":
+        (folder / f"{file}.json").write_text(json.dumps(config))
+    assert_searches(load_hf_marian(folder), options, sentence)
+
+
+def assert_searches(model, options, sentence):
+    """The model has this beam size and power, and a sentence about something else."""
+    beam_size, power = options
+    expected = {"beam_size": beam_size, "length_penalty": "power", "alpha": power}
+    assert model.options == expected
+    pairs = ",".join(f"{name}={value}" for name, value in expected.items())
+    search, *others = model.check
+    assert search.endswith(f"--decode_hparams {pairs}")
+    assert len(others) == (sentence is not None)
+    assert sentence is None or sentence in others[0]
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_paths_from_where_marian_was_trained(
+    is_moved, splitters, tmp_path, monkeypatch
+):
+    """Without `relative-paths`, they are not relative to the configuration."""
+    marian(splitters, tmp_path / "exp" / "model")
+    decoder_file = tmp_path / "exp" / "model" / "decoder.yml"
+    config = yaml.safe_load(decoder_file.read_text()) | {"relative-paths": False}
+    for name in ("models", "vocabs"):
+        config[name] = [f"model/{path}" for path in config[name]]
+    decoder_file.write_text(yaml.safe_dump(config))
+    monkeypatch.chdir(tmp_path if is_moved else tmp_path / "exp")
+    model = load_marian("exp/model" if is_moved else "model")
+    assert model.hparams.d_model == D
+
+
+def test_types_of_input_that_only_training_reads(splitters, tmp_path):
+    types = ["sequence", "sequence", "alignment", "weight"]
+    marian(splitters, tmp_path / "opus", input_types=types)
+    assert load_marian(tmp_path / "opus").hparams.d_model == D
+
+
 # Vocabularies
 
 
@@ -298,7 +378,11 @@ def import_refused(sentence, folder, program="marian"):
         (marian, {"type": "s2s"}, "model with type 's2s', only with 'transf"),
         (marian, {"transformer_dim_ffn": 32}, r"shape \[16, 24\], .* \[16, 32\]"),
         (marian, {"enc_depth": 1}, "has the variable encoder_l2_"),
+        (marian, {"transformer_attention_mask": "alibi"}, "'alibi', only with 'def"),
+        (marian, {"transformer_disable_position_embeddings": True}, "only with False"),
+        (marian, {"input_types": ["class", "sequence"]}, r"input-types \['class',"),
         (hf_marian, {"scale_embedding": False}, "False, only with True"),
+        (hf_marian, {"scale_embedding": None}, "False, only with True"),
         (hf_marian, {"eos_token_id": 2}, "has eos_token_id 2, and in .* it is 0"),
         (hf_marian, {"encoder_layers": 3}, "no tensor model.encoder.layers.2.self"),
     ],

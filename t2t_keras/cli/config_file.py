@@ -24,9 +24,6 @@ from t2t_keras.data.toml_text import parse_toml
 from t2t_keras.entry_points import counterpart
 from t2t_keras.errors import UserError, did_you_mean, short_repr
 
-# What a flag of the command line gives that is not there.
-_UNSET = object()
-
 
 def read_config(
     path: str, command: str, commands: Collection[str]
@@ -223,9 +220,8 @@ def typed_names(parser: Parser, words: list[str]) -> set[str]:
     """
     for action in parser._actions:
         action.required = False
+        action.default = argparse.SUPPRESS
     for group in parser._mutually_exclusive_groups:
         group.required = False
-    names = {action.dest for action in parser._actions}
-    namespace = argparse.Namespace(**dict.fromkeys(names, _UNSET))
-    values, _ = parser.parse_known_args(words, namespace)
-    return {name for name, value in vars(values).items() if value is not _UNSET}
+    values, _ = parser.parse_known_args(words)
+    return set(vars(values))

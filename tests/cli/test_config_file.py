@@ -102,6 +102,12 @@ def test_models_to_serve_are_a_list():
     assert parsed("serve", *write('model = ["a=x", "y"]'))["model"] == ["a=x", "y"]
 
 
+@pytest.mark.parametrize("words", [["p", "q"], ["--model", "p", "--model", "q"]])
+def test_models_to_serve_replace_the_list_of_the_file(words):
+    config = write('model = ["a=x", "y"]')
+    assert parsed("serve", *words, *config)["model"] == ["p", "q"]
+
+
 def test_a_file_may_have_the_flags_of_a_problem():
     config = write('problem = "parsing_wsj"\ntreebank = "wsj"\ndata_dir = "d"\n')
     assert parsed("datagen", *config)["treebank"] == "wsj"

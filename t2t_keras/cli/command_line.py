@@ -92,10 +92,12 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     usr_dir = early_flags.usr_dir or _text(values, "usr_dir")
     mistake = _add_problem_flags(command, problem, usr_dir, parser)
     _check_flags(name, argv[1:], parser, mistake)
-    words = positional_first(parser, argv[1:])
+    file_values = {flag for flag, value in values.items() if value is not None}
+    words = positional_first(parser, argv[1:], file_values)
     if values:
         first_parser = command_parser(name, command)
         _add_problem_flags(command, problem, usr_dir, first_parser)
+        positional_first(first_parser, argv[1:], file_values)
         typed = typed_names(first_parser, words)
 
         @functools.cache  # every key of another command asks for them

@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 _HELP_COLUMN = 26
@@ -175,14 +175,22 @@ def add_positional(
 
 
 def positional_first(
-    parser: argparse.ArgumentParser, words: Sequence[str]
+    parser: argparse.ArgumentParser,
+    words: Sequence[str],
+    file_values: Collection[str] = (),
 ) -> list[str]:
     """Returns the words of a command line with those before the flags that have none.
 
     argparse takes `a --flag x b` for one positional argument and a remainder, and lets
     a flag of several values take what follows it. A positional argument that a flag
-    gives, as in `--model RUN FILE`, leaves the words to the others, and is removed
-    from the parser.
+    or the file of `--config` gives, as in `--model RUN FILE`, leaves the words to the
+    others, and is removed from the parser. If there are words for all, those precede
+    the file.
+
+    Args:
+        parser: the command's parser.
+        words: the command line.
+        file_values: the names of the flags that the file of `--config` gives.
     """
     if "--" in words or any(
         action.nargs == argparse.REMAINDER for action in parser._actions
@@ -199,27 +207,47 @@ def positional_first(
             flags.append(word)
         else:
             positional.append(word)
-    _remove_given(parser, positional, flags)
+    names = {word.partition("=")[0] for word in flags}
+    _remove_given(parser, len(positional), names, {f"--{x}" for x in file_values})
     return [*positional, *flags]
 
 
 def _remove_given(
-    parser: argparse.ArgumentParser, positional: Sequence[str], flags: Sequence[str]
+    parser: argparse.ArgumentParser,
+    num_words: int,
+    flags: Collection[str],
+    file_flags: Collection[str],
 ) -> None:
-    """Removes the positional arguments that flags give, if the others take all words.
+    """Removes positional arguments that are given, if the others take all words.
 
     Otherwise argparse tells which flag and word exclude each other.
+
+    Args:
+        parser: the command's parser.
+        num_words: the number of words that are no flag and no value of one.
+        flags: the flags of the command line, with hyphens.
+        file_flags: the flags that the file of `--config` gives, with hyphens.
     """
-    names = {word.partition("=")[0] for word in flags}
+    of_words = [action for action in parser._actions if not action.option_strings]
+    by_flags = _given(parser, flags)
+    spare = len(of_words) - len(by_flags) - num_words
+    if spare < 0:
+        return
+    by_file = [x for x in _given(parser, file_flags) if x not in by_flags]
+    for action in [*by_flags, *by_file[:spare]]:
+        parser._remove_action(action)
+
+
+def _given(
+    parser: argparse.ArgumentParser, flags: Collection[str]
+) -> list[argparse.Action]:
+    """Returns the positional arguments for which one of the flags stands."""
     given: list[argparse.Action] = []
     for group in parser._mutually_exclusive_groups:
         actions = group._group_actions
-        if any(names.intersection(action.option_strings) for action in actions):
+        if any(not set(flags).isdisjoint(x.option_strings) for x in actions):
             given += [action for action in actions if not action.option_strings]
-    taken = [action for action in parser._actions if not action.option_strings]
-    if len(positional) <= len(taken) - len(given):
-        for action in given:
-            parser._remove_action(action)
+    return given
 
 
 def _number_of_values(parser: argparse.ArgumentParser, word: str) -> int:

@@ -111,6 +111,11 @@ def _check_translate(args: argparse.Namespace) -> None:
             "--resume does not work with --alignments; leave out one of them"
         )
     model = quoted(args.output_dir or args.export_dir)
+    if args.config and args.input is not None and Path(args.input).is_dir():
+        raise UserError(
+            f"{args.input} is a directory, and the model is {model} by {args.config}; "
+            "give another model by --model"
+        )
     require_readable(
         args.input, f'to translate a text: echo "..." | t2t translate {model}'
     )

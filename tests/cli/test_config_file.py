@@ -89,13 +89,48 @@ def test_a_file_says_what_flags_say(command, text, name):
 
 
 @pytest.mark.parametrize(
-    "words", [["p"], ["--model", "p"], ["--output_dir", "p"], ["--export_dir", "p"]]
+    "words",
+    [["p", "x"], ["--model", "p"], ["--output_dir", "p"], ["--export_dir", "p"]],
 )
 def test_the_command_line_precedes_the_file(words):
     config = write('model = "a"\nbeam_size = 3\nscores = true\n')
     same = parsed("translate", *words, "--beam_size", "5", "--scores")
     assert parsed("translate", *words, "--beam_size", "5", *config) == same
     assert parsed("translate", *config)["output_dir"] == "a"
+
+
+PLACES = {
+    "translate x": "translate --model a --input x",
+    "translate p x": "translate --model p --input x",
+    "score x y": "score --model a --source x --target y",
+    "align x y": "align --model a --source x --target y",
+    "score p x y": "score --model p --source x --target y",
+    "export new": "export --model a --export_dir new",
+    "export p new": "export --model p --export_dir new",
+    "evaluate p": "evaluate --model p",
+    "card p": "card --model p",
+}
+
+
+@pytest.mark.parametrize(("line", "same_line"), PLACES.items())
+def test_words_are_files_if_the_file_names_the_model(line, same_line):
+    same = parsed(*same_line.split())
+    assert parsed(*line.split(), *write('output_dir = "a"\n')) == same
+
+
+def test_a_word_precedes_the_input_of_a_file():
+    config = write('output_dir = "a"\n[translate]\ninput = "b"\n')
+    values = parsed("translate", "x", *config)
+    assert (values["output_dir"], values["input"]) == ("a", "x")
+
+
+def test_a_directory_in_the_place_of_the_input_is_refused(folder, capfd):
+    (folder / "a").mkdir()
+    (folder / "a" / "config.json").write_text("{}")
+    (folder / "other").mkdir()
+    message = run_refused(capfd, "translate", *write('output_dir = "a"\n'), "other")
+    assert "other is a directory, and the model is a by f.toml" in message
+    assert "give another model by --model" in message
 
 
 def test_models_to_serve_are_a_list():

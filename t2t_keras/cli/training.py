@@ -30,6 +30,7 @@ from t2t_keras.data.console import say
 from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
+from t2t_keras.run.config import RunConfig, existing_config
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.settings import (
     SAVING,
@@ -161,15 +162,20 @@ def _check_train(args: argparse.Namespace) -> None:
     settings.hparams.parse(args.hparams)
     if given_options(args, TrainOptions, "train_options").keys() >= SAVING:
         raise UserError("--save_every and save_minutes exclude each other; give one")
-    _options(args)
+    _options(args, settings.run_config)
     Manifest.open(Path(settings.data_dir), problem.data_name)
 
 
-def _options(args: argparse.Namespace) -> TrainOptions:
-    """Returns the options, those of the run if it is resumed by its directory alone."""
+def _options(args: argparse.Namespace, config: RunConfig | None) -> TrainOptions:
+    """Returns the options, those of the run if it is resumed by its directory alone.
+
+    Args:
+        args: the flags.
+        config: the configuration of the run; None: it is new.
+    """
     options = given_options(args, TrainOptions, "train_options")
     if args.problem is None:
-        options = repeated_options(args.output_dir, options)
+        options = repeated_options(config, options)
     return TrainOptions(**options)
 
 
@@ -207,9 +213,8 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     hooks = [name for name in plugin_names("hooks") if getattr(args, name, False)]
     try:
         callbacks = _load_callbacks(args.callbacks)
-        result = train(
-            **flags, options=_options(args), callbacks=callbacks, hooks=hooks
-        )
+        options = _options(args, existing_config(args.output_dir))
+        result = train(**flags, options=options, callbacks=callbacks, hooks=hooks)
     except LostProcess:
         if LAUNCHED in os.environ:
             raise SystemExit(LOST) from None

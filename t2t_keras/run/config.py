@@ -178,6 +178,11 @@ class RunConfig:
                 raise
             return first_hparams(None, self.init_from)
 
+    def existing_usr_dir(self) -> str | None:
+        """Returns the `--usr_dir` of the start of the run; None: it is not there."""
+        folder = self.usr_dir
+        return folder if folder and Path(folder).is_dir() else None
+
     def require_training(self, run: str | Path) -> None:
         """Refuses a run that has not been trained, only imported.
 
@@ -364,13 +369,9 @@ def is_run(path: str | Path) -> bool:
     return (Path(path) / "config.json").exists()
 
 
-def remembered_usr_dir(path: str | Path) -> str | None:
-    """Returns the `--usr_dir` that the run in a directory was begun with, if any.
-
-    None without a run, or if the folder is no longer there.
-    """
-    folder = RunConfig.read(Path(path)).usr_dir if is_run(path) else None
-    return folder if folder and Path(folder).is_dir() else None
+def existing_config(path: str | Path) -> RunConfig | None:
+    """Returns the configuration of the run in a directory; None: there is no run."""
+    return RunConfig.read(Path(path)) if is_run(path) else None
 
 
 def require_run(path: str | Path) -> None:

@@ -9,9 +9,8 @@ from t2t_keras.hparam import HParams
 from t2t_keras.options import OptionValues
 from t2t_keras.run.config import (
     RunConfig,
+    existing_config,
     first_hparams,
-    is_run,
-    remembered_usr_dir,
     run_of,
 )
 from t2t_keras.training.options import TrainOptions
@@ -35,6 +34,7 @@ class TrainSettings:
         batch_parts: see `RunConfig`; None: it follows from `accumulate`.
         usr_dir: the user's folder, which has been imported.
         options: how the run is watched, saved and ended.
+        run_config: the configuration of the run that is resumed; None: the run is new.
     """
 
     problem: str
@@ -46,6 +46,7 @@ class TrainSettings:
     batch_parts: int | None = None
     usr_dir: str | Path | None = None
     options: TrainOptions = dataclasses.field(default_factory=TrainOptions)
+    run_config: RunConfig | None = None
 
 
 def train_settings(
@@ -78,8 +79,9 @@ def train_settings(
     Raises:
         UserError: a name is missing or unknown, or there is no run to be resumed.
     """
-    if usr_dir is None:
-        usr_dir = remembered_usr_dir(output_dir)
+    run_config = existing_config(output_dir)
+    if usr_dir is None and run_config is not None:
+        usr_dir = run_config.existing_usr_dir()
     if usr_dir is not None:
         load_usr_dir(usr_dir)
     fields = {
@@ -90,7 +92,7 @@ def train_settings(
     }
     values: OptionValues = {k: v for k, v in fields.items() if v is not None}
     if problem is None:
-        settings = _run_settings(Path(output_dir))
+        settings = _run_settings(Path(output_dir), run_config)
         if hparams_set is not None:
             values["hparams_set"] = hparams_set
             values["hparams"] = registry.hparams(hparams_set)
@@ -104,18 +106,21 @@ def train_settings(
         hparams_set = source.hparams_set
         usr_dir = usr_dir or source.usr_dir
     return TrainSettings(
-        problem=problem, hparams_set=hparams_set, usr_dir=usr_dir, **values
+        problem=problem,
+        hparams_set=hparams_set,
+        usr_dir=usr_dir,
+        run_config=run_config,
+        **values,
     )
 
 
-def _run_settings(run: Path) -> TrainSettings:
+def _run_settings(run: Path, config: RunConfig | None) -> TrainSettings:
     """Returns the settings of a run whose training is resumed."""
-    if not is_run(run):
+    if config is None:
         raise UserError(
             f"--problem is missing; only a run is resumed without it, and {run} is "
             "none: give --problem, --hparams_set and --data_dir"
         )
-    config = RunConfig.read(run)
     config.require_training(run)
     return TrainSettings(
         problem=config.problem,
@@ -125,20 +130,21 @@ def _run_settings(run: Path) -> TrainSettings:
         seed=config.seed,
         init_from=config.init_from,
         batch_parts=config.batch_parts,
-        options=TrainOptions(**repeated_options(run, {})),
+        options=TrainOptions(**repeated_options(config, {})),
+        run_config=config,
     )
 
 
-def repeated_options(output_dir: str | Path, changes: OptionValues) -> OptionValues:
+def repeated_options(config: RunConfig | None, changes: OptionValues) -> OptionValues:
     """Returns the options of a run that is resumed, with changes.
 
     Args:
-        output_dir: the run directory; without a run only the changes are returned.
+        config: the configuration of the run; None: only the changes are returned.
         changes: fields of `TrainOptions`.
     """
-    if not is_run(output_dir):
+    if config is None:
         return changes
-    options: OptionValues = dict(RunConfig.read(Path(output_dir)).train_options)
+    options: OptionValues = dict(config.train_options)
     if changes.keys() & SAVING:
         options = {name: x for name, x in options.items() if name not in SAVING}
     return options | changes

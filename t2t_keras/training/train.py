@@ -23,7 +23,7 @@ from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.options import split_pairs
 from t2t_keras.problem import Problem
 from t2t_keras.run.checkpoint import remove_incomplete
-from t2t_keras.run.config import RunConfig, config_for, is_run
+from t2t_keras.run.config import RunConfig, config_for
 from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.training.auto_hparams import resolve_auto
 from t2t_keras.training.disk_space import disk_errors
@@ -126,7 +126,7 @@ def train(
         find_weights(init_from)
     resolved, changed_names = _with_changes(settings.hparams, hparams, train_steps)
     plugins = hook_plugins(hooks)
-    config = _config(settings, task, output_dir)
+    config = _config(settings, task)
     with disk_errors(output_dir), _exclusive(output_dir):
         strategy = make_strategy(simulate_devices)
         replicas = strategy.num_replicas_in_sync
@@ -179,11 +179,8 @@ def _with_changes(
     return hparams, names
 
 
-def _config(
-    settings: TrainSettings, task: Problem, output_dir: str | Path
-) -> RunConfig:
+def _config(settings: TrainSettings, task: Problem) -> RunConfig:
     """Returns the configuration of the run; `batch_parts` is that of `settings`."""
-    options = settings.options
     config = config_for(
         task,
         settings.hparams_set,
@@ -191,23 +188,24 @@ def _config(
         settings.seed,
         settings.usr_dir,
         settings.init_from,
-        _bleu_tokens(options, output_dir),
+        _bleu_tokens(settings),
     )
     return dataclasses.replace(
-        config, batch_parts=settings.batch_parts, train_options=options.changes()
+        config,
+        batch_parts=settings.batch_parts,
+        train_options=settings.options.changes(),
     )
 
 
-def _bleu_tokens(options: TrainOptions, output_dir: str | Path) -> BleuTokens | None:
+def _bleu_tokens(settings: TrainSettings) -> BleuTokens | None:
     """Returns the tokenization of BLEU; None: by the target language.
 
     With "auto", a resumed run keeps its tokenization.
     """
-    if options.bleu_tokenize != "auto":
-        return options.bleu_tokenize
-    if not is_run(output_dir):
-        return None
-    return RunConfig.read(Path(output_dir)).bleu_tokenize
+    if settings.options.bleu_tokenize != "auto":
+        return settings.options.bleu_tokenize
+    config = settings.run_config
+    return None if config is None else config.bleu_tokenize
 
 
 def _exclusive(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:

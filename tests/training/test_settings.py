@@ -13,7 +13,7 @@ import t2t_keras
 from t2t_keras.run.config import RunConfig
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.settings import repeated_options
+from t2t_keras.training.settings import repeated_options, train_settings
 
 OPTIONS = TrainOptions(eval_sentences=0, save_minutes=5.0, keep=3)
 ARGUMENTS = {
@@ -65,6 +65,20 @@ def test_the_directory_alone_resumes_with_all_settings(copy):
     assert resumed.config == dataclasses.replace(config, hparams_sha256=digest)
 
 
+def test_the_configuration_of_a_resumed_run_is_read_once(copy, monkeypatch):
+    paths = []
+    read = RunConfig.read.__func__
+
+    def count(cls, path):
+        paths.append(path)
+        return read(cls, path)
+
+    monkeypatch.setattr(RunConfig, "read", classmethod(count))
+    settings = train_settings(copy)
+    assert paths == [copy]
+    assert settings.run_config == read(RunConfig, copy)
+
+
 def test_what_is_given_changes_the_settings(copy, data_dir, tmp_path, capfd):
     moved = shutil.copytree(data_dir, tmp_path / "moved")
     argv = ("train", "--output_dir", copy, "--train_steps", 3, "--data_dir", moved)
@@ -84,12 +98,13 @@ def test_what_is_given_changes_the_settings(copy, data_dir, tmp_path, capfd):
     assert "seed was 3, is now 4" in message
 
 
-def test_saving_by_steps_and_by_minutes_exclude_each_other(trained, tmp_path):
+def test_saving_by_steps_and_by_minutes_exclude_each_other(trained):
+    config = RunConfig.read(trained)
     others = {"eval_sentences": 0, "keep": 3}
-    assert repeated_options(trained, {}) == others | {"save_minutes": 5.0}
+    assert repeated_options(config, {}) == others | {"save_minutes": 5.0}
     given = {"save_every": 7, "keep": 4}
-    assert repeated_options(trained, given) == others | given
-    assert repeated_options(tmp_path, given) == given
+    assert repeated_options(config, given) == others | given
+    assert repeated_options(None, given) == given
 
 
 def test_what_cannot_be_resumed(copy, tmp_path, capfd):

@@ -12,7 +12,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints, overload
 
@@ -356,16 +356,14 @@ def register_schedule_factor(definition: FactorDefinition) -> FactorDefinition:
     Raises:
         UserError: the name is taken.
     """
-    name = definition.__name__
-    location = definition_location(definition)
-    if name in SCHEDULE_FACTORS:
-        raise UserError(
-            f"the schedule factor at {location} cannot be named '{name}': that is a "
-            "factor of the package; rename it"
-        )
-    doc = inspect.getdoc(definition) or ""
-    _schedule_factors.add(name, Definition(lambda: definition, location, doc))
-    OTHER_SCHEDULE_FACTORS[name] = definition
+    _register_function(
+        _schedule_factors,
+        OTHER_SCHEDULE_FACTORS,
+        definition,
+        definition.__name__,
+        SCHEDULE_FACTORS,
+        ("schedule factor", "a factor of the package"),
+    )
     return definition
 
 
@@ -400,17 +398,47 @@ def register_optimizer(definition: OptimizerDefinition) -> OptimizerDefinition:
     Raises:
         UserError: the name is taken.
     """
-    name = snake_case(definition.__name__)
+    _register_function(
+        _optimizers,
+        OTHER_OPTIMIZERS,
+        definition,
+        snake_case(definition.__name__),
+        (*OPTIMIZERS, *plugin_names("optimizers")),
+        ("optimizer", "an optimizer of an installed package"),
+    )
+    return definition
+
+
+def _register_function(
+    registry: Registry[Callable[[Any, Any], Any]],
+    functions: dict[str, Callable[[Any, Any], Any]],
+    definition: Callable[[Any, Any], Any],
+    name: str,
+    reserved: Collection[str],
+    nouns: tuple[str, str],
+) -> None:
+    """Registers a function or class that hyper-parameters name, and its callers call.
+
+    Args:
+        registry: refuses a name that another definition has.
+        functions: the functions by name that the hyper-parameters look up.
+        definition: the function or class.
+        name: its name.
+        reserved: the names that it cannot have.
+        nouns: what it is, and whose those names are, for the message.
+
+    Raises:
+        UserError: the name is taken.
+    """
     location = definition_location(definition)
-    if name in (*OPTIMIZERS, *plugin_names("optimizers")):
+    if name in reserved:
         raise UserError(
-            f"the optimizer at {location} cannot be named '{name}': that is an "
-            "optimizer of an installed package; rename it"
+            f"the {nouns[0]} at {location} cannot be named '{name}': that is "
+            f"{nouns[1]}; rename it"
         )
     doc = inspect.getdoc(definition) or ""
-    _optimizers.add(name, Definition(lambda: definition, location, doc))
-    OTHER_OPTIMIZERS[name] = definition
-    return definition
+    registry.add(name, Definition(lambda: definition, location, doc))
+    functions[name] = definition
 
 
 RangesDefinition = TypeVar("RangesDefinition", bound=Callable[[RangedHParams], None])

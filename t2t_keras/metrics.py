@@ -51,8 +51,10 @@ class CorpusMetric(abc.ABC):
     ) -> "np.ndarray":
         """Returns the statistics of N sentences, an array [N, n] of numbers."""
 
-    def array(self, statistics: object, sentences: int) -> "np.ndarray":
-        """Returns what `statistics` returned as int64 or float64 [sentences, n].
+    def checked_statistics(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> "np.ndarray":
+        """Returns what `statistics` returns as int64 or float64 [N, n].
 
         Sums of smaller types would overflow, and that of two booleans is one.
 
@@ -61,16 +63,17 @@ class CorpusMetric(abc.ABC):
         """
         import numpy as np
 
+        statistics: object = self.statistics(sources, outputs, references)
         method = f"{type(self).__name__}.statistics"
         try:
             array = np.asarray(statistics)
         except ValueError:  # rows of different lengths
             array = np.asarray(None)
         kind = array.dtype.kind
-        if array.shape[:1] != (sentences,) or array.ndim != 2 or kind not in "biuf":
+        if array.shape[:1] != (len(outputs),) or array.ndim != 2 or kind not in "biuf":
             raise UserError(
                 f"{method} must return an array of numbers with a row for each of the "
-                f"{sentences} sentences, not {short_repr(statistics)}"
+                f"{len(outputs)} sentences, not {short_repr(statistics)}"
             )
         return array.astype(np.float64 if kind == "f" else np.int64, copy=False)
 

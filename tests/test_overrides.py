@@ -109,7 +109,8 @@ def test_statistics_may_be_lists_of_booleans():
 
 
 def test_statistics_of_small_integers_do_not_overflow():
-    rows = Correct().array(np.full([300, 1], 200, np.uint8), 300)
+    metric = Correct(np.full([300, 1], 200, np.uint8))
+    rows = metric.checked_statistics([""] * 300, ["x"] * 300, ["x"] * 300)
     assert (np.ones(300, bool) @ rows).tolist() == [60_000]
 
 

@@ -149,9 +149,9 @@ def compare(
     for metric in metrics:
         statistics = []
         for system in systems:
-            rows = metric.statistics(sources, system.outputs, references)
-            statistics.append(metric.array(rows, len(references)))
-            score = metric.score(statistics[-1].sum(0))
+            rows = metric.checked_statistics(sources, system.outputs, references)
+            statistics.append(rows)
+            score = metric.score(rows.sum(0))
             as_number(f"{type(metric).__name__}.score", score)
         if not results:
             differences = sentence_differences(metric, statistics)

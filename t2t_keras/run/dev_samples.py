@@ -76,8 +76,7 @@ def samples_of(step: int, problem: Problem, decoded: "Decoded") -> DevSamples:
         metric = metrics[0]
         name = metric.name
         sign = 1 if metric.higher_is_better else -1
-        statistics = metric.statistics(sources, outputs, references)
-        rows = metric.array(statistics, len(outputs))  # [N, n]
+        rows = metric.checked_statistics(sources, outputs, references)  # [N, n]
         method = f"{type(metric).__name__}.sentence_score"
         scores = [as_number(method, metric.sentence_score(row)) for row in rows]
     columns = zip(sources, references, outputs, scores, strict=True)

@@ -51,7 +51,9 @@ def row_counts(
 def row_length_choices(lengths: np.ndarray, max_length: int) -> list[tuple[int, int]]:
     """Returns lengths S and T of rows to choose from, ascending.
 
-    Their ratio is about that of all source tokens to all target tokens.
+    Their ratio is about that of all source tokens to all target tokens. If the longest
+    pair and the budget exclude it, such as with long sources, targets of one word, and
+    one long target, the last choice has all of the budget on the side that has more.
 
     Args:
         lengths: see `pack_rows`.
@@ -61,6 +63,13 @@ def row_length_choices(lengths: np.ndarray, max_length: int) -> list[tuple[int, 
     source_share, target_share = lengths.sum(axis=0) / lengths.sum()
     scale = (longest / (source_share, target_share)).max()  # S + T
     choices = {(int(longest[0]), int(longest[1])): None}
+    fullest = _MULTIPLE * np.round(
+        scale * np.array([source_share, target_share]) / _MULTIPLE
+    )
+    if fullest.max() > max_length:
+        limit = max_length // _MULTIPLE * _MULTIPLE
+        sides = np.maximum(np.minimum(fullest, limit), longest)
+        choices[int(sides[0]), int(sides[1])] = None
     stop = _MAX_FACTOR * scale
     while scale <= stop:
         for rounded in (np.floor, np.ceil):

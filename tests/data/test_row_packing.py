@@ -81,3 +81,17 @@ def test_choices_fit_the_longest_pair_and_the_budget():
         assert (longest <= (source, target)).all() and max(source, target) <= 1000
         assert abs(target - source * ratio) < 17 or (source, target) == choices[0]
     assert row_length_choices(np.array([[5, 9]]), 9) == [(8, 9)]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_one_long_target_does_not_keep_rows_of_long_sources_short(side):
+    lengths = np.array([[200, 2]] * 400 + [[240, 96]])
+    choices = row_length_choices(np.roll(lengths, side, axis=1), 1000)
+    # 48 sources for 96 tokens of targets do not fit into the budget; five do.
+    longest = (240, 96)
+    assert [tuple(np.roll(choice, side)) for choice in choices] == [
+        longest,
+        (1000, 96),
+    ]
+    rows = pack_rows(np.roll(lengths, side, axis=1), choices[-1])
+    assert np.bincount(rows).max() == 5

@@ -101,12 +101,15 @@ class Service:
         await manager.close()
 
     async def health(self, request: Request) -> Response:
-        """Whether every model is loaded and has translated a sentence."""
+        """Whether every model is loaded, and which newer versions are refused."""
         manager = self.manager
         status = "ok" if manager.is_ready else "loading"
         if manager.is_stopping or manager.failure:
             status = "stopping"
-        return json_response({"status": status}, 200 if status == "ok" else 503)
+        content: dict[str, object] = {"status": status}
+        if manager.refused:
+            content["refused"] = manager.refused
+        return json_response(content, 200 if status == "ok" else 503)
 
     async def metrics(self, request: Request) -> Response:
         """The metrics, as Prometheus reads them."""

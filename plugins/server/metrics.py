@@ -33,6 +33,12 @@ class Metrics:
         self._queue_sentences = prometheus.Gauge(
             "t2t_queue_sentences", "Sentences that wait", _MODEL, registry=registry
         )
+        self._refused_versions = prometheus.Gauge(
+            "t2t_refused_versions",
+            "Newer versions that cannot be served",
+            ["model"],
+            registry=registry,
+        )
 
     def response(self) -> Response:
         """Returns the metrics in the text format of Prometheus."""
@@ -63,6 +69,10 @@ class Metrics:
         """Counts a batch with its sentences and its time."""
         self._batch_sentences.labels(*model).observe(size)
         self._batch_seconds.labels(*model).observe(seconds)
+
+    def watch_versions(self, model: str, refused: Callable[[], int]) -> None:
+        """Reads the number of newer versions that cannot be served from `refused`."""
+        self._refused_versions.labels(model).set_function(refused)
 
     def add_queue(self, model: tuple[str, str], size: Callable[[], int]) -> None:
         """Reads the number of waiting sentences from `size`, until `remove_queue`."""

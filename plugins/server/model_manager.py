@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
@@ -101,6 +102,7 @@ class ModelManager:
         for name, source in models.items():
             self._sources[name] = FixedModel(source) if callable(source) else source
             self.states[name] = {}
+            metrics.watch_versions(name, functools.partial(self._num_refused, name))
         self.is_stopping = False
         self.failure: BaseException | None = None
         self.on_failure: Callable[[], None] = lambda: None
@@ -110,6 +112,16 @@ class ModelManager:
     def is_ready(self) -> bool:
         """Whether every model is loaded and has translated a sentence."""
         return len(self.served) == len(self._sources)
+
+    @property
+    def refused(self) -> dict[str, dict[int, str]]:
+        """Why versions newer than the served one are not served, by model."""
+        by_model = {name: source.refused for name, source in self._sources.items()}
+        return {name: reasons for name, reasons in by_model.items() if reasons}
+
+    def _num_refused(self, name: str) -> int:
+        """Returns the number of newer versions of a model that are refused."""
+        return len(self._sources[name].refused)
 
     async def load(self) -> None:
         """Loads one model after another."""
@@ -160,9 +172,11 @@ class ModelManager:
         served = self.served.get(name)
         served_version = None if served is None else served.version
         version = await asyncio.to_thread(source.find, served_version)
+        states = self.states[name]
+        for refused, reason in source.refused.items():
+            states[refused] = ("END", reason)
         if version is None:
             return False
-        states = self.states[name]
         states[version] = ("LOADING", "")
         try:
             model = await asyncio.to_thread(source.load, version)

@@ -35,6 +35,7 @@ class FixedModel:
         self._load = load
         self._version = version
         self._has_failed = False
+        self.refused: dict[int, str] = {}  # without it, the server ends
 
     def find(self, served: int | None) -> int | None:
         """Returns the version to load; None: there is nothing to do.
@@ -78,6 +79,10 @@ class VersionFolder:
         name: the name of the model.
         folder: the folder.
         load: loads the export in a folder.
+
+    Attributes:
+        refused: why each version newer than the served one was reported as one that
+            cannot be served.
     """
 
     def __init__(
@@ -89,9 +94,17 @@ class VersionFolder:
         self._failures: dict[int, _Failure] = {}
         self._reported: dict[int, _Failure] = {}
         self._complete: dict[int, tuple[Path, _Files]] = {}
+        self.refused: dict[int, str] = {}
 
     def find(self, served: int | None) -> int | None:
         """Returns the newest complete version, unless that is served already."""
+        refused: dict[int, str] = {}
+        found = self._find(served, refused)
+        self.refused = refused
+        return found
+
+    def _find(self, served: int | None, refused: dict[int, str]) -> int | None:
+        """Does the work of `find`, and fills in the versions that are refused."""
         versions = find_versions(self._folder)
         for version in sorted(versions, reverse=True):
             if version == served:
@@ -101,11 +114,13 @@ class VersionFolder:
             failure = self._failures.get(version)
             if failure is not None and failure.files == files:
                 self._report(version, failure)
+                refused[version] = failure.message
             elif reason := missing_part(path):
                 self._failures[version] = _Failure(files, reason)
                 # Later it may still be in the middle of being copied.
                 if served is None:
                     self._report(version, self._failures[version])
+                    refused[version] = reason
             else:
                 self._complete = {version: (path, files)}
                 return version

@@ -180,6 +180,37 @@ def test_a_broken_version_is_reported_once(tmp_path, capfd):
     ]
 
 
+def test_the_health_names_newer_versions_that_are_refused(tmp_path):
+    write(tmp_path / "1", "damaged")
+    write(tmp_path / "2", "two")
+    with following(tmp_path) as (client, poll, _):
+        assert client.get("/health").json() == {"status": "ok"}
+        write(tmp_path / "3", "damaged")
+        (tmp_path / "4").mkdir()
+        for _ in range(2):  # a version that changes may still be copied
+            assert not poll()
+        incomplete = f"{tmp_path / '4'} has no SHA256SUMS; copy or export the model"
+        refused = {"3": f"{tmp_path / '3'} is damaged", "4": f"{incomplete} again"}
+        answer = client.get("/health")
+        assert answer.status_code == 200
+        assert answer.json() == {"status": "ok", "refused": {"m": refused}}
+        failed = client.get("/v1/models/m/versions/4").json()["model_version_status"]
+        status = {"error_code": "UNKNOWN", "error_message": refused["4"]}
+        assert failed == [{"version": "4", "state": "END", "status": status}]
+        line = 't2t_refused_versions{model="m"} 2.0'
+        assert line in client.get("/metrics").text.splitlines()
+        shutil.rmtree(tmp_path / "4")
+        assert not poll()
+        del refused["4"]
+        assert client.get("/health").json()["refused"] == {"m": refused}
+        write(tmp_path / "5", "five")
+        assert poll()
+        assert not poll()
+        assert client.get("/health").json() == {"status": "ok"}
+        line = 't2t_refused_versions{model="m"} 0.0'
+        assert line in client.get("/metrics").text.splitlines()
+
+
 def test_a_version_that_is_being_copied_is_not_tried(tmp_path, capfd):
     write(tmp_path / "1", "one")
     complete = write(tmp_path / "elsewhere", "two")

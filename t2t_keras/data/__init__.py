@@ -3,8 +3,9 @@
 - Texts: `text_files` opens compressed files, `lines` reads text and refuses other
   formats, of which `marked_text` has some, `pair_files` reads files of pairs, `pharaoh`
   word alignments.
-- Sources of pairs: `sources`, `parallel_files`, `tfds_pairs`, `archive_format`;
-  `mixture` combines corpora, also those of a `mixture_file`; `languages`.
+- Sources of pairs: `sources`, `parallel_files`, `tfds_pairs` with a look for a
+  `network`, `archive_format`; `mixture` combines corpora, also those of a
+  `mixture_file`; `languages`.
 - Data generation: `datagen` runs the stages of a `data_plan`, or of one `shard` of it:
   `count_pairs`, `train_vocabulary`, `encode_splits`, `write_shards`, `raw_texts`,
   `write_manifest`. `encoding` turns pairs into examples, `cleaning` and `duplicates`

@@ -3,10 +3,13 @@
 import contextlib
 import dataclasses
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t2t_keras.data.json_files import read_json
+from t2t_keras.data.network import is_reachable
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.problem import Pair
 
@@ -45,6 +48,7 @@ class TfdsPairs:
                 downloaded, or tensorflow-datasets is not installed.
         """
         builder = self._builder()
+        _require_network(builder)
         import tensorflow_datasets as tfds
 
         try:
@@ -52,8 +56,7 @@ class TfdsPairs:
                 builder.download_and_prepare()
         except (OSError, tfds.download.DownloadError) as error:
             raise UserError(
-                f"cannot download {self.name}: {first_line(error)}; try again with a "
-                "network, or give files (--train_source, --train_target ...)"
+                f"cannot download {self.name}: {first_line(error)}; {_advice(builder)}"
             ) from error
         for feature in (self.source_feature, self.target_feature):
             if feature not in builder.info.features:
@@ -93,3 +96,42 @@ class TfdsPairs:
             raise UserError(
                 f"tensorflow-datasets: {self.name}: {first_line(error)}"
             ) from None
+
+
+def _require_network(builder: "tfds.core.DatasetBuilder") -> None:
+    """Refuses a dataset that must be downloaded, if none of its hosts can be reached.
+
+    tensorflow-datasets would try ten times, for more than three minutes.
+
+    Raises:
+        UserError: there is no network.
+    """
+    urls = (builder.url_infos or {}).keys()
+    if builder.is_prepared() or not urls or urls & _downloaded(builder):
+        return
+    if not is_reachable(urls):
+        hosts = sorted({urllib.parse.urlsplit(url).netloc for url in urls})
+        raise UserError(
+            f"cannot download {builder.info.full_name}: {', '.join(hosts)} cannot be "
+            f"reached; {_advice(builder)}"
+        )
+
+
+def _downloaded(builder: "tfds.core.DatasetBuilder") -> set[str]:
+    """Returns the URLs of the files that are in the folder of downloads already."""
+    root = str(builder.data_dir).removesuffix(builder.info.full_name)
+    urls: set[str] = set()
+    for path in Path(root, "downloads").rglob("*.INFO*"):
+        with contextlib.suppress(UserError):
+            urls.update((read_json(path) or {}).get("urls") or ())
+    return urls
+
+
+def _advice(builder: "tfds.core.DatasetBuilder") -> str:
+    """Returns what a user does without a network."""
+    full_name = builder.info.full_name
+    return (
+        f"run this command where there is a network and copy {full_name} of its "
+        f"~/tensorflow_datasets to {builder.data_dir}, or give your own files to "
+        "translate_text"
+    )

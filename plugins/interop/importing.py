@@ -20,8 +20,10 @@ from t2t_keras.cli.command import (
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.parser import add_further
 from t2t_keras.errors import UserError
+from t2t_keras.export.formats import format_of
 from t2t_keras.quantity import quantity
 from t2t_keras.run.checkpoint_paths import checkpoint_of, has_checkpoint
+from t2t_keras.run.config import is_run
 
 _PROGRAMS = ("t2t", "marian", "hf-marian")
 
@@ -101,6 +103,7 @@ def _find_program(args: argparse.Namespace) -> str:
     source = Path(args.source)
     if not source.exists() and not source.with_name(f"{source.name}.index").exists():
         raise UserError(f"there is no {source}")
+    _refuse_exports(source)
     if args.program:
         return args.program
     if source.suffix in (".yml", ".npz"):
@@ -121,6 +124,26 @@ def _find_program(args: argparse.Namespace) -> str:
         "Marian's decoder.yml, nor the config.json of Hugging Face transformers; "
         "nothing else can be read, such as fairseq's checkpoints (*.pt)"
     )
+
+
+def _refuse_exports(source: Path) -> None:
+    """Refuses exports and runs, whose `config.json` looks like that of transformers.
+
+    Raises:
+        UserError: the source is one.
+    """
+    name = "ctranslate2" if (source / "model.bin").exists() else format_of(source)
+    if name and name not in _PROGRAMS:
+        raise UserError(
+            f"{source} is an export ({name}), which only translates; import the model "
+            "from which it was made, or use that run"
+        )
+    # A training directory of tensor2tensor has no config.json.
+    if is_run(source) and (source / "hparams.json").exists():
+        raise UserError(
+            f"{source} is a run directory already; commands such as t2t translate take "
+            "it as it is"
+        )
 
 
 def _check_import(args: argparse.Namespace) -> None:

@@ -427,6 +427,25 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
 
 
 @pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        (["model.bin", "config.json"], "is an export (ctranslate2), which only"),
+        (["saved_model.pb"], "is an export (savedmodel), which only translates"),
+        (["config.json", "hparams.json"], "is a run directory already; commands"),
+    ],
+)
+@pytest.mark.parametrize("flags", [[], ["--from", "hf-marian"]])
+def test_exports_and_runs_are_not_imported(files, sentence, flags, tmp_path, capfd):
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in files:
+        write(source / name, "{}")
+    argv = ("import", source, "--output_dir", tmp_path / "run", *flags)
+    assert f"{source} {sentence}" in run_refused(capfd, *argv)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
     ("name", "change", "sentence"),
     [
         ("encoder_l1_ffn_b1", lambda a: a[:, :5], "ffn_b1 has the shape [5]"),

@@ -26,6 +26,7 @@ SUPPORTED_VALUES = {
     "prepend_mode": "none",
     "proximity_bias": False,
     "self_attention_type": "dot_product",
+    "symbol_modality_skip_top": False,
     "unidirectional_encoder": False,
 }
 

@@ -85,7 +85,10 @@ _MODEL = {
     "dropout": "use `--hparams dropout=X`",
     "attention-dropout": "use `--hparams attention_dropout=X`",
     "activation-dropout relu-dropout": "use `--hparams ffn_dropout=X`",
-    "activation-fn": "use `--hparams model=extended_transformer,activation=swish`",
+    "activation-fn=relu": "leave it out: the model has it",
+    "activation-fn=swish": "use `--hparams "
+    "model=extended_transformer,activation=swish`",
+    "activation-fn": "leave it out: activations are relu and swish",
     "no-token-positional-embeddings no-scale-embedding layernorm-embedding "
     "no-cross-attention cross-self-attention encoder-layerdrop decoder-layerdrop "
     "encoder-layers-to-keep decoder-layers-to-keep adaptive-input "

@@ -94,8 +94,10 @@ _MODEL = {
     "dim-emb": "use `--hparams d_model=N`",
     "transformer-dim-ffn transformer-decoder-dim-ffn": "use `--hparams d_ff=N`",
     "transformer-heads": "use `--hparams num_heads=N`",
-    "transformer-ffn-activation": "use `--hparams "
+    "transformer-ffn-activation=relu": "leave it out: the model has it",
+    "transformer-ffn-activation=swish": "use `--hparams "
     "model=extended_transformer,activation=swish`",
+    "transformer-ffn-activation": "leave it out: activations are relu and swish",
     "transformer-preprocess": "use `--hparams norm=pre` for n",
     "transformer-postprocess transformer-postprocess-top transformer-postprocess-emb": (
         "use `--hparams norm=post` for dan, `norm=pre` for da"
@@ -274,7 +276,7 @@ _SERVER = Table(
         "models -m": "use `t2t serve NAME=DIRECTORY`",
         "vocabs -v": "leave it out: the model has its vocabularies",
         "beam-size -b": "use `--beam_size`",
-        "normalize -n": "use `--alpha`",
+        "normalize -n": "use `--alpha X --decode_hparams length_penalty=power`",
         "n-best": "use `--n_best`",
         "mini-batch maxi-batch": "use `--limits`",
         **_COMMON,

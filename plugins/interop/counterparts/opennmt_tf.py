@@ -45,7 +45,8 @@ _MAIN = Table(
         "--hparams norm=pre`",
         "model_type=TransformerBig model_type=TransformerBigSharedEmbeddings": "use "
         "`--hparams_set big --hparams norm=pre`",
-        "model_type=TransformerTiny": "use `--hparams_set tiny`",
+        "model_type=TransformerTiny": "use `--hparams_set tiny --hparams norm=pre`, "
+        "which is larger",
         "model_type=TransformerRelative model_type=TransformerBaseRelative "
         "model_type=TransformerBigRelative": "leave it out: there are no relative "
         "positions; `--hparams_set` has base and big",

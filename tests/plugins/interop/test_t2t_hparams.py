@@ -85,6 +85,7 @@ def test_older_names_of_optimizers(t2t_name, ours, rate, tmp_path):
     ("changes", "message"),
     [
         ({"pos": "emb"}, "pos 'emb', only with 'timing'"),
+        ({"symbol_modality_skip_top": True}, "skip_top True, only with False"),
         ({"self_attention_type": "dot_product_relative"}, "'dot_product_relative'"),
         ({"attention_variables_3d": True}, "attention_variables_3d True"),
         ({"vocab_divisor": 64}, "vocab_divisor 64: its embeddings have more rows"),

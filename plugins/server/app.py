@@ -267,7 +267,10 @@ class Service:
         return bytes(body)
 
     def gate(self, app: ASGIApp) -> ASGIApp:
-        """Returns an app that counts and times requests; see `refusal`."""
+        """Returns an app that counts and times requests; see `refusal`.
+
+        When the server is stopping, each answer ends its connection.
+        """
 
         async def gated(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -277,6 +280,8 @@ class Service:
             async def watched(message: Message) -> None:
                 if "status" in message:
                     scope["status"] = message["status"]
+                    if self.manager.is_stopping:
+                        message = _closing(message)
                 await send(message)
 
             answer = refusal(Request(scope), self._hosts) or app
@@ -337,6 +342,14 @@ def make_app(
     )
     app.state.service = service
     return app
+
+
+def _closing(message: Message) -> Message:
+    """Returns the start of an answer that announces the end of its connection.
+
+    Without it, clients would send the next request, which nobody reads.
+    """
+    return {**message, "headers": [*message["headers"], (b"connection", b"close")]}
 
 
 async def _disconnected(request: Request) -> None:

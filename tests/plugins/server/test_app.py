@@ -472,7 +472,9 @@ def test_shutdown_answers_what_waits():
         waiting = [pool.submit(ask, client, f"{i}") for i in range(5)]
         wait_for(lambda: len(stub.begun) + queued(client) == 5)
         with httpx.Client(base_url=client.base_url) as open_client:
-            assert open_client.get("/health").status_code == 200
+            answer = open_client.get("/health")
+            assert answer.status_code == 200
+            assert "connection" not in answer.headers
             server.service.manager.stop()
             answer = open_client.get("/health")
             assert (answer.status_code, answer.json()) == (503, {"status": "stopping"})
@@ -481,7 +483,10 @@ def test_shutdown_answers_what_waits():
             assert error_of(answer) == "the server is shutting down"
             server.handle_exit(signal.SIGTERM, None)
             stub.may_run.set()
-            assert {x.result().status_code for x in waiting} == {200}
+            answers = [x.result() for x in waiting]
+            # Clients learn that they must not send another request in the connection.
+            pairs = {(x.status_code, x.headers["connection"]) for x in answers}
+            assert pairs == {(200, "close")}
 
 
 def test_what_is_not_answered_in_time_at_shutdown_gets_an_error():

@@ -51,6 +51,7 @@ class _Phase(enum.Enum):
     BODY = enum.auto()  # the rest of the body
     ANSWER = enum.auto()  # the server's answer
     REFUSED = enum.auto()  # the client to close, after an answer to what is not HTTP
+    REST = enum.auto()  # the rest of a body after the last answer, which nobody keeps
 
 
 class Connections:
@@ -184,6 +185,7 @@ class Connection(H11Protocol):
         self._limits = connections.limits
         self._phase = _Phase.HEADERS
         self._is_half_closed = False
+        self._discarded_bytes = 0  # of the body of a request that is answered
         self._last_unread = 0  # the unread bytes at the last check
         # An upper bound on the bytes that the client has read since `_read_since`.
         self._read = 0
@@ -223,6 +225,9 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Receives a part of a request, or of several."""
+        if self._phase is _Phase.REST:
+            self._discard(len(data))
+            return
         if not self._is_refused:
             super().data_received(data)
         if not self._is_refused:
@@ -286,6 +291,7 @@ class Connection(H11Protocol):
             _Phase.HEADERS: _HEADER_SECONDS,
             # The application has refused the request before, at the time limit.
             _Phase.BODY: seconds + _REFUSED_SECONDS,
+            _Phase.REST: seconds + _REFUSED_SECONDS,
             _Phase.REFUSED: _REFUSED_SECONDS,
         }
         is_late = current_time - self.since > allowed.get(self._phase, float("inf"))
@@ -299,15 +305,16 @@ class Connection(H11Protocol):
             received: number of bytes that have just been received.
         """
         state = self.conn.their_state
+        if self._phase is _Phase.REST:
+            return
         if state is h11.SEND_BODY:
             if self._phase is not _Phase.BODY:
                 self._enter(_Phase.BODY)
-            self._connections.hold(self, received)
-            if (
-                self.conn.our_state is h11.DONE  # the answer did not wait for the body
-                and self.body_bytes > 2 * self._limits.max_body_bytes
-            ):
-                self.abort()
+                self.cycle.transport = _BodyTransport(self)  # type: ignore[assignment]
+            if self.conn.our_state is h11.DONE:  # the answer did not wait for the body
+                self._discard(received)
+            else:
+                self._connections.hold(self, received)
         elif state is not h11.IDLE:
             since = self.since
             self._enter(_Phase.ANSWER)
@@ -318,9 +325,29 @@ class Connection(H11Protocol):
         elif self._phase is not _Phase.HEADERS:
             self._enter(_Phase.HEADERS)
 
+    def close(self) -> None:
+        """Closes the connection after the last answer, and the rest of a body."""
+        if self.conn.their_state is h11.SEND_BODY and self.transport.can_write_eof():
+            self._enter(_Phase.REST)
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def _discard(self, size: int) -> None:
+        """Counts bytes of a body whose request is answered, which nobody keeps.
+
+        Many clients read the answer only after they have sent all of the body, and lose
+        it if the connection is closed before.
+        """
+        self._connections.release(self)
+        self._discarded_bytes += size
+        if self._discarded_bytes > self._limits.max_unfinished_bytes:
+            self.abort()
+
     def _enter(self, phase: _Phase) -> None:
         self._phase = phase
         self.since = self.loop.time()
+        self._discarded_bytes = 0
         if self.body_bytes:
             self._connections.release(self)
 
@@ -363,6 +390,19 @@ class Connection(H11Protocol):
             info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
             return bool(info[0] == _TCP_CLOSE)
         return False
+
+
+class _BodyTransport:
+    """The transport of an answer that may not wait for the whole body of its request.
+
+    Args:
+        connection: the connection, which closes itself.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.write = connection.transport.write
+        self.is_closing = connection.transport.is_closing
+        self.close = connection.close
 
 
 class _BegunAnswer:

@@ -8,6 +8,8 @@ import resource
 import socket
 import threading
 import time
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -339,7 +341,8 @@ def test_what_is_no_http_after_an_answer_has_begun_only_closes(capfd):
 
 def test_who_is_refused_may_send_the_rest_but_not_forever(monkeypatch):
     monkeypatch.setattr(connections, "_REFUSED_SECONDS", 0.3)
-    with serving(Stub(), max_body_bytes=1000) as (_, port, _):
+    limits = {"max_body_bytes": 1000, "max_unfinished_bytes": 10_000}
+    with serving(Stub(), **limits) as (_, port, _):
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(b"nonsense\r\n\r\n")
             assert b"400" in received(client)  # it has ended its side
@@ -352,8 +355,15 @@ def test_who_is_refused_may_send_the_rest_but_not_forever(monkeypatch):
                 answers += client.recv(1 << 16)
             assert b" 413 " in answers and b" 200 " in answers
         with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(POST + b"1000000000\r\n\r\n")
+            client.sendall(POST + b"9000000\r\n\r\n")
             wait_for(lambda: is_sent_in_vain(client, b" " * 1000))
+
+
+def test_a_client_that_sends_all_of_a_large_body_reads_why_it_is_refused():
+    with serving(Stub(), max_body_bytes=1000) as (_, port, _):
+        url = f"http://127.0.0.1:{port}{PATH}"
+        with pytest.raises(urllib.error.HTTPError, match="413"):
+            urllib.request.urlopen(url, b" " * 10_000_000)
 
 
 def is_sent_in_vain(client, data=b"x"):

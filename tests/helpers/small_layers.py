@@ -15,7 +15,11 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def attention_layer(cls: type, **options) -> keras.layers.Layer:
-    """Builds an attention layer of the sizes above."""
+    """Builds an attention layer of the sizes above.
+
+    Give a `name` where masks of dropout are tested: they depend on it, and Keras
+    numbers layers in the order of the tests.
+    """
     layer = cls(D, HEADS, D_K, D_V, **options)
     layer.build((None, None, D))
     return layer

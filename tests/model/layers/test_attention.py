@@ -102,7 +102,7 @@ def test_equals_what_tensor2tensor_computed():
 
 def test_dropout_is_on_the_weights():
     """With equal values of one, the output counts the weights that are left, scaled."""
-    layer = attention_layer(SelfAttention, dropout=0.5)
+    layer = attention_layer(SelfAttention, dropout=0.5, name="attention")
     kernel = np.zeros((D, HEADS * (2 * D_K + D_V)), np.float32)
     kernel[0, 2 * HEADS * D_K :] = 1
     layer.projection.kernel.assign(kernel)
@@ -113,6 +113,6 @@ def test_dropout_is_on_the_weights():
     )
     per_head = counts[..., : HEADS * D_V].reshape(8, HEADS, D_V)
     np.testing.assert_allclose(per_head, per_head.round(), atol=1e-5)
-    assert 0 < per_head.min() < per_head.max() < 9
+    assert per_head.min() < 4 < per_head.max() < 9
     assert (per_head[:, :, :1] == per_head).all()  # one mask for all of a head
     assert not (per_head[:, :1] == per_head).all()  # and another for each head

@@ -77,7 +77,7 @@ def test_without_a_seed_another_mask_is_drawn_each_time():
 
 def test_dropout_scale_is_exact_enough_in_bfloat16():
     """1 / 0.9, and not this number in bfloat16, which is 0.0017 less."""
-    layer = built(Dropout(0.1, dtype="bfloat16"))
+    layer = built(Dropout(0.1, dtype="bfloat16", name="dropout"))
     x = keras.ops.cast(1 + np.random.default_rng(0).random(100_000), "bfloat16")
     y = layer(x, seed=SEED)
     assert y.dtype == "bfloat16"

@@ -13,7 +13,7 @@ def built(layer, width=None):
 
 
 def test_feed_forward_drops_inner_activations():
-    layer = built(FeedForward(4, 1000, dropout=0.25), 4)
+    layer = built(FeedForward(4, 1000, dropout=0.25, name="ffn"), 4)
     layer.inner.kernel.assign(np.zeros((4, 1000)))
     layer.inner.bias.assign(np.ones(1000))
     layer.outer.kernel.assign(np.full((1000, 4), 0.75))

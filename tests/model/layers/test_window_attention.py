@@ -147,9 +147,8 @@ def test_dropout_in_the_window_is_that_of_a_band_mask(num_after):
 
 
 def test_dropout_in_the_window_drops_and_scales():
-    layer = attention_layer(
-        WindowSelfAttention, left_context=3, right_context=3, dropout=0.5
-    )
+    options = {"left_context": 3, "right_context": 3, "dropout": 0.5}
+    layer = attention_layer(WindowSelfAttention, **options, name="attention")
     x = np.repeat(normal(1, 16, D), 2000, axis=0)  # each row has another mask
     dropped = layer.compute_attention(x, None, seed=np.array([1, 2], np.int32))[
         0

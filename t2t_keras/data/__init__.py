@@ -8,9 +8,10 @@
   `mixture_file`; `languages`.
 - Data generation: `datagen` runs the stages of a `data_plan`, or of one `shard` of it:
   `count_pairs`, `train_vocabulary`, `encode_splits`, `write_shards`, `raw_texts`,
-  `write_manifest`. `encoding` turns pairs into examples, `cleaning` and `duplicates`
-  drop pairs, `token_links` has word alignments, `encoding_pool` uses
-  `worker_processes`, `spill_files` shuffle.
+  `write_manifest`. `source_form` warns of sources that are not preprocessed,
+  `encoding` turns pairs into examples, `cleaning` and `duplicates` drop pairs,
+  `token_links` has word alignments, `encoding_pool` uses `worker_processes`,
+  `spill_files` shuffle.
 - Data generation in `tasks` of other machines: `source_survey` counts pairs by byte
   ranges of text files (`line_positions`), so that any part of an `indexed_source` can
   be read; `drawing_tasks` and `encoding_tasks` read such parts.

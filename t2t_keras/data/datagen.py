@@ -56,6 +56,7 @@ from t2t_keras.data.regular_files import refuse_links
 from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.data.schema import from_fields
 from t2t_keras.data.shard import WHOLE, Shard
+from t2t_keras.data.source_form import source_form_warning
 from t2t_keras.data.split_files import unfinished_dir
 from t2t_keras.data.tasks import TaskRunner, run_here
 from t2t_keras.data.train_vocabulary import require_tags, train_vocabularies
@@ -170,6 +171,8 @@ def run_stages(
 def prepare(plan: DataPlan, workers: int, runner: TaskRunner | None) -> None:
     """Runs the stages before the encoding, which one shard does for all."""
     start_or_resume(plan.directory, plan.done, plan.config)
+    if "train" in plan.splits and (warning := source_form_warning(plan.problem)):
+        say(warning)
     draw_sample = None
     if runner is None:
         counts = count_pairs(plan.problem, plan.splits, plan.directory)

@@ -16,7 +16,6 @@ from workload import Workload
 from contestants import TrainingStep
 from contestants.jax_update import compiled_step, uses_gpu
 from t2t_keras.model.execution import Execution, executed_by
-from t2t_keras.model.loss import training_losses
 from t2t_keras.model.transformer import Transformer
 
 __all__ = ["training_step", "uses_gpu"]
@@ -33,7 +32,7 @@ def training_step(work: Workload) -> TrainingStep:
         seed = jnp.stack([jnp.zeros([], jnp.uint32), step])
         variables = zip(model.trainable_variables, weights, strict=True)
         with keras.StatelessScope(variables), executed_by(execution):
-            loss_sum, _ = training_losses(model, source, target, seed)
+            loss_sum, _ = model.training_losses(source, target, seed)
         return loss_sum / target.size
 
     return compiled_step(work, weights, loss_of)

@@ -33,8 +33,8 @@ def check_model(model: "Transformer", train: bool = True) -> None:
     """Checks what training and decoding need of a model.
 
     - Logits depend on no later target token, on no padding, and on no other sentence.
-    - Packed rows, with several pairs each, give the logits and the dropout of rows with
-      one pair.
+    - Packed rows, with several pairs each, give the logits, the dropout and the loss of
+      rows with one pair.
     - Decoding step by step gives the logits of teacher forcing, for beams that continue
       each other, and after finished sentences are removed.
       So do compiled steps, unless the cache grows (see `TokenCache`).
@@ -139,7 +139,10 @@ def _check_independence(model: "Transformer") -> None:
 
 
 def _check_packing(model: "Transformer") -> None:
-    from t2t_keras.training.packing_check import packed_and_single_logits
+    from t2t_keras.training.packing_check import (
+        packed_and_single_logits,
+        packed_and_single_losses,
+    )
 
     for seed in (None, np.array([1, 2], np.int32)):
         try:
@@ -148,6 +151,9 @@ def _check_packing(model: "Transformer") -> None:
             raise AssertionError(f"{_PACKING_RULE}; it fails: {error}") from error
         for packed, single in comparisons:
             _equal(_PACKING_RULE, packed, single)
+    packed_loss, loss = packed_and_single_losses(model)
+    rule = "`training_losses` must use the packing"
+    _equal(rule, np.array(packed_loss), np.array(loss), 1e-4 * abs(loss))
 
 
 def _check_steps(model: "Transformer") -> None:

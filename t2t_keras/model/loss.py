@@ -5,13 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers.base import serializable
-from t2t_keras.model.layers.rows import to_rows
-from t2t_keras.model.output_losses import output_losses
-from t2t_keras.model.packing import Packing
-from t2t_keras.model.transformer import PAD, Transformer
+from t2t_keras.model.layers.masks import PAD
 
 
 def cross_entropies(
@@ -27,7 +23,8 @@ def cross_entropies(
     which needs no array of soft targets. tensor2tensor subtracts the target's entropy,
     a constant; this function does not.
 
-    Training computes the same by `output_losses`, whose gradient is written by hand.
+    `Transformer.training_losses` computes the same by `output_losses`, whose gradient
+    is written by hand.
 
     Args:
         logits: float32 [N, V]
@@ -65,66 +62,6 @@ def sum_over_tokens(per_token: Tensor, target: Tensor) -> Tensor:
 def count_tokens(target: Tensor) -> Tensor:
     """Returns the number of target tokens, EOS included, as float32."""
     return ops.sum(ops.cast(ops.not_equal(target, PAD), "float32"))
-
-
-def training_losses(
-    model: Transformer,
-    source: Tensor,
-    target: Tensor,
-    seed: Tensor,
-    softmax: Tensor | None = None,
-    alignment: Tensor | None = None,
-    packing: Packing | None = None,
-    first_row: int | Tensor = 0,
-) -> tuple[Tensor, Tensor]:
-    """Runs the model and returns `summed_cross_entropies` of its logits.
-
-    The negative log-likelihood has no gradient. Guided alignment adds its gradient to
-    that of the label-smoothed loss, and nothing to the value, which stays comparable.
-
-    Args:
-        model: its hparams have the label smoothing.
-        source: int32 [B, S]
-        target: int32 [B, T]
-        seed: [2], of dropout.
-        softmax: the softmax matrix [V, D], for its gradient without that of the
-            embedding if they are one; None: the model's.
-        alignment: [B, T, S], see `alignment_loss`; None: without guided alignment.
-        packing: see `Transformer.decoder_outputs`.
-        first_row: likewise.
-    """
-    decoded, maps = model.decoder_outputs(source, target, seed, packing, first_row)
-    rows = to_rows(decoded)  # [B T, D]
-    labels = to_rows(target)  # [B T]
-    table = model.softmax_embedding.table  # [V, D]
-    # The look-up precedes the reshape, whose gradient would be dense.
-    label_rows = ops.take(table, labels, axis=0)  # [B T, D]
-    # A custom gradient refuses variables.
-    table = ops.reshape(table, table.shape)
-    softmax = table if softmax is None else softmax
-    if model.output_bias is not None:
-        # The bias is one more column, which multiplies a 1 at the end of each row.
-        bias = ops.expand_dims(ops.convert_to_tensor(model.output_bias), 1)  # [V, 1]
-        softmax = ops.concatenate([softmax, bias], axis=1)  # [V, D + 1]
-        rows = ops.concatenate([rows, ops.ones_like(rows[:, :1])], axis=1)
-        label_bias = ops.take(bias, labels, axis=0)  # [B T, 1]
-        label_rows = ops.concatenate([label_rows, label_bias], axis=1)
-    loss, nll = output_losses(
-        rows,
-        softmax,
-        label_rows,
-        labels,
-        ops.cast(ops.not_equal(labels, PAD), "float32"),
-        model.hparams.label_smoothing,
-        model.compute_dtype,
-    )
-    if alignment is not None:
-        layer_scores = maps.cross[model.hparams.alignment_layer - 1]  # [B, H, T, S]
-        head = layer_scores[:, GUIDED_HEAD - 1]  # [B, T, S]
-        guide = model.hparams.guided_alignment * alignment_loss(head, alignment)
-        # This adds the gradient and leaves the value.
-        loss += guide - ops.stop_gradient(guide)
-    return loss, nll
 
 
 def alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:

@@ -8,18 +8,19 @@ from keras import ops
 
 from t2t_keras.entry_points import load_plugin
 from t2t_keras.errors import UserError
+from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.cache import DecodingCache
 from t2t_keras.model.layers.base import Stack
 from t2t_keras.model.layers.dropout_keys import DropoutKeys, row_keys, token_keys
 from t2t_keras.model.layers.linear import Kernels, Linear
-from t2t_keras.model.layers.masks import MASKED, padding_bias
+from t2t_keras.model.layers.masks import MASKED, PAD, padding_bias
 from t2t_keras.model.layers.rows import from_rows, to_rows
 from t2t_keras.model.layers.self_attention import SelfAttention
+from t2t_keras.model.loss import alignment_loss
+from t2t_keras.model.output_losses import output_losses
 from t2t_keras.model.packing import Packing
 from t2t_keras.model.parts import TransformerParts
-
-PAD = 0
 
 
 class AttentionMaps(NamedTuple):
@@ -135,6 +136,67 @@ class Transformer(TransformerParts):
             cross=decoded.cross_attention_scores,
         )
         return decoded.output, maps
+
+    def training_losses(
+        self,
+        source: Tensor,
+        target: Tensor,
+        seed: Tensor | None,
+        *,
+        softmax: Tensor | None = None,
+        alignment: Tensor | None = None,
+        packing: Packing | None = None,
+        first_row: int | Tensor = 0,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the loss that training minimizes, and the negative log-likelihood.
+
+        Both are sums over the target's tokens, `summed_cross_entropies` of the logits.
+        The negative log-likelihood has no gradient. Guided alignment adds its gradient
+        to that of the label-smoothed loss, and nothing to the value, which stays
+        comparable. A subclass that overrides this method trains with another loss.
+
+        Args:
+            source: int32 [B, S]
+            target: int32 [B, T]
+            seed: [2], of dropout.
+            softmax: the softmax matrix [V, D], for its gradient without that of the
+                embedding if they are one; None: the model's.
+            alignment: [B, T, S], see `alignment_loss`; None: without guided alignment.
+            packing: see `decoder_outputs`.
+            first_row: likewise.
+        """
+        decoded, maps = self.decoder_outputs(source, target, seed, packing, first_row)
+        rows = to_rows(decoded)  # [B T, D]
+        labels = to_rows(target)  # [B T]
+        table = self.softmax_embedding.table  # [V, D]
+        # The look-up precedes the reshape, whose gradient would be dense.
+        label_rows = ops.take(table, labels, axis=0)  # [B T, D]
+        # A custom gradient refuses variables.
+        table = ops.reshape(table, table.shape)
+        softmax = table if softmax is None else softmax
+        if self.output_bias is not None:
+            # The bias is one more column, which multiplies a 1 at the end of each row.
+            bias = ops.expand_dims(ops.convert_to_tensor(self.output_bias), 1)  # [V, 1]
+            softmax = ops.concatenate([softmax, bias], axis=1)  # [V, D + 1]
+            rows = ops.concatenate([rows, ops.ones_like(rows[:, :1])], axis=1)
+            label_bias = ops.take(bias, labels, axis=0)  # [B T, 1]
+            label_rows = ops.concatenate([label_rows, label_bias], axis=1)
+        loss, nll = output_losses(
+            rows,
+            softmax,
+            label_rows,
+            labels,
+            ops.cast(ops.not_equal(labels, PAD), "float32"),
+            self.hparams.label_smoothing,
+            self.compute_dtype,
+        )
+        if alignment is not None:
+            layer_scores = maps.cross[self.hparams.alignment_layer - 1]  # [B, H, T, S]
+            head = layer_scores[:, GUIDED_HEAD - 1]  # [B, T, S]
+            guide = self.hparams.guided_alignment * alignment_loss(head, alignment)
+            # This adds the gradient and leaves the value.
+            loss += guide - ops.stop_gradient(guide)
+        return loss, nll
 
     def _embed(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Embeds [B, S] and [B, T], in one look-up if they share a matrix.

@@ -1,7 +1,7 @@
 """Whether a model keeps the pairs of packed rows apart."""
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +18,22 @@ _LENGTHS = {"source": (3, 2, 5), "target": (4, 1, 3)}
 _ROWS = ((2, 0), (1,))
 # How far logits may differ, in standard deviations: bfloat16 has 1%, mixed pairs 30%.
 _TOLERANCE = 0.1
+# How far losses may differ, relative to them: mixed pairs differ by 0.5% and more.
+_LOSS_TOLERANCE = 0.002
+
+
+class PackedPairs(NamedTuple):
+    """Random pairs in rows of their own, and the same pairs in packed rows.
+
+    Attributes:
+        single: "source" [3, S] and "target" [3, T], a pair in each row.
+        packed: the batch of packed rows.
+        places: the row and the columns of each pair's target in the packed rows.
+    """
+
+    single: dict[str, _Ids]
+    packed: dict[str, _Ids]
+    places: dict[int, tuple[int, slice]]
 
 
 def require_packing(model: Transformer) -> None:
@@ -26,6 +42,7 @@ def require_packing(model: Transformer) -> None:
     name = model.hparams.model
     try:
         comparisons = list(packed_and_single_logits(model))
+        packed_loss, single_loss = packed_and_single_losses(model)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         raise UserError(
             f"model '{name}' fails with packed rows ({first_line(error)}): {advice}"
@@ -33,6 +50,11 @@ def require_packing(model: Transformer) -> None:
     for packed, single in comparisons:
         if np.max(np.abs(packed - single)) > _TOLERANCE * np.std(single):
             raise UserError(f"model '{name}' mixes the pairs of packed rows: {advice}")
+    if abs(packed_loss - single_loss) > _LOSS_TOLERANCE * abs(single_loss):
+        raise UserError(
+            f"`training_losses` of model '{name}' mixes the pairs of packed rows: "
+            f"{advice}"
+        )
 
 
 def packed_and_single_logits(
@@ -44,14 +66,47 @@ def packed_and_single_logits(
         model: the model.
         seed: integers [2], dropout seed.
     """
-    sides = {}  # [3, T], a pair in each row
+    pairs = _packed_pairs(model)
+    single = np.array(model(pairs.single, seed=seed))  # [3, T, V]
+    packing = Packing.from_batch(pairs.packed)
+    source = pairs.packed["source"]
+    target = pairs.packed["target"]
+    states, _ = model.decoder_outputs(source, target, seed, packing)
+    logits = np.array(model.logits(states))  # [2, T', V]
+    for pair, (row, columns) in pairs.places.items():
+        packed_logits = logits[row, columns]
+        yield packed_logits, single[pair, : len(packed_logits)]
+
+
+def packed_and_single_losses(model: Transformer) -> tuple[float, float]:
+    """Returns the training loss of random pairs in packed rows, and in separate rows.
+
+    The dropout masks are the same.
+    """
+    single, packed, _ = _packed_pairs(model)
+    seed = np.array([1, 2], np.int32)
+    losses = []
+    for batch in (packed, single):
+        loss, _ = model.training_losses(
+            batch["source"],
+            batch["target"],
+            seed,
+            packing=Packing.from_batch(batch),
+        )
+        losses.append(float(loss))
+    return losses[0], losses[1]
+
+
+def _packed_pairs(model: Transformer) -> PackedPairs:
+    """Returns random pairs of a model's vocabularies."""
+    single = {}  # [3, T], a pair in each row
     batch: dict[str, _Ids] = {}
-    locations = {}  # of the target's tokens, in packed rows
+    places = {}
     rng = np.random.default_rng(0)
     for side, lengths in _LENGTHS.items():
         is_token = np.arange(max(lengths)) < np.array(lengths)[:, None]  # [3, T]
         ids = rng.integers(2, _vocab_size(model), is_token.shape)  # without PAD and EOS
-        sides[side] = (ids * is_token).astype(np.int32)
+        single[side] = (ids * is_token).astype(np.int32)
         packed = np.zeros((3, len(_ROWS), sum(lengths)), np.int32)
         for row, pairs in enumerate(_ROWS):
             start = 0
@@ -60,17 +115,11 @@ def packed_and_single_logits(
                 packed[0, row, start:stop] = ids[pair, : lengths[pair]]
                 packed[1, row, start:stop] = pair + 1
                 packed[2, row, start:stop] = np.arange(lengths[pair])
-                locations[pair] = row, slice(start, stop)
+                places[pair] = row, slice(start, stop)  # in the end, of the target
                 start = stop
         names = (side, f"{side}_segments", f"{side}_positions")
         batch |= dict(zip(names, packed, strict=True))
-    single = np.array(model(sides["source"], sides["target"], seed=seed))  # [3, T, V]
-    packing = Packing.from_batch(batch)
-    states, _ = model.decoder_outputs(batch["source"], batch["target"], seed, packing)
-    logits = np.array(model.logits(states))  # [2, T', V]
-    for pair, (row, columns) in locations.items():
-        packed_logits = logits[row, columns]
-        yield packed_logits, single[pair, : len(packed_logits)]
+    return PackedPairs(single, batch, places)
 
 
 def _vocab_size(model: Transformer) -> int:

@@ -19,7 +19,7 @@ import tensorflow as tf
 from t2t_keras.data.pipeline import Batch
 from t2t_keras.errors import UserError
 from t2t_keras.model.execution import Execution, executed_by
-from t2t_keras.model.loss import count_tokens, training_losses
+from t2t_keras.model.loss import count_tokens
 from t2t_keras.model.packing import Packing
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import model_variables, weight_name
@@ -308,22 +308,23 @@ class TrainStep:
                 keras.StatelessScope(variables),
                 executed_by(self._execution),
             ):
-                loss, nll = training_losses(
-                    self._model,
+                loss, nll = self._model.training_losses(
                     batch["source"],
                     batch["target"],
                     seed,
-                    softmax,
-                    batch.get("alignment"),
-                    Packing.from_batch(batch),
-                    first_row,
+                    softmax=softmax,
+                    alignment=batch.get("alignment"),
+                    packing=Packing.from_batch(batch),
+                    first_row=first_row,
                 )
         gradients, d_softmax = tape.gradient(
             loss, (weights, softmax), output_gradients=scale
         )
         gradients = list(map(self._dense, gradients, weights))
-        # Apart from the gradient of the look-ups, which was sparse.
-        gradients[self._softmax] += d_softmax  # [V, D]
+        # Apart from the gradient of the look-ups, which was sparse. The loss of a
+        # subclass may use the weight instead.
+        if d_softmax is not None:
+            gradients[self._softmax] += d_softmax  # [V, D]
         # A barrier: TensorFlow's graph optimizer would add up the terms of all replicas
         # in one sum, in another order than several processes do.
         gradients = [tf.ensure_shape(g, g.shape) for g in gradients]

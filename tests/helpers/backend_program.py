@@ -19,7 +19,6 @@ from t2t_keras.model import (
     SelfAttention,
     Transformer,
 )
-from t2t_keras.model.loss import training_losses
 
 VOCAB = 11
 SOURCE = np.array([[3, 4, 5, 1], [6, 7, 1, 0]], np.int32)
@@ -62,7 +61,7 @@ def training_gradients(network):
 
     def loss(values):
         with keras.StatelessScope(list(zip(variables, values, strict=True))):
-            return training_losses(network, SOURCE, TARGET, None)[0]
+            return network.training_losses(SOURCE, TARGET, None)[0]
 
     if keras.backend.backend() == "jax":
         import jax

@@ -8,7 +8,6 @@ from helpers.packed_rows import packed_pairs, pairs
 
 from t2t_keras.model import Packing
 from t2t_keras.model.layers import MASKED, bias_positions
-from t2t_keras.model.loss import training_losses
 
 SEED = np.array([3, 7], np.int32)
 RATES = {"dropout": 0.2, "attention_dropout": 0.3, "ffn_dropout": 0.2}
@@ -37,8 +36,8 @@ def test_losses_and_gradients_are_those_of_rows_with_one_pair(options):
         alignment = packed_alignment = None
 
     def losses(batch, seed, alignment, packing=None):
-        return training_losses(
-            network, *batch, seed, alignment=alignment, packing=packing
+        return network.training_losses(
+            *batch, seed, alignment=alignment, packing=packing
         )
 
     expected = gradients(network, lambda: losses(batch, SEED, alignment))

@@ -30,6 +30,20 @@ def test_logits_of_packed_rows_are_those_of_separate_rows(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_loss_that_mixes_pairs_is_refused(monkeypatch, dtype):
+    model = small_model(dropout=0.1).with_compute_dtype(dtype)
+    require_packing(model)
+    of_rows = Transformer.training_losses
+
+    def without_packing(self, source, target, seed, packing=None):
+        return of_rows(self, source, target, seed)
+
+    monkeypatch.setattr(Transformer, "training_losses", without_packing)
+    message = "`training_losses` of model 'transformer' mixes the pairs of packed rows"
+    refused(message, require_packing, model)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     ("method", "function"),
     [

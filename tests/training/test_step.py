@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import one_step
 from helpers.one_step import HPARAMS, Setup, assert_close, unequal_batch
 from helpers.small_run import assert_same, trainer, weights
 
 from t2t_keras import UserError
+from t2t_keras.model import Transformer
+from t2t_keras.model.loss import summed_cross_entropies
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +52,23 @@ def test_several_steps_in_a_call_are_single_steps(replicas):
         )
     assert_close(*final_weights, relative=1e-5)
     np.testing.assert_allclose(*sums, rtol=1e-6)
+
+
+class FromLogits(Transformer):
+    """Computes the cross-entropy from logits, and not from the softmax matrix given."""
+
+    def training_losses(self, source, target, seed, packing=None, first_row=0, **_):
+        states, _ = self.decoder_outputs(source, target, seed, packing, first_row)
+        return summed_cross_entropies(self.logits(states), target, 0.1)
+
+
+@pytest.mark.parametrize("share_embeddings", [True, False])
+def test_the_loss_is_that_of_the_model(monkeypatch, share_embeddings):
+    hparams = HPARAMS.override(share_embeddings=share_embeddings)
+    expected = Setup(1, hparams).gradients(*unequal_batch(1))
+    monkeypatch.setattr(one_step, "Transformer", FromLogits)
+    actual = Setup(1, hparams).gradients(*unequal_batch(1))
+    assert_close(actual, expected, relative=1e-4)
 
 
 DROPOUT = HPARAMS.override(dropout=0.1, attention_dropout=0.2, ffn_dropout=0.1)

@@ -29,6 +29,7 @@ from t2t_keras.model.layers.columns import (
 )
 from t2t_keras.model.layers.cross_attention import CrossAttention
 from t2t_keras.model.layers.dropout import Dropout
+from t2t_keras.model.layers.dropout_keys import fold_in
 from t2t_keras.model.layers.embedding import Embedding
 from t2t_keras.model.layers.feed_forward import FeedForward
 from t2t_keras.model.layers.linear import Kernels, Linear
@@ -77,6 +78,7 @@ __all__ = [
     "bias_positions",
     "causal_bias",
     "count_used",
+    "fold_in",
     "padding_bias",
     "reserve_columns",
     "scaled_dot_product",

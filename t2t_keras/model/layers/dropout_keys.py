@@ -113,6 +113,21 @@ def row_keys(
     return token_keys(seed, segments, positions, source_positions)
 
 
+def fold_in(
+    seed: Tensor | DropoutKeys | None, number: int
+) -> Tensor | DropoutKeys | None:
+    """Returns a seed, or keys, with other masks for every number.
+
+    A layer that is applied twice in a step needs it: its masks would be equal.
+    """
+    if seed is None:
+        return None
+    if isinstance(seed, DropoutKeys):
+        tokens = ops.bitwise_xor(seed.tokens, index_keys(number))
+        return seed._replace(tokens=tokens)
+    return seed + ops.convert_to_tensor([number, 0], dtype=seed.dtype)
+
+
 def source_keys(seed: DropoutSeed | None) -> DropoutSeed | None:
     """Returns the keys for attention to the source; a seed is that of both sides."""
     if not isinstance(seed, DropoutKeys):

@@ -4,6 +4,8 @@ from keras import ops
 
 from t2t_keras.model.backend import Tensor
 
+PAD = 0  # the id of padding
+
 # Added to the scores of illegal positions. It is finite so that a row without any legal
 # position (an empty sentence that pads a batch) does not become NaN.
 MASKED = -1e9

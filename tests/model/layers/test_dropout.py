@@ -1,11 +1,13 @@
 """Dropout: its rate, its scale and its masks."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.model.layers import Dropout
+from t2t_keras.model.layers import Dropout, fold_in
 from t2t_keras.model.layers.dropout_keys import row_keys, source_keys
 
 SEED = np.array([11, 22], np.int32)
@@ -55,6 +57,22 @@ def test_the_keys_of_tokens_draw_the_mask_of_their_seed():
     np.testing.assert_array_equal(
         layer(weights, seed=source_keys(keys)), layer(weights, seed=SEED)
     )
+
+
+@pytest.mark.parametrize("form", ["seed", "keys"])
+def test_every_use_of_a_layer_has_an_independent_mask(form):
+    """Of features and of attention weights, if each use has a number."""
+    layer = dropout(0.5)
+    seed = tf.constant(SEED) if form == "seed" else row_keys(SEED, 10, 20)
+    seeds = [seed, fold_in(seed, 1), fold_in(seed, 2)]
+    for shape in ((10, 20, 40), (10, 4, 20, 20)):
+        x = np.ones(shape, np.float32)
+        masks = [layer(x, seed=other).numpy() != 0 for other in seeds]
+        for first, second in itertools.combinations(masks, 2):
+            assert abs((first == second).mean() - 0.5) < 0.03
+        repeated = layer(x, seed=fold_in(seed, 2)).numpy() != 0
+        np.testing.assert_array_equal(repeated, masks[2])
+    assert fold_in(None, 1) is None
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (2, 4, 3, 3)])

@@ -18,7 +18,13 @@ from t2t_keras.testing import (
 from t2t_keras.usr_dir import load_usr_dir
 
 SIZES = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 4, "d_k": 4, "d_v": 4}
-MODELS = ("transformer", "modern_transformer", "average_attention")
+MODELS = (
+    "transformer",
+    "modern_transformer",
+    "average_attention",
+    "relative_positions",
+    "r_drop",
+)
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 

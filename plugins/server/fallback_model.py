@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from t2t_keras.data.console import say
+from t2t_keras.errors import UserError
 
 from .explanation import PHRASES
 from .rows import Options, Outputs
@@ -43,8 +44,13 @@ class FallbackModel(ServedModel):
 
     @functools.cached_property
     def _exact(self) -> ServedModel:
+        try:
+            exact = ServedModel(self._load_exact(), **self._options)
+        except UserError as error:
+            # It is no mistake in the request: its training has removed the checkpoint.
+            raise RuntimeError(f"the run cannot be loaded: {error}") from error
         say(f"t2t serve: TensorFlow runs requests with {' or '.join(self._refused)}")
-        return ServedModel(self._load_exact(), **self._options)
+        return exact
 
     def predict(
         self,
@@ -53,7 +59,12 @@ class FallbackModel(ServedModel):
         options: Options,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> list[Outputs]:
-        """Returns the outputs of a signature for each row; see `ServedModel`."""
+        """Returns the outputs of a signature for each row; see `ServedModel`.
+
+        Raises:
+            UserError: the inputs are impossible.
+            RuntimeError: the exact translator cannot be loaded.
+        """
         if any(options.get(name) for name in self._refused):
             with self._lock:  # several threads would load it at once
                 exact = self._exact

@@ -62,3 +62,15 @@ def test_a_translator_that_refuses_nothing_needs_no_other():
     model = FallbackModel(Named("fast"), lambda: pytest.fail("it is loaded"))
     (output,) = model.predict("translate", ROWS, {"forbidden": ("x",)})
     assert output["texts"] == ["fast a dog"]
+
+
+def test_a_run_that_has_disappeared_is_no_mistake_of_the_request(capfd):
+    def load_exact():
+        raise UserError("there is no model.ckpt-500")
+
+    model = FallbackModel(Named("fast", "forbidden"), load_exact)
+    with pytest.raises(
+        RuntimeError, match="be loaded: there is no model"
+    ):
+        model.predict("translate", ROWS, {"forbidden": ("x",)})
+    assert not capfd.readouterr().err

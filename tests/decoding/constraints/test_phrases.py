@@ -212,6 +212,14 @@ def test_a_glossary_finds_whole_words():
         assert rows == [NEEDED[0], [] if further is None else [[5, 5, 5]], NEEDED[2]]
 
 
+def test_a_term_that_is_not_utf8_is_in_no_text():
+    patterns = whole_word_patterns(tf.constant([b"\xff", b"a\xe9", "é".encode()]))
+    texts = [b"\xff", b"a\xe9 b", b"", "é".encode()]
+    found = [tf.strings.regex_full_match(texts, p).numpy() for p in patterns.numpy()]
+    assert found[2].tolist() == [False, False, False, True]
+    assert not np.any(found[:2])
+
+
 def test_a_glossary_has_the_ids_of_its_terms_without_eos(translator):
     terms = {"dog": "Hund", "old river": "alter Fluss"}
     tokenizer = translator.target_tokenizer

@@ -69,8 +69,6 @@ def test_a_run_that_has_disappeared_is_no_mistake_of_the_request(capfd):
         raise UserError("there is no model.ckpt-500")
 
     model = FallbackModel(Named("fast", "forbidden"), load_exact)
-    with pytest.raises(
-        RuntimeError, match="be loaded: there is no model"
-    ):
+    with pytest.raises(RuntimeError, match="be loaded: there is no model"):
         model.predict("translate", ROWS, {"forbidden": ("x",)})
     assert not capfd.readouterr().err

@@ -140,7 +140,8 @@ class Translator:
                 input is split, the prefix is for the first part.
             start_index: number of inputs in earlier calls, added to the input numbers
                 in warnings.
-            advance: called after each batch with the number of its inputs.
+            advance: called after each batch with the number of its inputs, 0 if they
+                were searched before. What it raises ends the call.
             token_scores: whether the outputs get `token_log_probs`. They are computed
                 by teacher forcing after the search, as in `score`.
             alignment: the attention from which the outputs get an `alignment`: the
@@ -400,8 +401,10 @@ class Translator:
             )
 
         def progress(batch: Sequence[Source]) -> None:
-            if request.advance is not None and beam_multiplier == 1:
-                request.advance(sum(source.part == 0 for source in batch))
+            if request.advance is not None:
+                count = sum(source.part == 0 for source in batch)
+                # A wider beam searches inputs that have been counted; it may be ended.
+                request.advance(count if beam_multiplier == 1 else 0)
 
         sources = [part for split_input in inputs for part in split_input.parts]
         n_best_lists = self.engine.search(sources, options, progress)

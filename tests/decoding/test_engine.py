@@ -78,6 +78,20 @@ def test_duplicates_are_asked_for_again_with_a_wider_beam(echo):
     assert echo.engine.searched == [(1, 2, 2), (1, 4, 4), (1, 8, 8)]
 
 
+def test_a_search_with_a_wider_beam_may_be_ended(echo):
+    counts = []
+
+    def advance(count):
+        counts.append(count)
+        if len(counts) == 3:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        echo.n_best(["a dog"], 2, advance=advance)
+    assert counts == [0, 1, 0]  # the first is of blank inputs
+    assert echo.engine.searched == [(1, 2, 2), (1, 4, 4)]
+
+
 def test_prefixes_scores_and_alignments(echo):
     assert echo.translate(["dog"], ["a old"]) == ["a old dog"]
     (score,) = echo.score(["a"], [LINES[0]])

@@ -30,8 +30,14 @@ def short_repr(value: object) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Returns the first line of an error's message, for a message of one sentence."""
-    return str(error).strip().partition("\n")[0]
+    """Returns the first line of an error's message, for a message of one sentence.
+
+    Keras first names the layer that was called, and then gives the reason in bold.
+    """
+    message = re.sub(r"\x1b\[\d*m", "", str(error)).strip()
+    if message.startswith("Exception encountered when calling "):
+        message = message.partition("\n")[2].strip() or message
+    return message.partition("\n")[0]
 
 
 def did_you_mean(name: str, names: Iterable[str], template: str = "'{}'") -> str:

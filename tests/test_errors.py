@@ -1,12 +1,14 @@
-"""Messages that say what to install."""
+"""Messages of errors, and those that say what to install."""
 
 import importlib.metadata
 import json
 
+import keras
+import numpy as np
 import pytest
 
 from t2t_keras import errors
-from t2t_keras.errors import install_command
+from t2t_keras.errors import first_line, install_command
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,18 @@ def test_an_extra_is_installed_from_where_the_package_came(
     distribution = importlib.metadata.PathDistribution(tmp_path)
     monkeypatch.setattr(importlib.metadata, "distribution", lambda name: distribution)
     assert install_command("serve") == f'pip install "{command}"'
+
+
+def test_the_first_line_of_an_error_of_keras_is_its_reason():
+    class Broken(keras.layers.Layer):
+        def call(self, x):
+            raise ValueError("x has 2 axes\nand needs 3")
+
+    with pytest.raises(ValueError) as raised:
+        Broken()(np.ones(3))
+    assert str(raised.value).startswith("Exception encountered when calling Broken")
+    assert first_line(raised.value) == "x has 2 axes"
+    assert first_line(ValueError("\none\ntwo")) == "one"
 
 
 def test_an_extra_of_a_clone_leaves_the_clone_editable(monkeypatch, tmp_path):

@@ -75,6 +75,34 @@ def make_optimizer(weights: Mapping[str, tf.Variable], hparams: HParams) -> Opti
     return optimizer
 
 
+def require_unchanged(
+    variables: Mapping[str, tf.Variable],
+    earlier: Mapping[str, tf.Tensor],
+    hparams: HParams,
+) -> None:
+    """Refuses an optimizer that has changed variables in an update not to be applied.
+
+    Args:
+        variables: weights and state by their names in a checkpoint.
+        earlier: their values before the update, see `run.checkpoint.snapshot`.
+        hparams: `optimizer`.
+
+    Raises:
+        UserError: one has another value, NaN for instance.
+    """
+    with tf.device("CPU:0"):
+        for name, variable in variables.items():
+            value = earlier[name]
+            is_same = tf.equal(variable.read_value(), value)
+            was_nan = tf.not_equal(value, value)
+            if not tf.reduce_all(tf.logical_or(is_same, was_nan)):
+                raise UserError(
+                    f"optimizer '{hparams.optimizer}': apply changes '{name}' although "
+                    "is_applied is false: multiply by 0 only what is finite, also when "
+                    "the state is still zeros"
+                )
+
+
 class Adam:
     """Adam as the authors' code applies it, one fused operation for each weight.
 

@@ -42,7 +42,8 @@ class Optimizer(Protocol):
             step: float32 scalar, of this update, counted from 1.
             is_applied: bool scalar; if false, weights and state stay as they are. It
                 selects the optimizer's constants, because a `tf.cond` would make the
-                host wait for the gradients.
+                host wait for the gradients. A training begins with such an update, when
+                the state is still zeros: 0 times infinity would be NaN.
         """
 
 

@@ -30,7 +30,11 @@ from t2t_keras.training.gpu_advice import compilation_notice, dtype_advice
 from t2t_keras.training.hook_plugins import HookPlugin
 from t2t_keras.training.hooks import STOP_REASONS, Hook
 from t2t_keras.training.largest_batch import try_largest_batch
-from t2t_keras.training.optimizer import learning_rate, make_optimizer
+from t2t_keras.training.optimizer import (
+    learning_rate,
+    make_optimizer,
+    require_unchanged,
+)
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.packing_check import require_packing
 from t2t_keras.training.process_group import ProcessGroup
@@ -274,6 +278,7 @@ class Trainer:
                 self._data.signature,
                 self._micro_batches,
             )
+        require_unchanged(self._variables, copies, self._hparams)
         del copies
         if message:
             self._reporter.say(message)

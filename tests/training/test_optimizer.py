@@ -21,7 +21,14 @@ from t2t_keras.hparam import (
     HParams,
 )
 from t2t_keras.model import Schedule
-from t2t_keras.training.optimizer import Adam, learning_rate, make_optimizer
+from t2t_keras.run.checkpoint import snapshot
+from t2t_keras.training.optimizer import (
+    Adam,
+    learning_rate,
+    make_optimizer,
+    require_unchanged,
+)
+from t2t_keras.training.optimizer_api import add_to
 
 ADAMW = HParams(optimizer="adamw", weight_decay=0.1)
 # Those of plugins are tested as well, if they are installed.
@@ -213,6 +220,32 @@ def test_the_optimizer_in_the_documentation():
     np.testing.assert_array_equal(weights["model/a"], [0.75, 2.0, 3.25])
     apply(optimizer, [[0.5, 0.0, -7.0]], 0.25, 2, is_applied=False)
     np.testing.assert_array_equal(weights["model/a"], [0.75, 2.0, 3.25])
+
+
+@pytest.mark.usefixtures("optimizers")
+def test_an_optimizer_that_makes_nan_of_an_update_not_applied_is_refused():
+    """The update is divided by zeros."""
+
+    @register_optimizer
+    class Careless:
+        def __init__(self, weights, hparams):
+            self.variables = {}
+            self.weights = weights
+
+        def apply(self, gradients, learning_rate, step, is_applied):
+            rate = tf.where(is_applied, learning_rate, 0.0)
+            for weight in self.weights.values():
+                add_to(weight, -rate / tf.zeros_like(weight))
+
+    weights = {"model/a": variable([1.0, 2.0]), "model/b": variable([np.nan])}
+    hparams = HParams(optimizer="careless")
+    optimizer = make_optimizer(weights, hparams)
+    state = {**weights, **optimizer.variables}
+    earlier = snapshot(state, 0)
+    require_unchanged(state, earlier, hparams)
+    apply(optimizer, [[0.5, 1.0], [0.0]], 0.25, 1, is_applied=False)
+    message = "optimizer 'careless': apply changes 'model/a' although is_applied is fa"
+    refused(message, require_unchanged, state, earlier, hparams)
 
 
 @pytest.mark.usefixtures("optimizers")

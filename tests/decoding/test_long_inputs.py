@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from helpers.decoding_models import SHORT, penalty, with_attributes
 from helpers.errors import refused
+from helpers.log_messages import messages
 
 from t2t_keras.decoding.alignment import AlignmentHead, word_starts
 from t2t_keras.decoding.engine import Source
@@ -37,12 +38,6 @@ PARTS = [
     "the woman with the green hat reads a",
     "very long book . the dog reads a book .",
 ]
-
-
-def messages(caplog):
-    """What the package has logged; TensorFlow may warn about traces."""
-    records = [x for x in caplog.records if x.name.startswith("t2t_keras")]
-    return [record.getMessage() for record in records]
 
 
 def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):

@@ -19,6 +19,7 @@ import tensorflow as tf
 from helpers.command_line import run, run_refused, write
 from helpers.decoding_models import LINES, NOT_TEXTS, transformer
 from helpers.errors import refused
+from helpers.log_messages import messages
 from tensorflow.core.protobuf import saved_model_pb2
 
 import t2t_keras
@@ -205,9 +206,8 @@ def test_client_takes_the_place_of_the_translator(translator, client, caplog):
             translator_score.log_prob, rel=1e-5, abs=1e-4
         )
     # The long text is truncated here, and split above; it is also a target.
-    messages = [record.getMessage() for record in caplog.records]
     long = [texts.index(max(TEXTS, key=len)) + 1 for texts in (TEXTS, TARGETS)]
-    assert [message.partition(" has ")[0] for message in messages] == [
+    assert [message.partition(" has ")[0] for message in messages(caplog)] == [
         f"target {long[1]}",
         f"input {long[0]}",
     ]
@@ -254,8 +254,9 @@ def check_split(client, translator, options, caplog):
         actual = client.n_best(SEVERAL, 3)
     several = sum(outputs[0].sentences > 1 for outputs in expected)
     assert several > 3
-    notes = [record.getMessage() for record in caplog.records]
-    assert notes[0].startswith(f"{several} of {len(SEVERAL)} inputs have several")
+    assert messages(caplog)[0].startswith(
+        f"{several} of {len(SEVERAL)} inputs have several"
+    )
     for ours, expected_outputs in zip(actual, expected, strict=True):
         assert [x.text for x in ours] == [x.text for x in expected_outputs]
         assert [x.sentences for x in ours] == [x.sentences for x in expected_outputs]

@@ -10,6 +10,13 @@ LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?[^)]*\)")
 NAMED = re.compile(r"\]\(([^)\s]+\.py)\)((?:,? `[\w.]+`)+)")
 
 
+def test_links_and_names_are_found():
+    """Without any, the tests below would pass."""
+    texts = list(map(prose, DOCUMENTS))
+    assert sum(len(LINK.findall(text)) for text in texts) > 200
+    assert sum(len(NAMED.findall(text)) for text in texts) > 40
+
+
 def names_in(text: str) -> set[str]:
     return set(re.findall(r"\w+", text))
 

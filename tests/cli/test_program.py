@@ -42,6 +42,12 @@ assert not {"tensorflow", "keras", "sacrebleu", "sentencepiece"} & sys.modules.k
 """)
 
 
+def test_the_engine_is_auto_by_default():
+    """Which it is not in the process of the tests, see conftest.py."""
+    shown = python("from t2t_keras.cli import main; main(['translate', '--help'])")
+    assert "suits model and options (default: auto)" in " ".join(shown.split())
+
+
 def test_list(capfd):
     folder = Path(__file__).parents[2] / "examples" / "my_problem"
     listed = run_json(capfd, "list", "--usr_dir", folder)

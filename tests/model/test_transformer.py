@@ -2,6 +2,7 @@
 
 import itertools
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -124,8 +125,11 @@ def test_logits_are_float32_under_bfloat16():
     logits = network(source, target)
     assert logits.dtype == "float32"
     cache = network.start_cache(network.encode(source), source, 1)
-    step, _ = network.decode_step(np.zeros((4, 1), np.int32), 0, cache)
+    step, cache = network.decode_step(np.zeros((4, 1), np.int32), 0, cache)
     assert step.dtype == "float32"
+    # The cache is not: it takes most of a search's memory.
+    dtypes = {tensor.dtype.name for tensor in keras.tree.flatten(cache.layers)}
+    assert dtypes == {"bfloat16"}
     np.testing.assert_allclose(step.numpy()[:, 0], logits.numpy()[:, 0], atol=0.05)
 
 

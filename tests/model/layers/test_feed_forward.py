@@ -1,6 +1,7 @@
 """The feed-forward network."""
 
 import numpy as np
+from helpers.small_layers import normal
 
 from t2t_keras.model.layers import FeedForward
 
@@ -21,6 +22,16 @@ def test_feed_forward_drops_inner_activations():
     np.testing.assert_allclose(output, output.round(), atol=1e-3)
     assert (output == output[0]).all()
     assert 690 < output[0] < 810
+
+
+def test_swish_is_x_times_its_sigmoid():
+    layer = built(FeedForward(3, 5, activation="swish"), 3)
+    w1, b1, w2, b2 = (normal(*w.shape, seed=i) for i, w in enumerate(layer.weights))
+    layer.set_weights([w1, b1, w2, b2])
+    x = normal(2, 4, 3, seed=9)
+    inner = x @ w1 + b1
+    expected = inner / (1 + np.exp(-inner)) @ w2 + b2
+    np.testing.assert_allclose(layer(x), expected, atol=1e-5)
 
 
 def test_kernels_begin_as_glorot_uniform():

@@ -28,6 +28,26 @@ def test_each_side_stays_within_the_budget():
             assert len(records) * lengths[records].max() <= 512
 
 
+def test_a_batch_may_fill_the_budget_to_the_last_token():
+    lengths = np.array([5, 5, 10])
+    batches = BatchPlan(lengths, lengths, 10, seed=0)
+    assert sorted(len(batches.records(step)) for step in range(2)) == [1, 2]
+    assert len(batches) == 2
+
+
+@pytest.mark.parametrize("bucketing", ["exact", "t2t", "static"])
+def test_short_and_long_batches_follow_each_other_at_random(bucketing):
+    """Though they are cut from pairs in the order of their lengths."""
+    batches = batch_plan(bucketing, SOURCE, TARGET, 512, seed=3)
+    count = len(batches)
+    longest = [SOURCE[batches.records(step)].max() for step in range(2 * count)]
+    first, second = np.reshape(longest, (2, count))
+    for epoch in (first, second):
+        correlation = np.corrcoef(epoch, np.arange(count))[0, 1]
+        assert abs(correlation) < 5 / np.sqrt(count)
+    assert (first != second).any()
+
+
 @pytest.mark.parametrize("bucketing", ["exact", "t2t", "static", "packed"])
 def test_every_epoch_holds_every_record_once_in_another_order(bucketing):
     batches = batch_plan(bucketing, SOURCE, TARGET, 512, seed=3)

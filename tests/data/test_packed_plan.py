@@ -5,7 +5,7 @@ import pytest
 from helpers.errors import refused
 from helpers.sentence_lengths import SOURCE, TARGET
 
-from t2t_keras.data.packed_plan import PackedPlan
+from t2t_keras.data.packed_plan import PackedPlan, _rows_of_batch
 
 BUDGET = 512
 
@@ -122,3 +122,7 @@ def test_rows_that_eight_replicas_share_stay_within_the_budget():
         rows, _, target = batches.shapes[0].tolist()
         assert -(-rows // 8) * 8 * target <= 25_000
         assert len(batches) * rows - count / 4 < len(batches) + 1
+    for length in range(8, 385, 8):  # from 64 rows on
+        for count in (446, 4_000, 1_999):
+            rows = _rows_of_batch(count, 25_000, (8, length))
+            assert -(-rows // 8) * 8 * length <= 25_000

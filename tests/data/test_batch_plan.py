@@ -169,6 +169,15 @@ def test_all_batches_of_two_epochs_have_few_shapes():
     assert batches.padding_share == pytest.approx(share)
 
 
+def test_the_number_of_shapes_and_the_rounding_have_limits():
+    lengths = np.arange(1, 400)
+    batches = StaticShapePlan(lengths, lengths, 512, seed=0)
+    assert len(np.unique(batches.shapes, axis=0)) == 12
+    short = np.array([13, 5])
+    batches = StaticShapePlan(short, short, 13, seed=0)
+    assert sorted(batches.shapes.tolist()) == [[1, 8, 8], [1, 13, 13]]
+
+
 @pytest.mark.parametrize("max_buckets", [1, 2, 3, 9])
 def test_no_other_division_into_buckets_has_less_padding(max_buckets):
     """Against all divisions, by a loop."""

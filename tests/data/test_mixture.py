@@ -82,6 +82,16 @@ def test_shares(weights, temperature, expected):
     np.testing.assert_allclose(list(shares.values()), expected)
 
 
+def test_an_epoch_is_at_most_a_hundred_times_the_data():
+    """Of 1,000 and 10 examples, so that those of a rare corpus occur once."""
+    sizes = {"a": 1000, "b": 10}
+    rare = Mixture((corpus("a", 1, 0.01), corpus("b", 1, 0.99)))
+    assert rare.checked_shares(sizes) == rare.shares(sizes)
+    rarer = Mixture((corpus("a", 1, 0.0098), corpus("b", 1, 0.99)))
+    message = "an epoch would have 102020 examples for those of 'a' to occur once"
+    refused(message, rarer.checked_shares, sizes)
+
+
 def test_training_reads_the_shares_that_were_asked_for(tmp_path):
     """Counted over an epoch's batches, after rules have dropped pairs of one corpus."""
     large_source = corpus("large", 900).source

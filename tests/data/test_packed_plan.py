@@ -71,6 +71,21 @@ def test_rows_meet_other_rows_and_pairs_other_pairs_in_each_epoch(batches):
     assert not batch_sets[0] & batch_sets[1]
 
 
+def test_rows_of_the_same_lengths_are_elsewhere_in_each_epoch(batches):
+    def lengths_of_rows(epoch):
+        rows_of_epoch = []
+        for records, rows in epoch_of(batches, epoch):
+            for row in range(rows.max() + 1):
+                pairs = records[rows == row]
+                rows_of_epoch.append((*SOURCE[pairs], *TARGET[pairs]))
+        return rows_of_epoch
+
+    first, second = lengths_of_rows(0), lengths_of_rows(1)
+    assert sorted(first) == sorted(second)
+    same = sum(x == y for x, y in zip(first, second, strict=True))
+    assert same < len(first) / 20
+
+
 def test_a_step_names_its_batch_whatever_was_asked_before():
     source = SOURCE[:500]
     target = TARGET[:500]
@@ -86,8 +101,11 @@ def test_a_step_names_its_batch_whatever_was_asked_before():
 
 
 def test_the_batches_of_the_other_direction_are_the_same():
-    forth = plan(SOURCE[:1000], TARGET[:1000], budget=300)
-    back = plan(TARGET[:1000], SOURCE[:1000], budget=300, swapped=True)
+    source = SOURCE[:1000]
+    target = 2 * TARGET[:1000]  # so that the sides of rows differ
+    forth = plan(source, target, budget=600)
+    back = plan(target, source, budget=600, swapped=True)
+    assert (forth.shapes[:, 1] < forth.shapes[:, 2]).all()
     for step in range(2 * len(forth)):
         np.testing.assert_array_equal(forth.records(step), back.records(step))
         np.testing.assert_array_equal(forth.rows(step), back.rows(step))

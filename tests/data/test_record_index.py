@@ -102,6 +102,15 @@ def test_stale_index_is_built_again(t2t_dir):
         check(open_train(t2t_dir), [*changed, *pairs[200:]])
 
 
+def test_an_index_in_the_other_direction_has_the_lengths_swapped(t2t_dir):
+    index = open_train(t2t_dir)
+    back = RecordIndex.open(t2t_dir, "corpus", "train", swap=True)
+    np.testing.assert_array_equal(back.source_length, index.target_length)
+    np.testing.assert_array_equal(back.target_length, index.source_length)
+    assert (index.source_length != index.target_length).any()
+    assert back.sha256() == index.sha256()
+
+
 def test_threads_read_at_the_same_time(t2t_dir):
     index = open_train(t2t_dir)
     pairs = random_pairs(300)
@@ -144,7 +153,10 @@ def test_a_shard_cut_off_while_in_use(t2t_dir):
     index.read([299])
     with index.files[2].open("r+b") as file:
         file.truncate(file.seek(0, 2) // 2)
-    refused(f"{index.files[2]} is damaged: .* record 100", index.read, [299])
+    message = f"{index.files[2]} is damaged: .* record 100 "
+    refused(message, index.read, [299])
+    # A mixture has a record several times, which the file has once.
+    refused(message, index.repeated(np.full(300, 2)).read, [599])
 
 
 def test_manifest_survives_the_disk(complete, tmp_path):

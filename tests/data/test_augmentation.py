@@ -82,9 +82,24 @@ def test_cases_change(data):
     assert TEXT.upper() not in changed(data, case_noise=0.6)[0]
 
 
-def test_tags_stay(data):
-    for text in changed(data, 50, ["<2de>"], f"<2de> {TEXT}", word_dropout=0.9)[0]:
-        assert text.split()[0] == "<2de>"
+@pytest.mark.parametrize("change", [{"word_dropout": 0.9}, {"case_noise": 1.0}])
+def test_tags_stay(data, change):
+    texts, _ = changed(data, 50, ["<2de>"], f"<2de> {TEXT}", **change)
+    assert {text.split()[0] for text in texts} == {"<2de>"}
+    assert len(set(texts)) > 1
+
+
+def test_each_step_and_seed_has_its_own_changes(data):
+    *_, index, tokenizer = data
+    hparams = HParams(word_dropout=0.5)
+    payload = example(tokenizer.encode(TEXT), tokenizer.encode(TARGET))
+    results = set()
+    for seed in (1, 2):
+        augment = Augmentation(hparams, (tokenizer, tokenizer), index, seed)
+        of_steps = [augment(payload, step, 0) for step in range(10)]
+        assert len(set(of_steps)) > 5
+        results.add(tuple(of_steps))
+    assert len(results) == 2
 
 
 def test_merges_are_skipped_on_both_sides(data):

@@ -15,6 +15,7 @@ from helpers.small_run import trainer
 from t2t_keras import registry
 from t2t_keras.data.bucketing import batch_plan
 from t2t_keras.data.datagen import generate
+from t2t_keras.data.guided_alignment import alignment_weights
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.data.pharaoh import format_alignment
@@ -225,6 +226,16 @@ def test_links_stay_with_their_pair(aligned_dir):
 
 
 # Batches
+
+
+def test_weights_are_shares_of_the_linked_tokens_in_both_directions():
+    """Source token 0 has the target's 2, and 1 and 2 the target's 0."""
+    links = tf.ragged.constant([[0, 1, 0, 2, 2, 0]], dtype=tf.int64)
+    ids = np.array([[5, 6, 1, 0]]), np.array([[7, 8, 1]])
+    weights = alignment_weights(links, *ids, swapped=False)
+    assert weights.numpy().tolist() == [[[0, 0.5, 0.5, 0], [0] * 4, [1, 0, 0, 0]]]
+    weights = alignment_weights(links, *ids[::-1], swapped=True)
+    assert weights.numpy().tolist() == [[[0, 0, 1], [1, 0, 0], [1, 0, 0], [0] * 3]]
 
 
 @pytest.mark.parametrize("swap", [False, True])

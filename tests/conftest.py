@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import signal
 import tarfile
 from pathlib import Path
@@ -112,6 +113,15 @@ class FileScheduling(LoadFileScheduling):
 def pytest_xdist_make_scheduler(config, log):
     """Distributes the tests; see `FileScheduling`."""
     return FileScheduling(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Seeds the generator of Keras's initial weights, before fixtures make models.
+
+    A test then has the same weights in every run of its file.
+    """
+    random.seed(item.nodeid)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -71,6 +71,7 @@ def _prepare_tensorflow(is_fast):
 
     # What runs compute is compared exactly; tests of CTranslate2 give `--engine auto`.
     decoding.DEFAULT_ENGINE = "tensorflow"
+    _tune_no_iterators()
     # Up to eight replicas on the CPU; TensorFlow cannot split it later.
     make_strategy(simulate_devices=8)
     if is_fast:
@@ -89,6 +90,21 @@ def _record_no_stacks():
 
     stack = tf_stack.extract_stack()  # XLA needs at least one frame
     tf_stack.extract_stack = lambda stacklevel=1: stack
+
+
+def _tune_no_iterators():
+    """Keeps TensorFlow from tuning the iterators that distribute batches.
+
+    A thread tunes each of them, at intervals of up to a minute, and an iterator that is
+    closed waits for it: the tests would wait for a tenth of their time. No option of a
+    dataset reaches these iterators.
+    """
+    from tensorflow.python.data.ops import multi_device_iterator_ops as module
+
+    from t2t_keras.data.pipeline import untuned
+
+    create = module._create_device_dataset
+    module._create_device_dataset = lambda *args: untuned(create(*args))
 
 
 def pytest_collection_modifyitems(items):

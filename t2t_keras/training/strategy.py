@@ -84,6 +84,7 @@ def distribute(
     strategy: tf.distribute.Strategy, parts: tf.data.Dataset
 ) -> tf.distribute.DistributedDataset:
     """Returns distributed batches: each replica of this process takes an element."""
+    parts = untuned(parts)
     return strategy.distribute_datasets_from_function(lambda context: parts)
 
 
@@ -116,7 +117,7 @@ def distribute_batches(
         signature: the type of a batch.
     """
     parts = tf.data.Dataset.from_generator(batches, output_signature=signature)
-    return distribute(strategy, untuned(parts))
+    return distribute(strategy, parts)
 
 
 def _split_cpu(parts: int) -> None:

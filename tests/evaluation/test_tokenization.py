@@ -9,7 +9,13 @@ import shutil
 import pytest
 from helpers.command_line import run, run_json, run_refused, write
 from helpers.errors import refused
-from helpers.small_run import HPARAMS, replace_updates, untrained
+from helpers.small_run import (
+    HPARAMS,
+    replace_loss,
+    replace_search,
+    replace_updates,
+    untrained,
+)
 from sacrebleu.metrics import BLEU
 
 import t2t_keras
@@ -238,23 +244,16 @@ def train(data_dir, output_dir, steps, **options):
     )
 
 
-def translate_by_one_graph(run, monkeypatch):
-    """Has all commands translate by one translator, whose graph is traced once."""
-    translator = run.translator()
-    monkeypatch.setattr(RunDirectory, "translator", lambda *args: translator)
-
-
 def test_a_run_keeps_its_tokenization(chinese_data, tmp_path, capfd, monkeypatch):
     replace_updates(monkeypatch)
+    replace_search(monkeypatch)
     path = tmp_path / "run"
     train(chinese_data, path, 2, bleu_tokenize="char")
     train(chinese_data, path, 2)  # opened again, without saying it again
     opened = RunDirectory(path)
     assert opened.config.bleu_tokenize == "char"
     assert metrics_of(opened.problem).settings() == {"bleu_tokens": "char"}
-    translate_by_one_graph(opened, monkeypatch)
     argv = ("evaluate", "--output_dir", path, "--split", "dev", "--eval_sentences", 2)
-    argv += ("--beam_size", 1, "--decode_hparams", "extra_length=1")
     assert "sacrebleu_char" in run_json(capfd, *argv)["bleu"]
     assert "sacrebleu_intl" in run_json(capfd, *argv, "--tokenize", "intl")["bleu"]
     *_, record = (path / "history.jsonl").read_text().splitlines()
@@ -263,11 +262,14 @@ def test_a_run_keeps_its_tokenization(chinese_data, tmp_path, capfd, monkeypatch
     assert RunDirectory(path).config.bleu_tokenize == "zh"
 
 
-def test_a_run_without_languages_is_scored_by_its_script(chinese_data, tmp_path, capfd):
+def test_a_run_without_languages_is_scored_by_its_script(
+    chinese_data, tmp_path, capfd, monkeypatch
+):
+    replace_loss(monkeypatch)
+    replace_search(monkeypatch)
     path = tmp_path / "run"
     untrained(chinese_data, path, seed=1)
     argv = ("evaluate", "--output_dir", path, "--split", "dev", "--eval_sentences", 2)
-    argv += ("--beam_size", 1, "--decode_hparams", "extra_length=1")
     assert "sacrebleu_zh" in run_json(capfd, *argv)["bleu"]
     *_, record = (path / "history.jsonl").read_text().splitlines()
     assert json.loads(record)["settings"] == {"bleu_tokens": "zh"}

@@ -12,6 +12,9 @@ import tensorflow as tf
 
 from t2t_keras import registry
 from t2t_keras.data.training_data import TrainingData
+from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis
+from t2t_keras.decoding.graph_engine import GraphEngine
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.hparam import HParams
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, snapshot
@@ -77,14 +80,40 @@ def replace_updates(monkeypatch: pytest.MonkeyPatch) -> None:
                 weight.assign(weight.read_value() + learning_rate)
         return result
 
-    def dev_loss(self: Evaluator, meter: object = None) -> dict[str, float]:
+    monkeypatch.setattr(TrainStep, "update", update)
+    replace_loss(monkeypatch)
+
+
+def replace_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the loss of a split grow with the weights, without a graph of the model."""
+
+    def loss(self: Evaluator, meter: object = None) -> dict[str, float]:
         del meter
         loss = 2.5 + float(np.mean(self.translator.model.weights[0]))
         perplexity = math.exp(min(loss, 700.0))
         return {"loss": loss, "perplexity": perplexity, "accuracy": 0.5}
 
-    monkeypatch.setattr(TrainStep, "update", update)
-    monkeypatch.setattr(Evaluator, "loss", dev_loss)
+    monkeypatch.setattr(Evaluator, "loss", loss)
+
+
+def replace_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has runs translate each text into its own tokens.
+
+    For tests of what is done with outputs; tracing a search takes two seconds.
+    """
+
+    def search(
+        self: GraphEngine,
+        sources: Sequence[Source],
+        options: DecodingOptions,
+        progress: Progress | None = None,
+    ) -> list[list[TokenHypothesis]]:
+        if progress:
+            progress(sources)
+        outputs = (TokenHypothesis(tuple(x.ids), -1.0, -1.0) for x in sources)
+        return [[output] * options.n_best for output in outputs]
+
+    monkeypatch.setattr(GraphEngine, "search", search)
 
 
 def untrained(data_dir: Path, output_dir: Path, seed: int) -> None:

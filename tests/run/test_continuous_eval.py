@@ -12,6 +12,7 @@ from helpers.command_line import run_json as call_json
 from helpers.command_line import run_refused
 from helpers.errors import refused
 from helpers.json_edits import edit_json
+from helpers.small_run import replace_loss
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from t2t_keras.evaluation.evaluator import Evaluator
@@ -76,7 +77,8 @@ def test_every_checkpoint_is_evaluated_once(run, capfd):
             assert event.wall_time == pytest.approx(index.stat().st_mtime, abs=1e-3)
 
 
-def test_other_settings_and_data_are_refused(run, capfd, tmp_path):
+def test_other_settings_and_data_are_refused(run, capfd, tmp_path, monkeypatch):
+    replace_loss(monkeypatch)
     result = call_json(capfd, *every(run, *LOSS))
     assert result["best"]["loss"] == min(p["loss"] for p in result["checkpoints"])
     flags = ("--decode_hparams", "beam_size=2", "--tokenize", "none")
@@ -96,6 +98,7 @@ def test_other_settings_and_data_are_refused(run, capfd, tmp_path):
 
 
 def test_a_training_is_followed_to_its_last_step(run, capfd, monkeypatch):
+    replace_loss(monkeypatch)
     monkeypatch.setattr(continuous_eval, "_POLL_SECONDS", 0.1)
     set_train_steps(run, 6)
     add = continuous_eval.Curve.add
@@ -103,7 +106,7 @@ def test_a_training_is_followed_to_its_last_step(run, capfd, monkeypatch):
     def add_and_go_on(self, step, *args):
         add(self, step, *args)
         if step in (4, 5):  # while the evaluation waits
-            threading.Timer(0.5, copy_checkpoint, [run, 4, step + 1]).start()
+            threading.Timer(0.2, copy_checkpoint, [run, 4, step + 1]).start()
 
     monkeypatch.setattr(continuous_eval.Curve, "add", add_and_go_on)
     result = call_json(capfd, *every(run, *LOSS, "--wait_minutes", 60))
@@ -140,6 +143,7 @@ def test_a_training_that_has_yet_to_begin_is_waited_for(run, monkeypatch):
 
 
 def test_a_checkpoint_deleted_meanwhile_is_passed_over(run, capfd, monkeypatch):
+    replace_loss(monkeypatch)
     add = continuous_eval.Curve.add
 
     def add_and_delete(self, step, *args):

@@ -63,7 +63,7 @@ def test_the_task_is_learnt(run):
 
 
 def test_every_way_out_translates_the_same(run, tmp_path, capsys, monkeypatch):
-    pairs = sentence_pairs()[::7]
+    pairs = sentence_pairs()[::13]
     sources, references = map(list, zip(*pairs, strict=True))
     command("average", output_dir=run, last=3)
     assert printed(capsys)["checkpoint"].endswith("average.ckpt-250")

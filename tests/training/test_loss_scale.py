@@ -18,7 +18,7 @@ def big_batch():
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.1), ("float16", 0.02)])
 def test_gradients_in_16_bits_are_rounded_ones(big_batch, dtype, tolerance):
-    setup = Setup(2, HPARAMS.override(compute_dtype=dtype))
+    setup = Setup(1, HPARAMS.override(compute_dtype=dtype))
     if setup.step.loss_scale:
         scale = setup.step.loss_scale.variables["loss_scale/scale"]
         scale.assign(1024.0)

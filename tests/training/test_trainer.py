@@ -176,6 +176,14 @@ def test_an_error_in_training_waits_for_the_checkpoint_that_is_written(
     assert RunDirectory(tmp_path).checkpoints.steps() == [2]
 
 
+@pytest.fixture
+def undisturbed(data_dir, tmp_path, monkeypatch):
+    """A run of four replaced updates, of which the second and the last are saved."""
+    replace_updates(monkeypatch)
+    trainer(data_dir, tmp_path / "undisturbed").train()
+    return tmp_path / "undisturbed"
+
+
 class Failing(Hook):
     """Fails in the evaluation after step 3, as a metric of a user may."""
 
@@ -184,7 +192,7 @@ class Failing(Hook):
         return {}
 
 
-def test_an_evaluation_that_fails_loses_no_step(data_dir, trained_run, tmp_path):
+def test_an_evaluation_that_fails_loses_no_step(data_dir, undisturbed, tmp_path):
     options = {"save_every": 2, "eval_every": 1, "average_last": 0}
     training = trainer(data_dir, tmp_path / "run", options=options)
     training._hooks.append(Failing())
@@ -193,7 +201,7 @@ def test_an_evaluation_that_fails_loses_no_step(data_dir, trained_run, tmp_path)
     checkpoints = RunDirectory(tmp_path / "run").checkpoints
     assert checkpoints.steps() == [2, 3]
     trainer(data_dir, tmp_path / "run", options=options).train()
-    assert_same(weights(tmp_path / "run"), weights(trained_run))
+    assert_same(weights(tmp_path / "run"), weights(undisturbed))
 
 
 def before_step(training, hook):
@@ -213,7 +221,7 @@ class SignalAtEnd(Hook):
         signal.raise_signal(signal.SIGINT)
 
 
-def test_a_run_stopped_by_a_signal_resumes_exactly(data_dir, trained_run, tmp_path):
+def test_a_run_stopped_by_a_signal_loses_no_step(data_dir, undisturbed, tmp_path):
     options = {"save_every": 2, "eval_every": 1}
     training = trainer(data_dir, tmp_path / "a", options=options)
     before_step(training, lambda step: step != 2 or signal.raise_signal(signal.SIGINT))
@@ -231,12 +239,12 @@ def test_a_run_stopped_by_a_signal_resumes_exactly(data_dir, trained_run, tmp_pa
 
     finished = trainer(data_dir, tmp_path / "a", options=options).train()
     assert finished["stopped_by"] == "train_steps"
-    assert_same(weights(tmp_path / "a"), weights(trained_run))
+    assert_same(weights(tmp_path / "a"), weights(undisturbed))
 
     # The average is that of an undisturbed run, without the signal's checkpoint.
     assert finished["dev_average"]["checkpoints"] == 2
     average = Checkpoint(average_run(tmp_path / "a", 2))
-    second, last = weights(trained_run, 2), weights(trained_run, 4)
+    second, last = weights(undisturbed, 2), weights(undisturbed, 4)
     for name in average.shapes.keys() - {"step"}:
         mean = (np.float64(second[name]) + last[name]) / 2
         np.testing.assert_array_equal(average.tensor(name), mean.astype(np.float32))
@@ -248,7 +256,7 @@ def test_a_run_stopped_by_a_signal_resumes_exactly(data_dir, trained_run, tmp_pa
 
     resumed = evaluated(tmp_path / "a")
     assert [step for step, _ in resumed] == [1, 2, 3, 4]
-    assert resumed[3:] == evaluated(trained_run)
+    assert resumed[3:] == evaluated(undisturbed)
 
 
 def test_early_stopping_keeps_the_best_and_stays_stopped(

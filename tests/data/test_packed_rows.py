@@ -1,5 +1,7 @@
 """Packed batches of records: ids, segments, positions, alignments."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -43,6 +45,7 @@ def test_pairs_are_joined_to_rows():
     np.testing.assert_array_equal(actual, alignment)
 
 
+@functools.cache
 def opened(data_dir, swap: bool = False) -> tuple[RecordIndex, PackedPlan]:
     index = RecordIndex.open(data_dir, "translate_text", "train", swap)
     lengths = index.source_length, index.target_length

@@ -280,14 +280,14 @@ COMPRESS |= {"zst": zstd.compress}
 
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_content_tells_the_compression(tmp_path, compression):
-    text = "".join(f"{source}\n" for source, _ in PAIRS * 200)
+    text = "".join(f"{source}\n" for source, _ in PAIRS * 50)
     content = COMPRESS[compression](text.encode())
     for name in ("plain.txt", f"a.{compression}", "a.gz", "a.xz"):
         path = save(tmp_path / name, content)
         assert list(read_lines(path)) == text.split("\n")[:-1]
-        assert count_lines(path) == 16_000
+        assert count_lines(path) == 4000
     with standard_input(path):
-        assert len(list(read_input(None))) == 16_000
+        assert len(list(read_input(None))) == 4000
     for name in (f"a.{compression}", "a.en"):
         path = save(tmp_path / name, content[: len(content) // 2])
         refused(f"{path} is not a complete", list, read_lines(path))

@@ -128,6 +128,7 @@ def shifts(pairs):
 def test_a_file_that_slipped(corpus, seed):
     """By a line too many or too few, up to the end or up to a counterpart."""
     rng = random.Random(seed)
+    corpus = corpus[:1500]
     sources, targets = map(list, zip(*corpus, strict=True))
     start = rng.randrange(200, len(corpus) - 600)
     stop = len(corpus) - 1 if seed % 2 else start + rng.randrange(200, 500)

@@ -181,7 +181,7 @@ def exact_p(metric, baseline, system):
     return np.mean(np.array(differences) >= differences[0] - 1e-9)
 
 
-@pytest.mark.parametrize("differing", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("differing", [1, 3, 8])
 @pytest.mark.parametrize("name", ["bleu", "chrf", "mean"])
 def test_randomization_is_that_of_all_swaps(name, differing):
     """Also with ties, of which there are many in few sentences."""

@@ -148,8 +148,10 @@ def test_flops_are_those_of_the_graph(options):
     "options",
     [
         {"dropout": 0.0},
-        {"attention_dropout": 0.1, "ffn_dropout": 0.1},
-        {"compute_dtype": "bfloat16"},
+        pytest.param(
+            {"attention_dropout": 0.1, "ffn_dropout": 0.1}, marks=pytest.mark.slow
+        ),
+        pytest.param({"compute_dtype": "bfloat16"}, marks=pytest.mark.slow),
         {"compute_dtype": "bfloat16", "attention_dropout": 0.1, "ffn_dropout": 0.1},
         {"norm": "pre", "num_layers": 2},
         EXTENDED | {"num_decoder_layers": 1},

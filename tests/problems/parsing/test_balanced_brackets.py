@@ -166,8 +166,8 @@ def test_punctuation_has_the_tags_of_punctuation():
     words = ["a", ",", "-", "(", "--", "]", "c", "-"]
     kind_of = {"NN": "n", "VB": "n", ",": "m", "``": "m", "-LRB-": "b"}
     kinds = word_kinds(tf.ragged.constant([words] * 20))
-    model = random_table(20, 40, 3, vocab=len(pieces))
-    limits = tf.fill([20], 40)
+    model = random_table(20, 25, 3, vocab=len(pieces))
+    limits = tf.fill([20], 25)
     options = {"beam_size": 3, "alpha": 0.3, "max_length": limits}
     options["constraint"] = BalancedBrackets(tables, kinds, limits)
     hypotheses = numpy_of(beam_search(model, tf.range(20)[:, None], **options))

@@ -16,7 +16,7 @@ BATCH = 64
 model = tf.saved_model.load(sys.argv[1])  # It holds the weights: keep it alive.
 translate = model.signatures["serving_default"]
 
-lines = [line.decode().rstrip("\n") for line in sys.stdin.buffer]
+lines = [line.decode().rstrip("\r\n") for line in sys.stdin.buffer]
 for start in range(0, len(lines), BATCH):
     outputs = translate(texts=tf.constant(lines[start : start + BATCH]))
     for texts in outputs["texts"].numpy():

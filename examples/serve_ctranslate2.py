@@ -19,7 +19,7 @@ model = ctranslate2.Translator(export_dir)
 source = sentencepiece.SentencePieceProcessor(model_file=f"{export_dir}/source.spm")
 target = sentencepiece.SentencePieceProcessor(model_file=f"{export_dir}/target.spm")
 
-lines = [line.decode().rstrip("\n") for line in sys.stdin.buffer]
+lines = [line.decode().rstrip("\r\n") for line in sys.stdin.buffer]
 tokens = [source.encode(line, out_type=str) for line in lines]  # The model adds EOS.
 results = model.translate_batch(
     tokens,

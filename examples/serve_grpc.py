@@ -39,7 +39,7 @@ def outputs(answer: predict_pb2.PredictResponse) -> list[list[tuple[str, float]]
 
 def main(address: str, model: str) -> None:
     """Translates the lines of standard input."""
-    lines = [line.decode().rstrip("\n") for line in sys.stdin.buffer]
+    lines = [line.decode().rstrip("\r\n") for line in sys.stdin.buffer]
     with grpc.insecure_channel(address) as channel:
         service = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         for start in range(0, len(lines), BATCH):

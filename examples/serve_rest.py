@@ -44,7 +44,7 @@ def outputs(answer: bytes) -> list[list[tuple[str, float]]]:
 
 def main(url: str) -> None:
     """Translates the lines of standard input."""
-    lines = [line.decode().rstrip("\n") for line in sys.stdin.buffer]
+    lines = [line.decode().rstrip("\r\n") for line in sys.stdin.buffer]
     for start in range(0, len(lines), BATCH):
         batch = lines[start : start + BATCH]
         with urllib.request.urlopen(request(url, batch)) as response:

@@ -26,7 +26,7 @@ interpreter = Interpreter(model_path=str(export_dir / "model.tflite"), num_threa
 translate = interpreter.get_signature_runner()  # ids [1, S] -> ids [n, T], scores [n]
 
 for line in sys.stdin:
-    text = line.rstrip("\n")
+    text = line.rstrip("\r\n")
     if not text.strip():
         print()
         continue

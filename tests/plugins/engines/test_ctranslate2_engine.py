@@ -161,13 +161,14 @@ def test_the_tokenizers_lie_beside_the_model(translator, tokenizers, tmp_path):
     example = Path(__file__).parents[3] / "examples" / "serve_ctranslate2.py"
     process = subprocess.run(
         [sys.executable, example, path],
-        input="\n".join([*TEXTS, "", "a dog ."]).encode(),
+        input="\n".join([*TEXTS, "", "a dog .\r", "a dog ."]).encode(),
         capture_output=True,
         check=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     lines = process.stdout.split(b"\n")  # the bytes of a random model, not text
-    assert len(lines) == len(TEXTS) + 3
+    assert len(lines) == len(TEXTS) + 4
+    assert lines[-3] == lines[-2]  # also of a file from Windows
     assert lines[len(TEXTS)] == lines[-1] == b"" and any(lines)
 
 

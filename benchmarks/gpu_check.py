@@ -7,14 +7,14 @@ The audit counts, in the graph of a training step, operations without GPU kernel
 tensors of the vocabulary's size in the host's memory, bytes moved for each logit, float
 operations, and waits of the host for the device. Then, each in a new process:
 
-- The workload is trained in every way of `gpu_training.VARIANTS`, on one GPU: with and
+- The workload is trained in every way of `checks.variants`, on one GPU: with and
   without packed rows, XLA, determinism and so on. The default way runs twice: both
   times the weights must end with the same bits, and the second time XLA's programs come
   from the cache. With XLA's choices among its matrix products read from a file, two
   compilations must end with the same bits. Two logical GPUs on one card must end with
   the bits of one GPU with two micro-batches.
 - The default way is trained on 2, 4 and 8 GPUs.
-- A training is killed and resumed; see `killed_training.py`.
+- A training is killed and resumed; see `checks.killed_training`.
 - Training and beam search are timed beside other toolkits; see `contest.py`.
 """
 
@@ -30,12 +30,19 @@ import time
 from pathlib import Path
 
 import contest
-import killed_training
 import matmul_flops
 import tensorflow as tf
 import workload
-from gpu_training import AUTOTUNED, DEFAULT, VARIANTS, Training, Variant, start_training
-from graph_audit import search_audit, training_audit
+from checks import killed_training
+from checks.graph_audit import search_audit, training_audit
+from checks.variants import (
+    AUTOTUNED,
+    DEFAULT,
+    VARIANTS,
+    Training,
+    Variant,
+    start_training,
+)
 from matmul_rate import seconds_of
 
 from t2t_keras.cli.command import positive

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import workload
 from decode import row_search
-from kernel_costs import Kernel, Rates, kernels
-from optimized_hlo import read_module
+from xla_kernels.kernel_costs import Kernel, Rates, kernels
+from xla_kernels.optimized_hlo import read_module
 
 from t2t_keras.cli.command import columns, positive, table
 from t2t_keras.errors import UserError
 
 if TYPE_CHECKING:
     import jax
-    from absent_gpu import Compiler
+    from xla_kernels.absent_gpu import Compiler
 
 
 class Part(NamedTuple):
@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
 def main() -> None:
     """Runs the benchmark that the flags describe and prints its report."""
-    from absent_gpu import CHOICES, Compiler, rates
+    from xla_kernels.absent_gpu import CHOICES, Compiler, rates
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser, config="base")

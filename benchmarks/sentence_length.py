@@ -44,8 +44,9 @@ def main() -> None:
     report = workload.description(args, work) | {
         "positions": args.positions,
         "window": args.window,
-        **{name: [row[name] for row in rows] for name in rows[0]},
     }
+    for name in rows[0]:
+        report[name] = [row[name] for row in rows]
     workload.print_report(report, args.json)
     if args.plot:
         _plot(report, args.plot)

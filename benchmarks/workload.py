@@ -79,8 +79,8 @@ def add_flags(parser: argparse.ArgumentParser, config: str = "compare") -> None:
 def flags(args: argparse.Namespace) -> list[str]:
     """Returns the command line that gives another program the same workload."""
     model = ("config", "dtype", "hparams_set", "hparams", "vocab_size")
-    given = {name: getattr(args, name) for name in (*model, "batch", "length")}
-    return [f"--{name}={value}" for name, value in given.items() if value]
+    values = {name: getattr(args, name) for name in (*model, "batch", "length")}
+    return [f"--{name}={value}" for name, value in values.items() if value]
 
 
 def from_flags(args: argparse.Namespace) -> Workload:

@@ -26,7 +26,7 @@ def search(work: Workload, beam_size: int, steps: int) -> Callable[[], None]:
             device="cuda" if uses_gpu() else "cpu",
             compute_type=work.hparams.compute_dtype if uses_gpu() else "float32",
         )
-    source = [[str(token) for token in row] for row in work.ids(0)]
+    source = work.ids(0).astype(str).tolist()
 
     def run() -> None:
         outputs = translator.translate_batch(

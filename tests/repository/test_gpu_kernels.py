@@ -25,8 +25,8 @@ def _as_a_script_has_it(monkeypatch):
 
 def kernels_of(entry: str, computations: str = "") -> list:
     """The kernels of a module; `entry` has the lines of its entry."""
-    from kernel_costs import kernels
-    from optimized_hlo import read_module
+    from xla_kernels.kernel_costs import kernels
+    from xla_kernels.optimized_hlo import read_module
 
     text = (
         f"HloModule m\n{computations}\nENTRY %main (a: f32[]) -> f32[] {{\n{entry}\n}}"
@@ -38,9 +38,9 @@ def fusion(parameters: str, body: str, result: str) -> list:
     """The kernels of one fusion."""
     lines = []
     names = []
-    for number, shape in enumerate(parameters.split()):
-        lines.append(f"  %p{number} = {shape} parameter({number})")
-        names.append(f"%p{number}")
+    for index, shape in enumerate(parameters.split()):
+        lines.append(f"  %p{index} = {shape} parameter({index})")
+        names.append(f"%p{index}")
     fused = "\n".join([*lines, *(f"  {line}" for line in body.splitlines())])
     call = f"{result} fusion({', '.join(names)}), kind=kLoop, calls=%fused"
     metadata = 'metadata={op_name="jit(step)/tensorflow/layer/Add"}'
@@ -175,7 +175,7 @@ def test_long_rows_are_sorted_by_several_kernels(size, count):
 
 
 def test_the_estimate_is_a_roofline():
-    from kernel_costs import Kernel, Rates
+    from xla_kernels.kernel_costs import Kernel, Rates
 
     rates = Rates(1e12, 1e14, 5e13, 1e13, 1e-6)
     kernel = Kernel("k", "product", "", 2, "", 1e6, 4e9, False, 1e7)
@@ -185,14 +185,14 @@ def test_the_estimate_is_a_roofline():
 
 
 def test_a_text_without_an_entry_is_refused():
-    from optimized_hlo import read_module
+    from xla_kernels.optimized_hlo import read_module
 
     with pytest.raises(ValueError, match="no module of XLA"):
         read_module("HloModule m")
 
 
 def test_a_missing_compiler_is_named(monkeypatch):
-    from absent_gpu import Compiler
+    from xla_kernels.absent_gpu import Compiler
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install jax-cuda12-plugin"):

@@ -86,7 +86,7 @@ class Instruction(NamedTuple):
     def numbers(self, key: str) -> list[int]:
         """Returns the numbers of the first attribute whose name begins with `key`."""
         match = re.search(rf'{key}\w*"?[=:][{{\[]([\d,"]*)[}}\]]', self.attributes)
-        return [int(number) for number in re.findall(r"\d+", match[1])] if match else []
+        return [int(digits) for digits in re.findall(r"\d+", match[1])] if match else []
 
 
 class Computation:
@@ -150,10 +150,9 @@ def _instruction(name: str, text: str, is_root: bool) -> Instruction:
         types, _, text = text.partition(" ")
     opcode, _, _ = text.strip().partition("(")
     arguments, attributes = _parenthesized(text[text.index("(") :])
-    shapes = [
-        Shape(dtype, tuple(int(size) for size in sizes.split(",") if size))
-        for dtype, sizes in _SHAPE.findall(types)
-    ]
+    shapes = []
+    for dtype, sizes in _SHAPE.findall(types):
+        shapes.append(Shape(dtype, tuple(map(int, filter(None, sizes.split(","))))))
     operands = re.findall(r"%([\w.\-]+)", arguments)
     return Instruction(name, opcode, shapes, operands, arguments, attributes, is_root)
 

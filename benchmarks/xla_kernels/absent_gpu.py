@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
-from kernel_costs import Rates
 
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.reports.step_time import CARDS
 from t2t_keras.xla_cache import XLA_FLAGS
+from xla_kernels.kernel_costs import Rates
 
 if TYPE_CHECKING:
     import jax

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from optimized_hlo import Computation, Instruction, Module
+from xla_kernels.optimized_hlo import Computation, Instruction, Module
 
 # Instructions without a kernel.
 _FREE = frozenset(

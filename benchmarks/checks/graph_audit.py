@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 from decode import row_search
-from placement import gpu_kernel, host_memory, host_waits, is_pinned, reachable
 from training_steps import model_and_step
 
+from checks.placement import gpu_kernel, host_memory, host_waits, is_pinned, reachable
 from t2t_keras import HParams
 from t2t_keras.data.pipeline import batch_signature
 from t2t_keras.decoding.compiled_loop import compiled

@@ -1,15 +1,11 @@
-"""Whether a training that is killed and resumed ends as one that is not.
-
-    python benchmarks/killed_training.py
+"""Whether a training that is killed and resumed ends like an uninterrupted one.
 
 Trains on the toy problem by `t2t train`, as it runs on this machine by default.
 """
 
-import json
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -21,12 +17,6 @@ from t2t_keras.training.launched_processes import T2T
 STEPS = 120
 _SAVE_EVERY = 20
 _KILLED_AFTER = 40  # steps
-
-
-def main() -> None:
-    """Prints the comparison as JSON."""
-    with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(compare_ends(Path(folder))))
 
 
 def compare_ends(folder: Path) -> dict[str, int]:
@@ -71,7 +61,3 @@ def _kill(command: list[str], checkpoint: Path) -> None:
     process.wait()
     if checkpoint.with_name(f"model.ckpt-{STEPS}.index").exists():
         raise RuntimeError("the training was over before it was killed")
-
-
-if __name__ == "__main__":
-    main()

@@ -69,13 +69,13 @@ class CorpusMetric(abc.ABC):
             array = np.asarray(statistics)
         except ValueError:  # rows of different lengths
             array = np.asarray(None)
-        kind = array.dtype.kind
-        if array.shape[:1] != (len(outputs),) or array.ndim != 2 or kind not in "biuf":
+        code = array.dtype.kind
+        if array.shape[:1] != (len(outputs),) or array.ndim != 2 or code not in "biuf":
             raise UserError(
                 f"{method} must return an array of numbers with a row for each of the "
                 f"{len(outputs)} sentences, not {short_repr(statistics)}"
             )
-        return array.astype(np.float64 if kind == "f" else np.int64, copy=False)
+        return array.astype(np.float64 if code == "f" else np.int64, copy=False)
 
     @abc.abstractmethod
     def score(self, statistics: "np.ndarray") -> float:

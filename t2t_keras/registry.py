@@ -303,9 +303,10 @@ def register_model(
     with _deferred(_models, name, location):
         _models.add(name, entry)
         MODEL_HPARAMS[name] = hparams
-        names = [{x.name for x in dataclasses.fields(c)} for c in (hparams, HParams)]
-        for field_name in names[0] - names[1]:
-            FIELD_HINTS.setdefault(field_name, f"needs model={name}")
+        common = {field.name for field in dataclasses.fields(HParams)}
+        for field in dataclasses.fields(hparams):
+            if field.name not in common:
+                FIELD_HINTS.setdefault(field.name, f"needs model={name}")
         if alias != name:
             _models.add_alias(alias, entry)
             MODEL_HPARAMS.setdefault(alias, hparams)

@@ -81,7 +81,9 @@ class MarianTokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes all texts in one call of the library."""
         rows = self._processor.encode(list(texts), add_eos=True, num_threads=1)
-        return [[i if i < self._vocab_size else UNK for i in row] for row in rows]
+        for row in rows:
+            row[:] = (i if i < self._vocab_size else UNK for i in row)
+        return rows
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids before the first EOS, with " ⁇ " for UNK."""

@@ -95,5 +95,5 @@ class TrialWorker(tune.Trainable):
         reason = failure_reason(self._run_dir, status)
         if status < 0 or status > 128 or status == OCCUPIED:
             raise RuntimeError(reason)
-        end = {"done": True, ERROR: reason if status else ""}
-        return self._result(scores) | end | {IS_REFUSED: status == REFUSED}
+        outcome = {"done": True, ERROR: reason if status else ""}
+        return self._result(scores) | outcome | {IS_REFUSED: status == REFUSED}

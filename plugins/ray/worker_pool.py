@@ -354,8 +354,8 @@ class WorkerPool:
 
 def _shortest(lines: list[Line]) -> Line | None:
     """Returns the shortest line for which a model computes something."""
-    texts = [line for line in lines if all(text.strip() for text in line.texts)]
-    return min(texts, key=lambda line: sum(map(len, line.texts)), default=None)
+    computed = [line for line in lines if all(map(str.strip, line.texts))]
+    return min(computed, key=lambda line: sum(map(len, line.texts)), default=None)
 
 
 def _reason(error: RayError) -> str:

@@ -23,9 +23,9 @@ def run_rows(facts: RunFacts) -> dict[str, str]:
     if facts.records["train"]:  # none in an imported run
         rows |= facts.costs()
         rows.pop("parameters", None)  # they have rows by component
-    for kind, records in facts.records.items():
-        if kind != "train" and records:
-            rows[_shown(kind)] = _evaluation(records[-1])
+    for record_kind, records in facts.records.items():
+        if record_kind != "train" and records:
+            rows[_shown(record_kind)] = _evaluation(records[-1])
     return rows
 
 
@@ -41,9 +41,9 @@ def _checkpoint_rows(run: Path) -> dict[str, str]:
     return rows
 
 
-def _shown(kind: str) -> str:
-    """Returns the name of a kind of evaluations, such as "dev_average"."""
-    return "dev, newest" if kind == "dev" else kind.replace("_", ", ")
+def _shown(evaluation: str) -> str:
+    """Returns the heading of evaluations such as "dev_average"."""
+    return "dev, newest" if evaluation == "dev" else evaluation.replace("_", ", ")
 
 
 def _evaluation(record: Record) -> str:

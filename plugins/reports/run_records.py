@@ -22,7 +22,7 @@ def metric_records(run_dir: Path, warns: bool = True) -> dict[str, list[Record]]
         path, lambda fields: isinstance(fields.get("step"), int), warns
     ):
         by_kind.setdefault(str(record.get("kind")), []).append(record)
-    return {kind: without_repeated_steps(lines) for kind, lines in by_kind.items()}
+    return {name: without_repeated_steps(lines) for name, lines in by_kind.items()}
 
 
 def values(records: list[Record], name: str) -> list[tuple[int, float]]:

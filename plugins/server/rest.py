@@ -232,7 +232,11 @@ def _rows(
             columns[name] = column * size
         elif len(column) != size:
             raise UserError(f"{name} must have a value for each of the {size} rows")
-    return [{k: column[i] for k, column in columns.items()} for i in range(size)]
+    rows: list[dict[str, object]] = [{} for _ in range(size)]
+    for name, column in columns.items():
+        for row, value in zip(rows, column, strict=True):
+            row[name] = value
+    return rows
 
 
 def _options(values: dict[str, object]) -> Options:

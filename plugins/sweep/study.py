@@ -313,18 +313,18 @@ def _rounded(value: float) -> float:
 
 
 @contextlib.contextmanager
-def storage_errors(directory: Path, *others: type[Exception]) -> Iterator[None]:
+def storage_errors(directory: Path, *further: type[Exception]) -> Iterator[None]:
     """Explains errors of Optuna and of its database.
 
     Args:
         directory: the directory of the sweep.
-        *others: further errors that the database can cause.
+        *further: other errors that the database can cause.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except (OptunaError, SQLAlchemyError, *others) as error:
+    except (OptunaError, SQLAlchemyError, *further) as error:
         raise UserError(
             f"{directory / FILE} cannot be used as a study of Optuna: "
             f"{first_line(error)}; see whether the disk is full or read-only, or give "

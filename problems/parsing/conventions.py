@@ -130,7 +130,7 @@ def other_format(line: str) -> str | None:
 
 def end_of_remark(line: str) -> str | None:
     """Returns what ends the remark that begins with a line outside of trees, if any."""
-    for beginning, end in _REMARKS.items():
-        if line.lstrip().startswith(beginning):
-            return end
+    for opening, closing in _REMARKS.items():
+        if line.lstrip().startswith(opening):
+            return closing
     return None

@@ -17,8 +17,10 @@ Endings = dict[str, list[str]]
 
 def _endings(*rows: str) -> Endings:
     """Returns endings by case, for masculine, feminine, neuter and plural."""
-    lists = ([ending.strip("-") for ending in row.split()] for row in rows)
-    return dict(zip(CASES, lists, strict=True))
+    endings = {}
+    for case, row in zip(CASES, rows, strict=True):
+        endings[case] = [ending.strip("-") for ending in row.split()]
+    return endings
 
 
 STRONG = _endings("er e es e", "en e es e", "em er em en", "es er es er")  # dieser
@@ -66,7 +68,10 @@ class Verb(NamedTuple):
 
 
 def _rows(text: str) -> list[list[str]]:
-    return [[c.strip() for c in row.split("|")] for row in text.strip().split("\n")]
+    rows = []
+    for row in text.strip().split("\n"):
+        rows.append([cell.strip() for cell in row.split("|")])
+    return rows
 
 
 NOUNS = [

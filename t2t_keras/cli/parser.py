@@ -242,12 +242,12 @@ def _given(
     parser: argparse.ArgumentParser, flags: Collection[str]
 ) -> list[argparse.Action]:
     """Returns the positional arguments for which one of the flags stands."""
-    given: list[argparse.Action] = []
+    arguments: list[argparse.Action] = []
     for group in parser._mutually_exclusive_groups:
         actions = group._group_actions
         if any(not set(flags).isdisjoint(x.option_strings) for x in actions):
-            given += [action for action in actions if not action.option_strings]
-    return given
+            arguments += [action for action in actions if not action.option_strings]
+    return arguments
 
 
 def _number_of_values(parser: argparse.ArgumentParser, word: str) -> int:

@@ -139,9 +139,9 @@ def settings_of(args: argparse.Namespace) -> TrainSettings:
         UserError: a flag is missing, or names what is not there.
     """
     if args.output_dir is None:
-        others = "" if args.problem else "--problem, --hparams_set, --data_dir and "
+        required = "" if args.problem else "--problem, --hparams_set, --data_dir and "
         raise UserError(
-            f"give {others}--output_dir; to resume a run, only --output_dir"
+            f"give {required}--output_dir; to resume a run, only --output_dir"
         )
     require_utf8("output_dir", args.output_dir)
     return train_settings(

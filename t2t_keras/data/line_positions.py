@@ -1,6 +1,6 @@
-"""Byte ranges of text files, so that they are read by several processes.
+"""Byte ranges of text files, which several processes can read.
 
-A range has the lines that begin in it, and so each line belongs to one range. Once the
+A range has the lines that begin in it, so each line belongs to one range. Once the
 lines of all ranges are counted, reading can begin near any line (`read_lines_from`).
 """
 
@@ -134,5 +134,5 @@ def read_lines_from(
     line, offset = positions[nearest - 1] if nearest else (0, 0)
     with readable(path), open(path, "rb", 1 << 20) as file:
         file.seek(offset)
-        lines = decoded_lines(file, str(path), first=line + 1)
+        lines = decoded_lines(file, str(path), start=line + 1)
         yield from itertools.islice(lines, index - line, None)

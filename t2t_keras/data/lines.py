@@ -1,8 +1,8 @@
 """The lines of text files. A file of another format is refused, not read as text.
 
-Formats of files of pairs recognise their files themselves (`pair_files.Format`). The
-others are recognised here by how they begin, which no ordinary text does, or by
-several marks (`marked_text`).
+Formats of pairs recognise their files themselves (`pair_files.Format`). Others are
+recognised here: by a beginning that no ordinary text has, or by several marks
+(`marked_text`).
 """
 
 import codecs
@@ -221,7 +221,8 @@ def _is_element(head: bytes, suffix: str) -> bool:
         return False
     if len(head) >= HEAD:  # its end is not known
         return suffix == "xml"
-    content, end_tag = head.rstrip(), b"</%s>" % element[1]
+    content = head.rstrip()
+    end_tag = b"</%s>" % element[1]
     is_whole = content.find(end_tag) == len(content) - len(end_tag)
     return is_whole and b"\n" in content
 

@@ -89,7 +89,9 @@ def _survey_whole(corpus: Corpus) -> CorpusSurvey:
 
 def _joined(corpus: Corpus, counts: list[list[LineCount]]) -> CorpusSurvey:
     """Joins what the ranges of each file of a corpus have."""
-    totals = {sum(count.lines for count in ranges) for ranges in counts}
+    totals = set()
+    for ranges in counts:
+        totals.add(sum(count.lines for count in ranges))
     all_counts = list(itertools.chain(*counts))
     if len(totals) > 1 or any(count.is_faulty for count in all_counts):
         return _survey_whole(corpus)  # its error names the line

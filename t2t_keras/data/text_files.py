@@ -149,7 +149,7 @@ class _Decompressed(io.BufferedReader):
         self._file.close()
 
 
-def decoded_lines(file: BinaryIO, name: str, first: int = 1) -> Iterator[str]:
+def decoded_lines(file: BinaryIO, name: str, start: int = 1) -> Iterator[str]:
     r"""Yields the lines of an open UTF-8 text, without their ends.
 
     Only "\n" ends a line: if U+0085 or U+2028 within a sentence did, all later lines
@@ -159,12 +159,12 @@ def decoded_lines(file: BinaryIO, name: str, first: int = 1) -> Iterator[str]:
     Args:
         file: the file.
         name: the name of the file in messages.
-        first: the number of the line at which the file stands.
+        start: the number of the line at which the file stands.
 
     Raises:
         UserError: a line is not UTF-8, or is too long.
     """
-    for line_number, line in enumerate(raw_lines(file, name, first), start=first):
+    for line_number, line in enumerate(raw_lines(file, name, start), start=start):
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -177,18 +177,18 @@ def decoded_lines(file: BinaryIO, name: str, first: int = 1) -> Iterator[str]:
         yield text.removesuffix("\n").removesuffix("\r")
 
 
-def raw_lines(file: BinaryIO, name: str, first: int = 1) -> Iterator[bytes]:
+def raw_lines(file: BinaryIO, name: str, start: int = 1) -> Iterator[bytes]:
     """Yields the lines of an open file as bytes, with their ends.
 
     Args:
         file: the file.
         name: the name of the file in messages.
-        first: the number of the line at which the file stands.
+        start: the number of the line at which the file stands.
 
     Raises:
         UserError: a line is too long.
     """
-    for line_number in itertools.count(first):
+    for line_number in itertools.count(start):
         line = file.readline(LONGEST_LINE + 1)
         if not line:
             return

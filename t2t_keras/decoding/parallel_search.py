@@ -38,7 +38,9 @@ def search_in_batches(
     """
     lengths = [len(source.ids) for source in sources]
     groups = batches(lengths, batch_tokens, parallel_batches(), width_of)
-    grouped = [[sources[i] for i in group] for group in groups]
+    grouped = []
+    for group in groups:
+        grouped.append([sources[i] for i in group])
     results: list[list[TokenHypothesis]] = [[]] * len(sources)
     executor = ThreadPoolExecutor(parallel_batches())
     try:

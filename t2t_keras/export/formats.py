@@ -151,13 +151,13 @@ def converted(
     """
     problem = RunConfig.read(run).registered_problem()
     dataclasses.replace(DecodingOptions.of_problem(problem), **options)
-    chosen = CheckpointPaths(run).find("latest" if checkpoint == "ema" else checkpoint)
+    weights = CheckpointPaths(run).find("latest" if checkpoint == "ema" else checkpoint)
     reasons = []
     for name, export_format in export_formats().items():
         if export_format.convert:
             try:
                 path = export_format.convert(run, checkpoint, options)
-                engine = f"engine: {name}, with {chosen.name} converted to {path}"
+                engine = f"engine: {name}, with {weights.name} converted to {path}"
                 exact = "--engine tensorflow computes as in training"
                 say(folded([engine, exact], "; ", line_end=";"))
                 return path, None

@@ -120,7 +120,8 @@ class DecoderLayer(Block):
         )
         x = residual.postprocess(x, y, seed)
         residual = self.cross_attention_residual
-        key, value = cache.cross_key, cache.cross_value
+        key = cache.cross_key
+        value = cache.cross_value
         y, cross_attention_scores = self.cross_attention.compute_attention(
             residual.preprocess(x), key, value, bias, source_keys(seed), kernels
         )

@@ -78,7 +78,8 @@ class Transformer(TransformerParts):
             training: whether to draw dropout without a seed; read by `Dropout`.
         """
         if isinstance(source, Mapping):
-            source, target = source["source"], source["target"]
+            target = source["target"]
+            source = source["source"]
         elif target is None:
             source, target = source
         x, _ = self.decoder_outputs(source, target, seed)

@@ -95,7 +95,7 @@ class _Asha(ASHAScheduler):
     def on_trial_result(
         self, tune_controller: Any, trial: Any, result: dict[str, Any]
     ) -> str:
-        """Returns whether a trial goes on."""
+        """Returns whether a trial continues."""
         decision: str = super().on_trial_result(tune_controller, trial, result)
         is_spared = trial.config[_INDEX] < self._startup_trials
         return TrialScheduler.CONTINUE if is_spared else decision

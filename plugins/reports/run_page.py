@@ -50,7 +50,7 @@ def run_page(
         facts: the settings and the records of the run.
         attention: the attention weights for one sentence of dev; None: they are left
             out.
-        is_live: whether the training goes on, so that the page loads itself again.
+        is_live: whether the training still runs, so that the page reloads itself.
     """
     costs = facts.costs()
     sections = {

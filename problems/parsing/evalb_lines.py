@@ -1,4 +1,4 @@
-"""Bracketed trees as EVALB reads them: any line is one, even if it is no tree."""
+"""Bracketed trees as EVALB reads them: it takes any line for a tree."""
 
 import dataclasses
 import re

@@ -1,7 +1,7 @@
 """Files that appear under their name only when they are complete.
 
-A temporary file has a random name and is new, so that nothing is written through a
-link that a stranger has put into the directory.
+A temporary file is always new and has a random name: a stranger who has put a link into
+the directory cannot redirect what is written.
 """
 
 import contextlib

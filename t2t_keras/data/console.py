@@ -54,7 +54,7 @@ def screen() -> "Console":
 
 @contextlib.contextmanager
 def busy(words: str) -> Iterator[None]:
-    """Shows on a terminal what the block does: by a spinner, or by the bar there is.
+    """Shows on a terminal what the block does, in the bar or else in a spinner.
 
     A spinner ends early where a bar begins, or at `end_spinner`; `say` prints above it.
     """
@@ -90,7 +90,7 @@ def end_spinner() -> None:
 
 
 def show_note(words: str) -> bool:
-    """Shows words in the spinner or bar, for good; a handler of signals may call it.
+    """Adds words to the spinner or bar until it ends; a signal handler may call it.
 
     Returns:
         Whether there is one.
@@ -102,9 +102,9 @@ def show_note(words: str) -> bool:
 
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
-    """Keeps handlers of signals from leaving the block, which prints, in its middle.
+    """Keeps signal handlers from leaving the block while it prints.
 
-    rich would print what it has in its buffer once more.
+    After such an exit, rich would print its buffer a second time.
     """
     global _delayed
     is_main = threading.current_thread() is threading.main_thread()
@@ -122,9 +122,9 @@ def printing() -> Iterator[None]:
 
 
 def after_printing(action: Callable[[], None]) -> None:
-    """Calls a function that may raise, after `printing` if the main thread is in it.
+    """Calls a function that may raise; during `printing`, after the block.
 
-    A handler of signals may call it.
+    A signal handler may call it.
     """
     if _delayed is None:
         action()
@@ -133,13 +133,13 @@ def after_printing(action: Callable[[], None]) -> None:
 
 
 def show_bar(bar: Display) -> None:
-    """Takes a bar that begins as the place for words."""
+    """Shows the words in a bar from now on."""
     end_spinner()
     _displays.append(bar)
 
 
 def hide_bar(bar: Display) -> None:
-    """Forgets a bar that ends."""
+    """Stops showing the words in a bar."""
     _notes.clear()
     with contextlib.suppress(ValueError):  # it had ended, or had not begun
         _displays.remove(bar)

@@ -92,15 +92,15 @@ def repeated(files: Sequence[Spill], runner: TaskRunner = run_here) -> np.ndarra
 
 
 def _grouped(path: Path) -> Path:
-    """Returns the file with the entries of another one, those of a part together."""
+    """Returns the file to which `_group` writes the entries of a file."""
     return path.with_name(f"{path.name}-grouped")
 
 
 def _group(task: tuple[Spill, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Writes the entries of a file again, so many at a time, grouped by their part.
+    """Writes N chunks of a file's entries to another one, each grouped by part.
 
     Returns:
-        int64 [N, parts], the number of entries of each part, each time, and their
+        int64 [N, parts], the number of entries of each part in each chunk, and their
         CRC-32, uint32 [N, parts].
 
     Raises:

@@ -100,7 +100,7 @@ def divide(
 
 
 def encode_in_tasks(plan: DataPlan, counts: Counts, runner: TaskRunner) -> None:
-    """Encodes the parts that are not encoded yet, or not as they were written.
+    """Encodes the parts that are not completely on the disk.
 
     A machine may be lost before all that it has written is on the shared disk.
 
@@ -132,7 +132,7 @@ def encode_in_tasks(plan: DataPlan, counts: Counts, runner: TaskRunner) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _LookingTask:
-    """A part, and the shards that are written, of which it needs no spill files."""
+    """A part, and the finished shards, for which it needs no spill files."""
 
     part: SplitPart
     written: frozenset[int]
@@ -141,7 +141,7 @@ class _LookingTask:
 def _lacking(
     plan: DataPlan, parts: Sequence[SplitPart], runner: TaskRunner
 ) -> list[SplitPart]:
-    """Returns the parts that are not wholly on the disk."""
+    """Returns the parts that are not completely on the disk."""
     names = frozenset(os.listdir(plan.done))
     tasks = []
     for part in parts:

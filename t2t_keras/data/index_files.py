@@ -83,8 +83,8 @@ def load_index(path: Path, shards: list[Path]) -> list[np.ndarray] | None:
 def _fills(table: np.ndarray, size: int) -> bool:
     """Returns whether the records of a table fill a shard of this size exactly.
 
-    The checksum in the archive does not tell: with one wrong bit in the shape of a
-    table, fewer rows are read than it has, and what is not read is not verified.
+    The archive's checksum covers only what is read. If a wrong bit makes the shape of a
+    table smaller, the other rows are neither read nor verified.
     """
     if table.dtype != np.int32 or table.ndim != 2 or table.shape[1] not in (3, 4):
         return False

@@ -1,7 +1,7 @@
 """Logs: files of JSON objects, one in a line, that programs append to.
 
-They have no checksum. A line that is damaged, or that a killed process has not
-finished, is passed over with a warning.
+They have no checksum. Damaged lines, and lines that a killed process left unfinished,
+are skipped with a warning.
 """
 
 import json
@@ -17,8 +17,7 @@ from t2t_keras.data.regular_files import open_regular
 def open_log(path: Path) -> TextIO:
     """Opens a log for appending.
 
-    If the last line is unfinished, since a process was killed or the disk was full, it
-    gets a line break.
+    A last line that a kill or a full disk left unfinished gets a line break.
 
     Raises:
         UserError: see `open_regular`.

@@ -1,6 +1,6 @@
 """Recognizes Markdown, SQL and other formats that are not one sentence per line.
 
-Several marks together tell a format: an ordinary text may have single lines of it.
+It takes several marks to recognize a format: single ones occur in ordinary texts.
 """
 
 import re

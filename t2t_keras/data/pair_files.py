@@ -55,7 +55,7 @@ class PairFile:
     """A file of pairs, plain or compressed, which is read as a stream.
 
     `.tsv` has two columns, source and target, without quoting. Plugins add other
-    formats, see `Format`. The content tells the format, else the suffix of the name.
+    formats, see `Format`. The content decides the format, or else the suffix.
 
     Attributes:
         path: the file.

@@ -68,5 +68,5 @@ def progress(
 def unwatched(
     task: str, unit: str, total: int | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Shows nothing: another `Meter`."""
+    """Is a `Meter` that shows nothing."""
     yield lambda units: None

@@ -22,8 +22,8 @@ def divide(values: tf.Tensor, fill: float | bool) -> tf.Tensor:
 def first_of_largest(values: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
     """Returns the indices [B, k] of the k largest values [B, N], in ascending order.
 
-    They are float32: a GPU computes with int32 on the host. Each one's place is how
-    many are smaller, which is one kernel on a GPU; a sort would be two.
+    They are float32: a GPU computes with int32 on the host. An index's place is the
+    number of smaller ones: counting is one kernel on a GPU, sorting two.
     """
     indices = tf.math.top_k(values, k, sorted=False).indices  # [B, k]
     indices = tf.cast(indices, tf.float32)

@@ -115,8 +115,8 @@ def top_candidates(
     """Returns the 2K most likely continuations, best first; with K = 1, only one.
 
     The logits are divided into blocks of 64 tokens. The N most likely continuations are
-    in the N blocks with the largest maxima, so only these blocks are searched. Of equal
-    ones, the first comes first.
+    in the N blocks with the largest maxima, so only these blocks are searched. Equal
+    ones keep their order.
 
     Args:
         alive_log_probs: [B, K], the log-probabilities of the alive hypotheses.

@@ -77,7 +77,7 @@ class CompiledLoop:
 def _run_stage(
     state: Nest, step: Callable[[Nest], Nest], shapes: Nest, max_steps: int | tf.Tensor
 ) -> Nest:
-    """Calls `run_all_rows`, and returns what no step changes as it was before.
+    """Calls `run_all_rows`; what no step changes bypasses the loop.
 
     TensorFlow 2.21 cannot compile a constant that goes through more than two loops.
     """

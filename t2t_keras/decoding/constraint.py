@@ -58,7 +58,7 @@ def allow_only_mask(token: int, vocab_size: int) -> np.ndarray:
 
 
 class AllOf:
-    """Allows what all of several constraints allow; without any, everything."""
+    """Allows the tokens that all its constraints allow; without any, all tokens."""
 
     def __init__(self, constraints: Iterable[Constraint] = ()) -> None:
         self._constraints = tuple(constraints)

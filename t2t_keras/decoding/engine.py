@@ -1,8 +1,8 @@
 """The interface between `Translator` and the programs that compute a model.
 
 A translator works with texts, and an engine with ids. To run a model in another
-program, write a class with the attributes and methods of `Engine`; a subclass of
-nothing suffices.
+program, write a class with the attributes and methods of `Engine`, which need not be a
+subclass of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

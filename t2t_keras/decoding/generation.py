@@ -1,4 +1,4 @@
-"""What `Transformer.generate` does on TensorFlow: a `Translator` of the model."""
+"""`Transformer.generate` on TensorFlow, by a `Translator` of the model."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

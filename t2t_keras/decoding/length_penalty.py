@@ -1,4 +1,4 @@
-"""The length penalties: what log-probabilities are divided by.
+"""Length penalties, by which log-probabilities are divided.
 
 Log-probabilities of long outputs are lower than those of short ones. Dividing them by
 a penalty makes outputs of different lengths comparable.

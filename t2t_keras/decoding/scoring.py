@@ -48,7 +48,7 @@ def score_targets(
 def likeliest_tokens(
     model: DecodingModel, count: int, source: tf.Tensor, target: tf.Tensor
 ) -> tuple[tf.Tensor]:
-    """Returns the likeliest tokens in the place of the last one of each target.
+    """Returns the likeliest tokens at the last position of each target.
 
     Args:
         model: the model.

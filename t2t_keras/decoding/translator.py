@@ -1,8 +1,8 @@
 """Translator: maps a list of texts to their translations, with any engine.
 
-The way of a text: it is preprocessed, encoded, and split if it is too long. The engine
-searches the parts in batches of similar length. Their hypotheses become texts, which
-are joined, freed of duplicates and postprocessed.
+A text is preprocessed, encoded, and split if it is too long. The engine searches the
+parts in batches of similar length. Their hypotheses are decoded and joined; duplicates
+are removed, and the others postprocessed.
 """
 
 import dataclasses

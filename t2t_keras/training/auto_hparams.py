@@ -1,7 +1,7 @@
-"""Hyper-parameters of the value "auto", which depend on where training runs.
+"""Resolves the hyper-parameters "auto", which depend on the devices of a training.
 
-A new run takes what is fastest there. Its `hparams.json` has the value, so that the run
-keeps it wherever it is resumed.
+A new run takes the fastest values and records them in its `hparams.json`. A resumed run
+keeps them on any device.
 """
 
 from pathlib import Path

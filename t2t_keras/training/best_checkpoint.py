@@ -30,11 +30,11 @@ class BestCheckpoint(Hook):
         self._checkpoints = checkpoints
 
     def on_restore(self, step: int) -> None:
-        """Makes the best checkpoint on disk that of the best earlier evaluation.
+        """Saves the checkpoint of the best earlier evaluation, unless it is on disk.
 
-        It may be another one, because `best_by` has changed, or because a killed
-        process wrote it after that step. If the weights of the best evaluation are no
-        longer there, all earlier evaluations are ignored.
+        The one on disk is another one if `best_by` has changed, or if a killed process
+        wrote it after that step. If the weights of the best evaluation are gone, all
+        earlier evaluations are ignored.
         """
         best_step = self._evaluations.best_step
         if best_step is None or best_step in self._checkpoints.steps("best.ckpt"):

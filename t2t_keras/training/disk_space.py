@@ -1,4 +1,4 @@
-"""A full disk is one sentence."""
+"""Reports a full disk in one sentence."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""A training that has diverged ends with a sentence."""
+"""Ends a training that has diverged, with one sentence."""
 
 import math
 
@@ -30,8 +30,8 @@ def refuse_skipped_updates(step: int, skipped_in_a_row: int, limit: int) -> None
 def refuse_divergence(step: int, loss: float, vocab_size: int) -> None:
     """Refuses a loss far above that of guessing.
 
-    New weights and those of other data have a loss of about log V, whatever the model,
-    and a training that learns stays below.
+    Fresh weights have a loss of about log V in any model, as do weights that were
+    trained on other data. A training that learns stays below it.
 
     Args:
         step: the number of updates so far.

@@ -1,4 +1,4 @@
-"""At the end of a training: the averages of its weights are evaluated and kept."""
+"""Evaluates and keeps the averages of a training's weights at its end."""
 
 from collections.abc import Mapping
 

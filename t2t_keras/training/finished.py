@@ -1,4 +1,4 @@
-"""The results of a training, for when it is started again after its end."""
+"""The recorded results of a training, which a start after its end returns."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a training on a GPU says at its start."""
+"""Advice that a training on a GPU prints at its start."""
 
 import tensorflow as tf
 

@@ -28,7 +28,7 @@ class HookPlugin:
 
 
 def hook_plugins(hooks: Sequence[str | HookPlugin]) -> list[HookPlugin]:
-    """Returns hook plugins, of which some are given by their names.
+    """Returns hook plugins, each given by its name or as an object.
 
     Raises:
         UserError: there is no plugin of a name.

@@ -38,7 +38,7 @@ _SECONDS_WITHOUT_CHIEF = 5.0
 # Signals within this time count as one request, because `timeout` sends two at once.
 _SECONDS_OF_ONE_REQUEST = 1.0
 
-# What is kept of that which a process prints; a library may log for weeks.
+# How much of a process's output is kept: a library may log for weeks.
 _KEPT_BYTES = 1 << 16
 _LEFT_OUT = b"... (earlier lines are left out)\n"
 
@@ -246,7 +246,7 @@ class Processes:
         raise self._error(cause, failed[cause], messages[cause])
 
     def _error(self, index: int, status: int, output: str) -> UserError:
-        """Returns the error for a failed process, and prints its output but that.
+        """Returns the error for a failed process, and prints the rest of its output.
 
         Args:
             index: which process.

@@ -12,7 +12,7 @@ class MovingAverage:
 
     average += (1 - decay_t) * (weight - average), with t counted from 1 and decay_t =
     min(`decay`, (t - 1) / (t + 9)): the first average is the weights after the first
-    update, and early ones forget the beginning at once.
+    update, and early averages soon forget the first weights.
 
     Create it in the scope of the strategy; each replica updates its own copy.
 

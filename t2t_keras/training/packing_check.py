@@ -1,4 +1,4 @@
-"""Whether a model keeps the pairs of packed rows apart."""
+"""Checks that a model keeps the pairs of packed rows apart."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
@@ -37,7 +37,7 @@ class PackedPairs(NamedTuple):
 
 
 def require_packing(model: Transformer) -> None:
-    """Raises `UserError` if a model mixes the pairs of packed rows, or lacks them."""
+    """Raises `UserError` unless a model supports packed rows, with separate pairs."""
     advice = "set the hyper-parameter bucketing=static, or see check_model"
     name = model.hparams.model
     try:

@@ -62,8 +62,8 @@ def train_settings(
 ) -> TrainSettings:
     """Returns the settings that arguments of `train` mean.
 
-    Without a problem the run in `output_dir` is resumed: its settings stand for all
-    that is not given.
+    Without a problem, the run in `output_dir` is resumed, and its settings replace all
+    that are not given.
 
     Args:
         output_dir: the run directory.

@@ -355,8 +355,8 @@ class TrainStep:
     def mean_gradients(self, sums: GradientSums) -> tuple[list[tf.Tensor], StepResult]:
         """Returns the mean gradients over all target tokens, given the sums over them.
 
-        They are clipped to the norm `clip_norm`, and zeros if the loss or one of them
-        is not finite.
+        They are clipped to the norm `clip_norm`. If the loss or one of them is not
+        finite, all are zero.
         """
         divisor = sums.target_tokens
         if self.loss_scale:

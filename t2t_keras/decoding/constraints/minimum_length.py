@@ -1,4 +1,4 @@
-"""Minimum length: no output ends before it has a number of tokens."""
+"""Minimum length: no output has fewer tokens."""
 
 import tensorflow as tf
 

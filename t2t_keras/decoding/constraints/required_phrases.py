@@ -100,7 +100,7 @@ class RequiredPhrases:
         log_probs: tf.Tensor,
         beam_size: tf.Tensor,
     ) -> tf.Tensor:
-        """Returns K candidates [B, K]; a bank has those with equally many tokens.
+        """Returns K candidates [B, K]; those with equally many tokens form a bank.
 
         The best of each bank come first, then the second best of each, and so on.
         """

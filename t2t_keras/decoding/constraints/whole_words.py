@@ -1,4 +1,4 @@
-"""Terms as whole words: where no letter or digit stands next to them."""
+"""Finds terms as whole words, with no letter or digit next to them."""
 
 import tensorflow as tf
 

@@ -203,7 +203,7 @@ class HParams:
 
 
 def absence(name: str, names: Iterable[str]) -> str:
-    """Returns a sentence about a name that is no hyper-parameter."""
+    """Returns a sentence about an unknown hyper-parameter."""
     return (
         f"'{name}' is not a hyper-parameter of tensor2tensor's Transformer"
         f"{did_you_mean(name, names)}; leave it out"

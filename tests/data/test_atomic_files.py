@@ -124,7 +124,7 @@ def test_a_link_is_not_followed(name, tmp_path, victim):
         refused(message, open_log, tmp_path / name)
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_a_source_that_is_not_a_file_is_refused(tmp_path):
     (tmp_path / "directory").mkdir()
     os.mkfifo(tmp_path / "pipe")  # to open it would wait for another process
     for name in ("directory", "pipe"):

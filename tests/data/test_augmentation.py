@@ -1,4 +1,4 @@
-"""Changes of training pairs at read time: what they do, and that they are functions."""
+"""Changes of training pairs at read time, as functions of seed, step and pair."""
 
 import collections
 
@@ -137,7 +137,7 @@ def rows(data, plan, steps, augment, replicas=1, local_rows=None):
 
 @pytest.mark.parametrize("bucketing", ["exact", "static"])
 def test_batches_are_functions_of_the_step(data, bucketing):
-    """However many replicas and processes there are, and wherever it begins."""
+    """With any number of replicas and processes, and from any step."""
     *_, index, tokenizer = data
     hparams = HParams(
         word_dropout=0.1, case_noise=0.2, bpe_dropout=0.1, bucketing=bucketing

@@ -51,17 +51,16 @@ def test_short_and_long_batches_follow_each_other_at_random(bucketing):
 @pytest.mark.parametrize("bucketing", ["exact", "t2t", "static", "packed"])
 def test_every_epoch_holds_every_record_once_in_another_order(bucketing):
     batches = batch_plan(bucketing, SOURCE, TARGET, 512, seed=3)
-    epochs = [
-        [batches.records(epoch * len(batches) + i) for i in range(len(batches))]
-        for epoch in range(2)
-    ]
-    for epoch in epochs:
-        assert sorted(np.concatenate(epoch)) == list(range(3000))
-    assert not np.array_equal(*map(np.concatenate, epochs))
-    batch_sets = [{tuple(sorted(batch)) for batch in epoch} for epoch in epochs]
-    assert (
-        len(batch_sets[0] & batch_sets[1]) < len(batches) / 2
-    )  # other companions, too
+    per_epoch = len(batches)
+    records = [batches.records(step) for step in range(2 * per_epoch)]
+    first_epoch = np.concatenate(records[:per_epoch])
+    second_epoch = np.concatenate(records[per_epoch:])
+    assert sorted(first_epoch) == sorted(second_epoch) == list(range(3000))
+    assert not np.array_equal(first_epoch, second_epoch)
+    # A record's companions in its batch change as well.
+    members = [tuple(sorted(batch)) for batch in records]
+    repeated = set(members[:per_epoch]) & set(members[per_epoch:])
+    assert len(repeated) < per_epoch / 2
 
 
 def test_a_step_names_its_batch_whatever_was_asked_before():
@@ -73,7 +72,7 @@ def test_a_step_names_its_batch_whatever_was_asked_before():
     assert not np.array_equal(plan(seed=4).records(0), plan().records(0))
 
 
-def test_padding_share_and_shapes_are_those_of_the_batches():
+def test_padding_share_and_shapes_match_the_batches():
     batches = plan()
     slots = 0
     for step in range(len(batches)):
@@ -96,13 +95,20 @@ def test_a_pair_longer_than_the_budget_is_an_error():
 
 
 def test_the_batches_of_the_other_direction_are_the_same():
-    forth = BatchPlan(SOURCE, TARGET, 100, 3)
-    back = BatchPlan(TARGET, SOURCE, 100, 3, swapped=True)
-    for step in range(2 * len(forth)):
-        np.testing.assert_array_equal(forth.records(step), back.records(step))
-    np.testing.assert_array_equal(forth.shapes, back.shapes[:, [0, 2, 1]])
-    wrong = BatchPlan(TARGET, SOURCE, 100, 3)
-    assert any((forth.records(i) != wrong.records(i)).any() for i in range(len(forth)))
+    forward_plan = BatchPlan(SOURCE, TARGET, 100, 3)
+    swapped_plan = BatchPlan(TARGET, SOURCE, 100, 3, swapped=True)
+    for step in range(2 * len(forward_plan)):
+        np.testing.assert_array_equal(
+            forward_plan.records(step), swapped_plan.records(step)
+        )
+    np.testing.assert_array_equal(
+        forward_plan.shapes, swapped_plan.shapes[:, [0, 2, 1]]
+    )
+    unswapped_plan = BatchPlan(TARGET, SOURCE, 100, 3)
+    assert any(
+        (forward_plan.records(i) != unswapped_plan.records(i)).any()
+        for i in range(len(forward_plan))
+    )
 
 
 # tensor2tensor's bucket rule, against its own figures.
@@ -134,9 +140,8 @@ def test_a_batch_is_of_one_bucket_and_has_its_rows():
     counts = np.zeros(len(rows), int)
     for step in range(len(batches)):
         lengths = longer[batches.records(step)]
-        bucket = {sum(length >= bound for bound in bounds) for length in lengths}
-        assert len(bucket) == 1
-        (bucket,) = bucket
+        buckets = np.searchsorted(bounds, lengths, side="right")
+        (bucket,) = set(buckets)
         assert len(lengths) <= rows[bucket]
         counts[bucket] += len(lengths) < rows[bucket]
     assert counts.max() == 1  # what was left at the end

@@ -36,17 +36,17 @@ def plain(text):
 def final_rows(text):
     """The rows that stay: a line is erased, and the cursor goes up, as rich does."""
     rows = [""]
-    at = 0
+    column = 0
     for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", text):
         if part == "\n":
-            at += 1
-            rows += [""] * (at == len(rows))
+            column += 1
+            rows += [""] * (column == len(rows))
         elif part == "\x1b[2K":
-            rows[at] = ""
+            rows[column] = ""
         elif part == "\x1b[1A":
-            at -= 1
+            column -= 1
         elif not part.startswith(("\x1b", "\r")):
-            rows[at] += part
+            rows[column] += part
     return [row for row in rows if row]
 
 
@@ -94,14 +94,14 @@ def test_a_bar_is_as_wide_as_the_terminal_and_never_wraps(width, monkeypatch):
         with console.busy("building the graph"):
             bar.refresh()
     rows = plain(terminal.getvalue()).replace("\r", "\n").splitlines()
-    first = [row for row in rows if "training" in row][-1]
-    last = [row for row in rows if "building the graph" in row][-1]
+    training_row = [row for row in rows if "training" in row][-1]
+    busy_row = [row for row in rows if "building the graph" in row][-1]
     # The terminal shows "^C" in the last columns.
     assert max(map(len, rows)) == width - 3
-    assert (text in first) == (width == 160)
-    assert "100000/250000" in first and "nll 0.1676 | ETA" in first
-    assert len(re.findall("[━╸╺]", first)) >= (8 if width == 80 else 40)
-    assert last.startswith("loss on dev ━━━━━━━━")
+    assert (text in training_row) == (width == 160)
+    assert "100000/250000" in training_row and "nll 0.1676 | ETA" in training_row
+    assert len(re.findall("[━╸╺]", training_row)) >= (8 if width == 80 else 40)
+    assert busy_row.startswith("loss on dev ━━━━━━━━")
 
 
 def test_a_signal_leaves_no_bar(monkeypatch):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("small_scale")
 
 
 @pytest.mark.slow
-def test_killed_anywhere_and_run_again(complete, tmp_path):
+def test_datagen_resumes_after_a_kill_anywhere(complete, tmp_path):
     """Killed at every point where datagen changes something on the disk."""
     code = """
 import os, signal, sys
@@ -34,9 +34,9 @@ set_small_scale(setattr)
 with faults(int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
     generate(PROBLEM, sys.argv[1], workers=1)
 """
-    for at in range(1, 1000):
-        out = tmp_path / str(at)
-        returncode = python(code, out, at).wait()
+    for call_count in range(1, 1000):
+        out = tmp_path / str(call_count)
+        returncode = python(code, out, call_count).wait()
         if returncode == 0:
             break
         assert returncode == -signal.SIGKILL
@@ -44,8 +44,8 @@ with faults(int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
             assert len(RecordIndex.open(out, "small", "train")) == 287
             assert (out / "small.manifest.json").exists()
         generate(PROBLEM, out, workers=1)
-        assert files(out) == files(complete), f"killed at {at}"
-    assert at > 30
+        assert files(out) == files(complete), f"killed at {call_count}"
+    assert call_count > 30
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def encoded(monkeypatch):
     return encoded
 
 
-def test_what_is_encoded_is_not_encoded_again(complete, tmp_path, encoded, monkeypatch):
+def test_encoded_parts_are_reused(complete, tmp_path, encoded, monkeypatch):
     with faults(30, interrupt), pytest.raises(KeyboardInterrupt):
         generate(PROBLEM, tmp_path, workers=1)
     encoded.clear()
@@ -171,7 +171,7 @@ def test_a_task_that_waited_while_another_published(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("stale", [False, True])
-def test_tasks_that_wait_for_the_first_are_no_obstacle(tmp_path, stale):
+def test_tasks_that_wait_for_the_first_do_not_block_it(tmp_path, stale):
     """They have their locks already, and nothing is there, or a recipe of before."""
     if stale:
         larger = PROBLEM.replace(vocab_size=340)
@@ -185,7 +185,7 @@ def test_tasks_that_wait_for_the_first_are_no_obstacle(tmp_path, stale):
 
 
 @pytest.mark.parametrize(("at", "finisher"), [(10, 1), (20, 1), (35, 1), (45, 2)])
-def test_an_interrupted_task_goes_on(complete, tmp_path, at, finisher):
+def test_an_interrupted_task_resumes(complete, tmp_path, at, finisher):
     """Once all examples are encoded, any task can finish the work."""
     generate(PROBLEM, tmp_path, workers=1, shard=Shard(2, 2))
     with faults(at, interrupt), pytest.raises(KeyboardInterrupt):

@@ -46,15 +46,15 @@ def digest_of_all(manifest: dict) -> str:
 
 def test_a_split_is_added(complete, directory, tmp_path):
     """The new split may be given alone or together with the existing ones."""
-    alone = PROBLEM.replace(sources={"test": Given(TEST)}, max_length=7)
-    generate(alone, directory, workers=1)
+    test_only = PROBLEM.replace(sources={"test": Given(TEST)}, max_length=7)
+    generate(test_only, directory, workers=1)
     generate(WITH_TEST, tmp_path / "at once", workers=1)
     assert files(directory) == files(tmp_path / "at once")
     assert decoded(directory, "test") == TEST
     contents = files(complete)
     contents.pop(MANIFEST)
     assert contents.items() <= files(directory).items()
-    for problem in (WITH_TEST, PROBLEM, alone):
+    for problem in (WITH_TEST, PROBLEM, test_only):
         generate(problem, directory, workers=1)
     assert files(directory) == files(tmp_path / "at once")
 
@@ -95,7 +95,9 @@ def test_languages_are_recorded_and_used_or_stay_unknown(directory, tmp_path):
     assert parse_languages("en-pt_BR") == ("en", "pt_BR")
 
 
-def test_interrupted_anywhere(complete, directory, tmp_path):
+def test_an_interrupted_split_leaves_the_directory_as_it_was(
+    complete, directory, tmp_path
+):
     """Until the new manifest is there, the directory holds what it held."""
     expected = tmp_path / "expected"
     shutil.copytree(complete, expected)

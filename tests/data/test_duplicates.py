@@ -48,10 +48,10 @@ def test_no_task_reads_all_hashes(hashes, monkeypatch):
 
     def run_and_measure(task, arguments):
         for argument in arguments:
-            before = psutil.Process().io_counters().read_chars
+            read_earlier = psutil.Process().io_counters().read_chars
             yield task(argument)
-            count = psutil.Process().io_counters().read_chars - before
-            read[task.__name__] = max(count, read.get(task.__name__, 0))
+            read_by_task = psutil.Process().io_counters().read_chars - read_earlier
+            read[task.__name__] = max(read_by_task, read.get(task.__name__, 0))
 
     assert repeated(spills, run_and_measure).tolist() == expected
     slack = 40_000  # what psutil reads, and stretches shorter than a buffer

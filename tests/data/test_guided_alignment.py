@@ -1,5 +1,6 @@
 """Guided alignment: links from a file to the gradient of one attention head."""
 
+import bisect
 import itertools
 
 import numpy as np
@@ -62,13 +63,14 @@ def aligned_dir(tmp_path_factory):
 def random_links(seed: int, source, target) -> list[list[list[int]]]:
     """For each target token of each pair the source tokens it is linked to."""
     rng = np.random.default_rng(seed)
-    return [
-        [
-            sorted({*rng.integers(0, (s != 0).sum(), rng.integers(0, 4)).tolist()})
-            for _ in range((t != 0).sum())
-        ]
-        for s, t in zip(source, target, strict=True)
-    ]
+    links = []
+    for source_ids, target_ids in zip(source, target, strict=True):
+        source_length = np.count_nonzero(source_ids)
+        links.append([])
+        for _ in range(np.count_nonzero(target_ids)):
+            linked = rng.integers(0, source_length, rng.integers(0, 4))
+            links[-1].append(sorted(set(linked.tolist())))
+    return links
 
 
 def dense(links, source, target) -> np.ndarray:
@@ -86,9 +88,9 @@ def aligned_batch(seed: int):
 
 
 def test_the_loss_of_what_is_certain_but_wrong_is_finite():
-    certain = tf.constant([[[1.0, 0.0, 0.0]]])
-    wrong = float(alignment_loss(certain, tf.constant([[[0.0, 0.5, 0.5]]])))
-    assert wrong == pytest.approx(-np.log(1e-9))
+    attention = tf.constant([[[1.0, 0.0, 0.0]]])
+    loss = float(alignment_loss(attention, tf.constant([[[0.0, 0.5, 0.5]]])))
+    assert loss == pytest.approx(-np.log(1e-9))
 
 
 def guided_gradients(setup, source, target, links, weight):
@@ -116,7 +118,7 @@ def at_once():
     return setup.gradients(source, target, alignment), setup
 
 
-def test_gradients_are_those_of_both_losses(at_once):
+def test_gradients_include_both_losses(at_once):
     source, target, links, alignment = aligned_batch(1)
     actual, setup = at_once
     batch = setup.batch(source, target, alignment)
@@ -176,15 +178,13 @@ def test_tokens_are_linked_as_their_words_are(tmp_path):
     # The word of each token that adds characters, by how many there are before it.
     sides = []
     for side, text in enumerate((source, target)):
-        word_ends = [
-            len("".join(text.split()[: n + 1])) for n in range(len(text.split()))
-        ]
+        word_ends = list(itertools.accumulate(map(len, text.split())))
         spelled = [
             len("".join(tokenizer.decode(ids[side][:n]).split()))
             for n in range(len(ids[side]) + 1)
         ]
         spaces = [n for n, (x, y) in enumerate(itertools.pairwise(spelled)) if x == y]
-        words = [sum(word_end <= x for word_end in word_ends) for x in spelled[:-1]]
+        words = [bisect.bisect_right(word_ends, x) for x in spelled[:-1]]
         sides.append({n: w for n, w in enumerate(words) if n not in spaces})
     expected = {
         (s, t)
@@ -244,13 +244,13 @@ def test_batches_have_the_links(aligned_dir, swap):
     lengths = index.source_length, index.target_length
     plan = batch_plan("exact", *lengths, 256, 1, index.swapped)
 
+    def concatenated(*parts):
+        return np.concatenate(parts)
+
     def batches(**options):
         parts = list(training_batches(index, plan, range(3), 2, **options))
         pairs = zip(parts[::2], parts[1::2], strict=True)
-        return [
-            {name: np.concatenate([part[name] for part in pair]) for name in pair[0]}
-            for pair in pairs
-        ]
+        return [tf.nest.map_structure(concatenated, *pair) for pair in pairs]
 
     for step, plain in enumerate(batches()):
         batch = batches(aligned=True)[step]

@@ -1,4 +1,4 @@
-"""Logs: lines are added to whole lines, and damaged lines are passed over."""
+"""Logs: lines are added to whole lines, and damaged lines are skipped."""
 
 import json
 
@@ -15,7 +15,7 @@ def test_lines_are_added_to_whole_lines(tmp_path):
     assert path.read_text() == "1\n2\n3\n"
 
 
-def test_a_line_that_is_not_finished_is_passed_over(tmp_path, capfd):
+def test_an_unfinished_line_is_skipped(tmp_path, capfd):
     path = tmp_path / "lines"
     assert read_log(path) == []
     for text in ('{"a": 1}\n', '{"a": 2', '{"a": 3}\n'):
@@ -27,13 +27,13 @@ def test_a_line_that_is_not_finished_is_passed_over(tmp_path, capfd):
 
 
 @pytest.mark.parametrize("line", [b"\xff", b"", b"5", b"\0\0", b"[" * 50_000, b"{}"])
-def test_damaged_lines_are_passed_over(tmp_path, capfd, line):
+def test_damaged_lines_are_skipped(tmp_path, capfd, line):
     path = tmp_path / "lines"
     objects = [{"a": 1}, {"b": "\u2028"}]
-    first, second = (json.dumps(x, ensure_ascii=False).encode() for x in objects)
-    path.write_bytes(b"\n".join([first, second, b""]))
+    intact = [json.dumps(x, ensure_ascii=False).encode() for x in objects]
+    path.write_bytes(b"\n".join([*intact, b""]))
     assert read_log(path) == objects
     assert not capfd.readouterr().err
-    path.write_bytes(b"\n".join([first, line, second, b""]))
+    path.write_bytes(b"\n".join([intact[0], line, intact[1], b""]))
     assert read_log(path) == objects
     assert "1 of 3, the first is line 2" in capfd.readouterr().err

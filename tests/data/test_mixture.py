@@ -127,7 +127,7 @@ def test_training_reads_the_shares_that_were_asked_for(tmp_path):
 
 
 def test_rules_look_at_sources_without_their_tag(tmp_path):
-    """Of a source that is only a tag nothing would be left."""
+    """A source that is only a tag would be empty."""
     pairs = [("", "x"), ("same", "same"), ("the dog", "der Hund"), ("dog", "Hund")]
     mixed = problem(Corpus("a", lambda: pairs * 20, tag="<a>"), corpus("b", 20))
     mixed = mixed.replace(cleaning=Cleaning(identical=True))

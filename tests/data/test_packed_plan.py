@@ -30,14 +30,14 @@ def epoch_of(batches: PackedPlan, epoch: int = 0):
 def test_all_batches_have_one_shape_within_the_budget(batches, epoch):
     num_rows, *row_lengths = batches.shape(batches.records(0))
     assert num_rows * max(row_lengths) <= BUDGET
-    everything = []
+    planned = []
     for records, rows in epoch_of(batches, epoch):
         assert batches.shape(records) == (num_rows, *row_lengths)
         assert (np.diff(rows) >= 0).all() and rows.max() < num_rows
         for lengths, limit in zip((SOURCE, TARGET), row_lengths, strict=True):
             assert np.bincount(rows, lengths[records]).max() <= limit
-        everything += records.tolist()
-    assert sorted(everything) == list(range(len(SOURCE)))
+        planned += records.tolist()
+    assert sorted(planned) == list(range(len(SOURCE)))
 
 
 @pytest.mark.parametrize("budget", [512, 25_000])
@@ -93,23 +93,27 @@ def test_a_step_names_its_batch_whatever_was_asked_before():
     for step in range(2 * len(used)):
         used.records(step)
     for step in (0, len(used) + 2):
-        new = plan(source, target)
-        np.testing.assert_array_equal(used.rows(step), new.rows(step))
-        np.testing.assert_array_equal(used.records(step), new.records(step))
-    other = plan(source, target, seed=4)
-    assert not np.array_equal(other.records(0), used.records(0))
+        fresh = plan(source, target)
+        np.testing.assert_array_equal(used.rows(step), fresh.rows(step))
+        np.testing.assert_array_equal(used.records(step), fresh.records(step))
+    reseeded = plan(source, target, seed=4)
+    assert not np.array_equal(reseeded.records(0), used.records(0))
 
 
 def test_the_batches_of_the_other_direction_are_the_same():
     source = SOURCE[:1000]
     target = 2 * TARGET[:1000]  # so that the sides of rows differ
-    forth = plan(source, target, budget=600)
-    back = plan(target, source, budget=600, swapped=True)
-    assert (forth.shapes[:, 1] < forth.shapes[:, 2]).all()
-    for step in range(2 * len(forth)):
-        np.testing.assert_array_equal(forth.records(step), back.records(step))
-        np.testing.assert_array_equal(forth.rows(step), back.rows(step))
-    np.testing.assert_array_equal(forth.shapes, back.shapes[:, [0, 2, 1]])
+    forward_plan = plan(source, target, budget=600)
+    swapped_plan = plan(target, source, budget=600, swapped=True)
+    assert (forward_plan.shapes[:, 1] < forward_plan.shapes[:, 2]).all()
+    for step in range(2 * len(forward_plan)):
+        np.testing.assert_array_equal(
+            forward_plan.records(step), swapped_plan.records(step)
+        )
+        np.testing.assert_array_equal(forward_plan.rows(step), swapped_plan.rows(step))
+    np.testing.assert_array_equal(
+        forward_plan.shapes, swapped_plan.shapes[:, [0, 2, 1]]
+    )
 
 
 def test_one_pair_and_a_pair_as_long_as_the_budget():

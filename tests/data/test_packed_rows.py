@@ -80,7 +80,7 @@ def pairs_of(batch) -> dict[int, tuple[tuple[int, ...], ...]]:
 def test_an_epoch_holds_every_pair_once(data_dir, swap):
     index, plan = opened(data_dir, swap)
     steps = range(len(plan), 2 * len(plan))
-    everything = []
+    read_pairs = []
     for step, batch in zip(steps, training_batches(index, plan, steps), strict=True):
         rows, source, target = plan.shape(plan.records(step))
         assert batch.keys() == batch_signature(packed=True).keys()
@@ -94,8 +94,8 @@ def test_an_epoch_holds_every_pair_once(data_dir, swap):
             assert is_token.sum() == sum(
                 len(p[SIDES.index(side)]) for p in pairs.values()
             )
-        everything += pairs.values()
-    assert len(everything) == len(index)
+        read_pairs += pairs.values()
+    assert len(read_pairs) == len(index)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_replicas_divide_the_rows_of_one(data_dir, replicas, micro_batches, loca
     """Segments are numbered over all of them; also where a training is resumed."""
     index, plan = opened(data_dir)
     steps = range(3, 6)
-    whole = list(training_batches(index, plan, steps))
+    undivided = list(training_batches(index, plan, steps))
     parts = iter(
         training_batches(
             index,
@@ -118,7 +118,7 @@ def test_replicas_divide_the_rows_of_one(data_dir, replicas, micro_batches, loca
         )
     )
     local = local or range(replicas)
-    for batch in whole:
+    for batch in undivided:
         shares = [next(parts) for _ in local]
         (rows,) = {len(share["source"]) for share in shares}
         assert rows % micro_batches == 0
@@ -133,19 +133,19 @@ def test_changed_pairs_close_up(data_dir):
     """What augmentation shortens leaves no hole, and is named by step and pair."""
     index, plan = opened(data_dir)
 
-    def shortened(payload: bytes, step: int, number: int) -> bytes:
+    def shortened(payload: bytes, step: int, pair_index: int) -> bytes:
         source, target = pair_of(payload, index)
-        return example(source[(step + number) % len(source) :], target)
+        return example(source[(step + pair_index) % len(source) :], target)
 
     options = {"augment": shortened}
-    whole, *_ = training_batches(index, plan, range(2, 3), **options)
+    undivided, *_ = training_batches(index, plan, range(2, 3), **options)
     shares = list(training_batches(index, plan, range(2, 3), 2, **options))
-    for name, array in whole.items():
+    for name, array in undivided.items():
         joined = np.concatenate([share[name] for share in shares])
         np.testing.assert_array_equal(joined[: len(array)], array)
-    pairs = pairs_of(whole)
-    for number, payload in enumerate(index.read(plan.records(2))):
-        changed = pair_of(shortened(payload, 2, number), index)
-        assert pairs[number + 1] == changed
-    for row in whole["source"].numpy():
+    pairs = pairs_of(undivided)
+    for pair_index, payload in enumerate(index.read(plan.records(2))):
+        changed = pair_of(shortened(payload, 2, pair_index), index)
+        assert pairs[pair_index + 1] == changed
+    for row in undivided["source"].numpy():
         assert (np.diff((row != 0).astype(int)) <= 0).all()  # padding comes last

@@ -215,7 +215,7 @@ def test_fewer_marks_are_enough_for_a_name(tmp_path, name):
 
 
 @pytest.mark.parametrize("message", OTHERS)
-def test_what_is_no_text_is_refused(tmp_path, message):
+def test_files_that_are_not_text_are_refused(tmp_path, message):
     path = save(tmp_path / "corpus.en", OTHERS[message])
     refused(f"{path} {message.format(path)}", list, read_lines(path))
     if "pointer" in message:
@@ -279,7 +279,7 @@ COMPRESS |= {"zst": zstd.compress}
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
-def test_content_tells_the_compression(tmp_path, compression):
+def test_compression_is_recognized_by_content(tmp_path, compression):
     text = "".join(f"{source}\n" for source, _ in PAIRS * 50)
     content = COMPRESS[compression](text.encode())
     for name in ("plain.txt", f"a.{compression}", "a.gz", "a.xz"):

@@ -1,4 +1,4 @@
-"""Pairs of parallel text files, with all their accidents."""
+"""Pairs of parallel text files, intact and damaged."""
 
 import gzip
 import os
@@ -89,7 +89,7 @@ def test_checksums_are_of_content_and_meaning(tmp_path):
 
 @pytest.mark.parametrize("name", ["text", "text.gz"])
 def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, name):
-    """It may have any length, and a compressed file of a megabyte may have it."""
+    """It may have any length, even in a compressed file of one megabyte."""
     opened = gzip.open if name == "text.gz" else open
     with opened(tmp_path / name, "wb") as file:
         file.write(b"short\n")

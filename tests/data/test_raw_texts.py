@@ -79,7 +79,7 @@ def test_a_line_for_each_text(tmp_path):
     assert targets.decode("utf-8", "surrogatepass") == "\ud800 is alone\n\n"
 
 
-def test_a_split_that_is_added_has_its_own(directory):
+def test_an_added_split_has_raw_texts(directory):
     for side in ("sources", "targets"):  # as earlier versions left the directory
         (directory / f"small-dev.{side}").unlink()
     path = Manifest.path(directory, "small")

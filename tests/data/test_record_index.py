@@ -30,12 +30,11 @@ def tf_bytes(**lists) -> bytes:
 
 def random_pairs(count: int, seed: int = 0) -> list[tuple[list[int], list[int]]]:
     rng = np.random.default_rng(seed)
-    return [
-        tuple(
-            [*rng.integers(2, 40_000, rng.integers(0, 200)).tolist(), 1] for _ in "st"
-        )
-        for _ in range(count)
-    ]
+
+    def ids() -> list[int]:
+        return [*rng.integers(2, 40_000, rng.integers(0, 200)).tolist(), 1]
+
+    return [(ids(), ids()) for _ in range(count)]
 
 
 def test_example_has_the_bytes_of_tensorflow():
@@ -44,7 +43,7 @@ def test_example_has_the_bytes_of_tensorflow():
         assert example(source, target) == tf_bytes(inputs=source, targets=target)
 
 
-def test_frames_are_those_of_tensorflow(tmp_path):
+def test_frames_match_tensorflow(tmp_path):
     rng = np.random.default_rng(2)
     payloads = [rng.bytes(length) for length in (0, 1, 2, 300, 4096, 4097, 20_000)]
     with tf.io.TFRecordWriter(str(tmp_path / "file")) as writer:
@@ -93,7 +92,7 @@ def test_index_of_a_tensor2tensor_directory(t2t_dir, monkeypatch):
     assert index.file.tolist() == [0] * 200 + [2] * 100
 
 
-def test_stale_index_is_built_again(t2t_dir):
+def test_a_stale_index_is_rebuilt(t2t_dir):
     open_train(t2t_dir)
     first_shard = t2t_dir / shard_name("corpus", "train", 0, 3)
     pairs = random_pairs(300)
@@ -167,13 +166,13 @@ def test_manifest_survives_the_disk(complete, tmp_path):
     refused(message, Manifest.open, tmp_path, "other")
     Manifest.path(tmp_path, "other").write_text('{"symbols": [], "new": 1}')
     refused("the field 'problem' is missing", Manifest.open, tmp_path, "other")
-    outside = dataclasses.replace(manifest, vocab_files={"source": "../a"})
-    write_json(Manifest.path(tmp_path, "outside"), dataclasses.asdict(outside))
+    foreign = dataclasses.replace(manifest, vocab_files={"source": "../a"})
+    write_json(Manifest.path(tmp_path, "outside"), dataclasses.asdict(foreign))
     message = r"the name of a file in its directory, not '\.\./a'"
     refused(message, Manifest.open, tmp_path, "outside")
 
 
-# Damaged files of a data directory: one sentence, or mended, but never a traceback.
+# Damaged files of a data directory: refused in one sentence, or repaired.
 
 
 NAME = "translate_text"
@@ -263,7 +262,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_index_is_built_again(directory, damage, capsys):
+def test_a_damaged_index_is_rebuilt(directory, damage, capsys):
     path = directory / f"{NAME}-train.index.npz"
     content = path.read_bytes()
     path.write_bytes(DAMAGE[damage](content))

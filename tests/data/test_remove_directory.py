@@ -39,22 +39,22 @@ def test_depth_is_not_limited(ignore_errors, tmp_path):
 
 
 def test_links_are_removed_and_not_followed(tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "letter").write_text("dear")
+    linked = tmp_path / "outside"
+    linked.mkdir()
+    (linked / "letter").write_text("dear")
     directory = tmp_path / "directory"
     for folder in (directory, directory / "1", directory / "1" / "0"):
         folder.mkdir()
-        (folder / "link").symlink_to(outside)
+        (folder / "link").symlink_to(linked)
         (folder / "2").write_text("x")
     remove_directory(directory)
     assert not directory.exists()
     link = tmp_path / "link"
-    link.symlink_to(outside)
+    link.symlink_to(linked)
     with pytest.raises(OSError):
         remove_directory(link)
     remove_directory(link, ignore_errors=True)
-    assert link.is_symlink() and (outside / "letter").read_text() == "dear"
+    assert link.is_symlink() and (linked / "letter").read_text() == "dear"
 
 
 def test_an_absent_directory_is_an_error_unless_they_are_ignored(tmp_path):

@@ -19,11 +19,11 @@ def packed_by_a_loop(lengths, row_lengths):
     turn = 0
     free = np.array(row_lengths)
     while len(rows) < len(lengths):
-        left = [
+        space_left = [
             None if i is None or (free < lengths[i]).any() else free - lengths[i]
             for i in waiting
         ]
-        fitting = [slot for slot, space in enumerate(left) if space is not None]
+        fitting = [slot for slot, space in enumerate(space_left) if space is not None]
         if not fitting:
             row += 1
             free = np.array(row_lengths)
@@ -33,15 +33,15 @@ def packed_by_a_loop(lengths, row_lengths):
             turn = (turn + 1) % len(waiting)
         else:
             # In exact numbers: S (T - t) against T (S - s).
-            slot = min(fitting, key=lambda i: max(left[i] * row_lengths[::-1]))
+            slot = min(fitting, key=lambda i: max(space_left[i] * row_lengths[::-1]))
         rows[waiting[slot]] = row
-        free = left[slot]
+        free = space_left[slot]
         waiting[slot] = coming.pop(0) if coming else None
     return [rows[i] for i in range(len(lengths))]
 
 
 @pytest.mark.parametrize("count", [1, 40, 700])
-def test_rows_are_those_of_the_rule(count):
+def test_rows_match_the_rule(count):
     row_lengths = np.array([72, 88])
     expected = packed_by_a_loop(LENGTHS[:count], row_lengths)
     actual = pack_rows(LENGTHS[:count], (72, 88))
@@ -64,7 +64,7 @@ def test_no_row_is_too_long_and_few_are_needed(row_lengths, monkeypatch):
     assert rows.max() + 1 <= 1.1 * needed + streams
 
 
-def test_counts_are_those_of_the_rows():
+def test_counts_match_the_rows():
     choices = [(64, 72), (72, 72), (96, 104)]
     counts = row_counts(LENGTHS[:500], choices)
     expected = [pack_rows(LENGTHS[:500], choice).max() + 1 for choice in choices]

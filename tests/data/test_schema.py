@@ -32,7 +32,7 @@ FILE = Path("x.json")
 class Example:
     """All that a field can be."""
 
-    number: Count
+    quantity: Count
     share: float
     name: FileName
     flag: bool = False
@@ -46,12 +46,12 @@ class Example:
     anything: Any = None
 
 
-GIVEN = {"number": 1, "share": 1, "name": "vocab"}
+FIELDS = {"quantity": 1, "share": 1, "name": "vocab"}
 
 
 def test_fields_have_their_types():
     lists = {"pair": ["a", "b"], "names": ["c"], "counts": {"d": [1]}, "anything": {}}
-    example = from_fields(Example, GIVEN | lists, FILE)
+    example = from_fields(Example, FIELDS | lists, FILE)
     assert (example.pair, example.names) == (("a", "b"), ("c",))
     assert example.counts == {"d": [1]} and example.split == "train"
 
@@ -59,7 +59,7 @@ def test_fields_have_their_types():
 def test_lists_within_lists_become_tuples():
     pairs = [["a", "b"], ["c", "d"]]
     lists = {"pairs": pairs, "by_name": {"e": [[1], [], [2, 3]]}}
-    example = from_fields(Example, GIVEN | lists, FILE)
+    example = from_fields(Example, FIELDS | lists, FILE)
     assert example.pairs == [("a", "b"), ("c", "d")]
     assert example.by_name == {"e": [(1,), (), (2, 3)]}
     assert pairs == [["a", "b"], ["c", "d"]]  # the argument is not changed
@@ -68,10 +68,13 @@ def test_lists_within_lists_become_tuples():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"number": [1]}, r"'number' must be an integer, at least 0, not \[1\]; res"),
-        ({"number": True}, "'number' must be an integer, at least 0, not True"),
-        ({"number": 1.0}, "'number' must be an integer, at least 0, not 1.0"),
-        ({"number": -1}, "'number' must be at least 0, not -1"),
+        (
+            {"quantity": [1]},
+            r"'quantity' must be an integer, at least 0, not \[1\]; res",
+        ),
+        ({"quantity": True}, "'quantity' must be an integer, at least 0, not True"),
+        ({"quantity": 1.0}, "'quantity' must be an integer, at least 0, not 1.0"),
+        ({"quantity": -1}, "'quantity' must be at least 0, not -1"),
         ({"share": "1"}, "'share' must be a finite number, not '1'"),
         ({"share": None}, "'share' must be a finite number, not None"),
         ({"name": "../vocab"}, "'name' must be the name of a file in its directory"),
@@ -90,10 +93,10 @@ def test_lists_within_lists_become_tuples():
         ({"shar": 1}, "there is no field 'shar'; did you mean 'share'"),
     ],
 )
-def test_what_a_field_has_to_be_is_said(fields, message):
+def test_an_error_says_what_a_field_must_be(fields, message):
     message = f"^x.json: .*{message}"
-    refused(message, from_fields, Example, GIVEN | fields, FILE)
-    refused("the field 'share' is missing", from_fields, Example, {"number": 1}, FILE)
+    refused(message, from_fields, Example, FIELDS | fields, FILE)
+    refused("the field 'share' is missing", from_fields, Example, {"quantity": 1}, FILE)
 
 
 # Every value of each file, replaced by others.
@@ -108,8 +111,8 @@ def changed(fields: dict[str, object], depth: int = 3):
     yield {**fields, "new": 1}
     for key, value in fields.items():
         yield {name: field for name, field in fields.items() if name != key}
-        for wrong in WRONG:
-            yield {**fields, key: copy.deepcopy(wrong)}
+        for wrong_name in WRONG:
+            yield {**fields, key: copy.deepcopy(wrong_name)}
         if isinstance(value, dict) and depth:
             for inner in changed(value, depth - 1):
                 yield {**fields, key: inner}
@@ -216,7 +219,7 @@ def test_an_edited_configuration_is_refused_until_its_checksum_is_removed(
     assert RunConfig.read(tmp_path).seed == 5
 
 
-def test_paths_are_those_of_the_system_in_every_locale(data_dir, tmp_path, monkeypatch):
+def test_paths_match_the_system_in_every_locale(data_dir, tmp_path, monkeypatch):
     """`dü` is stored as UTF-8 and has the same bytes in a locale with another one."""
     config = config_for(registry.problem("translate_text"), "tiny", data_dir, 0)
     dataclasses.replace(config, data_dir="/dü", usr_dir="/\udcff").write(tmp_path)

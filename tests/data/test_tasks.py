@@ -80,27 +80,28 @@ def mixture(tmp_path):
     return Mixture((plain, compressed, in_memory))
 
 
-def test_bytes_are_those_of_one_process(tmp_path, mixture):
+def test_bytes_match_one_process(tmp_path, mixture):
     sources = {"train": mixture, "dev": text_files(tmp_path, DEV)}
     problem = PROBLEM.replace(sources=sources, cleaning=Cleaning(duplicates=True))
-    one, two, tasks = (tmp_path / name for name in ("one", "two", "tasks"))
-    assert generate(problem, one, workers=1).dropped["train"]["duplicate"] >= 20
-    generate(problem, two, workers=2)
-    generate(problem, tasks, runner=run_elsewhere)
-    assert files(one) == files(two) == files(tasks)
+    manifest = generate(problem, tmp_path / "one", workers=1)
+    assert manifest.dropped["train"]["duplicate"] >= 20
+    generate(problem, tmp_path / "two", workers=2)
+    generate(problem, tmp_path / "tasks", runner=run_elsewhere)
+    expected = files(tmp_path / "one")
+    assert files(tmp_path / "two") == expected
+    assert files(tmp_path / "tasks") == expected
 
 
 def test_vocabulary_whose_size_depends_on_the_texts(tmp_path, mixture):
     problem = PROBLEM.replace(
         sources={"train": mixture}, vocab_size=None, shared_vocab=False
     )
-    one, tasks = (tmp_path / name for name in ("one", "tasks"))
-    generate(problem, one, workers=1)
-    generate(problem, tasks, runner=run_elsewhere)
-    assert files(one) == files(tasks)
+    generate(problem, tmp_path / "one", workers=1)
+    generate(problem, tmp_path / "tasks", runner=run_elsewhere)
+    assert files(tmp_path / "one") == files(tmp_path / "tasks")
 
 
-def test_what_is_encoded_is_not_encoded_again(plain, tmp_path, monkeypatch):
+def test_encoded_parts_are_reused(plain, tmp_path, monkeypatch):
     problem, expected = plain
     encoded = []
     encode = encode_splits._encode_part
@@ -157,7 +158,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_a_lost_machine_had_encoded_is_encoded_again(plain, tmp_path, damage):
+def test_parts_of_a_lost_machine_are_encoded_again(plain, tmp_path, damage):
     """Its last writes are not on the shared disk, though its tasks are done."""
     problem, expected = plain
     lost = []

@@ -32,7 +32,7 @@ def test_when_it_is_too_large():
     assert too_large(2_000, 100, 3_000) is None  # no larger than would be chosen
 
 
-def test_it_is_chosen_once(tmp_path, capsys):
+def test_the_size_is_chosen_once(tmp_path, capsys):
     manifest = generate(CHOSEN, tmp_path, workers=1)
     assert manifest.vocab_size == 2_000
     assert "vocabulary: 2,000 tokens, which suit 290 tr" in capsys.readouterr().err
@@ -45,7 +45,7 @@ def test_it_is_chosen_once(tmp_path, capsys):
     assert files(tmp_path / "given") == contents
 
 
-def test_a_directory_of_another_size_is_known_again(tmp_path):
+def test_a_directory_keeps_its_vocabulary_size(tmp_path):
     """Of an earlier version, say, whose size was 32,000."""
     manifest = generate(PROBLEM.replace(vocab_size=32_000), tmp_path, workers=1)
     contents = files(tmp_path)
@@ -57,7 +57,7 @@ def test_a_directory_of_another_size_is_known_again(tmp_path):
     refused("sources 'train' has changed", generate, changed, tmp_path, 1)
 
 
-def test_a_vocabulary_too_large_for_the_data_is_said(tmp_path, capsys):
+def test_a_vocabulary_too_large_for_the_data_is_reported(tmp_path, capsys):
     rng = random.Random(1)
     names = ["".join(rng.choices("abcdefghijklmno", k=9)) for _ in range(2_000)]
     pairs = [(" ".join(rng.choices(names, k=9)), "x") for _ in range(500)]

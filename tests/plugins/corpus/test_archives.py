@@ -103,11 +103,14 @@ def test_the_pairs_of_wmt_2014(raw_dir, problem, corpora):
     assert list(sources["dev"]()) == list(
         zip(texts("dev", "en"), texts("dev", language), strict=True)
     )
-    quoted = [
-        [f'R&D "{text}" < 1' for text in texts(f"test {language}", side)]
-        for side in ("en", language)
+    test_pairs = zip(
+        texts(f"test {language}", "en"),
+        texts(f"test {language}", language),
+        strict=True,
+    )
+    assert list(sources["test"]()) == [
+        (f'R&D "{source}" < 1', f'R&D "{target}" < 1') for source, target in test_pairs
     ]
-    assert list(sources["test"]()) == list(zip(*quoted, strict=True))
 
 
 ARGV = ["datagen", "--problem", "translate_ende_wmt", "--vocab_size", "400", "--json"]
@@ -201,13 +204,15 @@ class Server(http.server.BaseHTTPRequestHandler):
 def address():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    Server.breaks, Server.ranges, Server.ignores_ranges = [], [], False
+    Server.breaks = []
+    Server.ranges = []
+    Server.ignores_ranges = False
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
 
 
-def test_a_download_goes_on_where_it_stopped(address, tmp_path, monkeypatch):
+def test_a_download_resumes_where_it_stopped(address, tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "_BLOCK", 1 << 16)
     sha256 = hashlib.sha256(Server.content).hexdigest()
     archive = ArchivedPairs(tmp_path / "raw", f"{address}/x.tgz", "a", "b", sha256)

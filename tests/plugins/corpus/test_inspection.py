@@ -1,4 +1,4 @@
-"""`t2t inspect`: seeded faults are found where they are, and clean files are clean."""
+"""`t2t inspect` finds seeded faults in their places, and none in clean files."""
 
 import itertools
 import json
@@ -104,7 +104,8 @@ def test_wrong_encodings(corpus):
         if i % 25 == 0 and not target.isascii():
             encoding = ("cp1252", "latin-1")[i % 2]
             damaged = target.encode().decode(encoding, "ignore")
-            pairs[i], seeded = (source, damaged), seeded | {i}
+            pairs[i] = (source, damaged)
+            seeded.add(i)
     check(pairs, seeded, corpus, "encoding")
 
 
@@ -153,7 +154,8 @@ def numbered(count, word="dog"):
 def test_duplicates_overlap_and_the_rest():
     """Exactly the seeded ones; the worst comes first."""
     train = numbered(500)
-    train[7], train[9] = ("", "x"), ("same  words", "same words")
+    train[7] = ("", "x")
+    train[9] = ("same  words", "same words")
     train[20] = ("A &amp; B", "A &#38; B")
     train[30] = (train[3][0] + " ", train[3][1])
     train[40] = ("bad \x07 bell", "gut")

@@ -1,4 +1,4 @@
-"""Runs that CTranslate2 translates with: when they are converted, and what for."""
+"""Runs that CTranslate2 translates: when they are converted, and for which options."""
 
 import argparse
 import json
@@ -57,8 +57,8 @@ def flags(path, tmp_path):
 def translate(flags, capfd):
     """Translates; returns the outputs, their scores, and the line about the engine."""
 
-    def translate(*more):
-        assert run("translate", *flags, *more) == 0
+    def translate(*further_flags):
+        assert run("translate", *flags, *further_flags) == 0
         shown = capfd.readouterr()
         rows = [line.split("\t") for line in shown.out.splitlines()]
         lines = [x for x in shown.err.splitlines() if x.startswith("engine: ")]
@@ -108,17 +108,17 @@ def test_the_newest_conversions_of_a_run_are_kept(trained_run, tmp_path):
 
 
 @pytest.mark.slow
-def test_outputs_and_scores_are_those_of_the_run(path, flags, translate):
+def test_outputs_and_scores_match_the_run(path, flags, translate):
     texts, scores, line = translate("--engine", "tensorflow")
     assert line is None
-    before = exports(path)
+    existing_exports = exports(path)
     translations, fast_scores, line = translate(*AUTO)
     assert translations == texts and fast_scores == pytest.approx(scores, abs=1e-4)
     converted_to = f"model.ckpt-4 converted to {last_export(path)}; "
     assert line.startswith(f"engine: ctranslate2, with {converted_to}--engine tensor")
     *rows, modules = python(RUN_COMMAND, "translate", *flags).splitlines()
     assert [row.split("\t")[3] for row in rows] == texts and modules == "set()"
-    assert exports(path) == before
+    assert exports(path) == existing_exports
 
 
 @pytest.mark.slow
@@ -138,11 +138,11 @@ def test_what_is_damaged_or_of_other_options_is_converted_again(
 
 @pytest.mark.slow
 def test_every_checkpoint_has_a_conversion(path, translate):
-    before = exports(path)
+    existing_exports = exports(path)
     line = translate(*AUTO, "--checkpoint", "1")[2]
     assert "with model.ckpt-1 converted" in line
-    after = exports(path)
-    assert before.items() < after.items() and len(after) == len(before) + 1
+    assert existing_exports.items() < exports(path).items()
+    assert len(exports(path)) == len(existing_exports) + 1
 
 
 @pytest.mark.slow
@@ -163,8 +163,11 @@ def test_a_served_run_answers_phrases_with_tensorflow(path, capfd):
             assert [row["texts"][0] for row in outputs] == expected
     # The run is loaded once, for these requests alone.
     assert capfd.readouterr().err.count("TensorFlow runs requests with glossary") == 1
-    fast = [row["texts"] for row in model.predict("translate", rows, {})]
-    assert fast == [[row[0].text] for row in model._translator.n_best(LINES[:2])]
+    predictions = model.predict("translate", rows, {})
+    for row, (output, *_) in zip(
+        predictions, model._translator.n_best(LINES[:2]), strict=True
+    ):
+        assert row["texts"] == [output.text]
 
 
 @pytest.mark.slow
@@ -185,20 +188,20 @@ def test_tensorflow_runs_what_ctranslate2_cannot(options, reason, path, capfd):
 @pytest.mark.slow
 def test_tensorflow_runs_everything_without_ctranslate2(path, translate, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    before = exports(path)
+    existing_exports = exports(path)
     assert translate(*AUTO)[2] == "engine: TensorFlow (CTranslate2 is not installed)"
-    assert exports(path) == before
+    assert exports(path) == existing_exports
 
 
 @pytest.mark.slow
 def test_the_card_has_the_difference_of_an_evaluated_conversion(path, tmp_path, capfd):
     export = last_export(path)
-    where = "--output_dir", path, "--split", "dev", "--beam_size", "1"
-    assert run("evaluate", *where, *AUTO) == 0
-    assert run("evaluate", *where, "--export_dir", export, "--language", "fr") == 0
-    other = shutil.copytree(export, tmp_path / "other")
-    change_settings(other, lambda x: x.update(problem="other"), is_intact=True)
-    sentence = run_refused(capfd, "evaluate", *where, "--export_dir", other)
+    flags = "--output_dir", path, "--split", "dev", "--beam_size", "1"
+    assert run("evaluate", *flags, *AUTO) == 0
+    assert run("evaluate", *flags, "--export_dir", export, "--language", "fr") == 0
+    foreign_export = shutil.copytree(export, tmp_path / "foreign")
+    change_settings(foreign_export, lambda x: x.update(problem="other"), is_intact=True)
+    sentence = run_refused(capfd, "evaluate", *flags, "--export_dir", foreign_export)
     assert "is an export of problem" in sentence
     card = model_card(RunDirectory(path))
     difference = f"dev, {export.name}, .*; difference from .*: sacrebleu_13a 0, "

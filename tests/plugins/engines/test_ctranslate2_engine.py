@@ -105,14 +105,15 @@ def vocabulary(path, side):
 
 def strings(path, side, rows):
     tokens = vocabulary(path, side)
-    return [[tokens[i] for i in ids[:-1]] for ids in rows]  # without EOS
+    texts = np.array(tokens)
+    return [texts[ids[:-1]].tolist() for ids in rows]  # without EOS
 
 
 @pytest.mark.parametrize(
     "name",
     [x if x in FAST else pytest.param(x, marks=pytest.mark.slow) for x in MODELS],
 )
-def test_ids_and_scores_are_those_of_the_translator(name, tokenizers, tmp_path):
+def test_ids_and_scores_match_the_translator(name, tokenizers, tmp_path):
     path = tmp_path / "model"
     target = tokenizers["separate" in name]
     translator = translator_of(tokenizers[0], target, **MODELS[name])
@@ -320,7 +321,7 @@ def engine(translator, tmp_path_factory):
     ],
     ids=lambda options: "-".join(options),
 )
-def test_greedy_outputs_are_those_of_the_translator(options, engine, translator):
+def test_greedy_outputs_match_the_translator(options, engine, translator):
     texts = [*LINES[:8], LONG]
     annotated = options | {"token_scores": True}
     actual = engine.n_best(texts, **annotated, alignment=engine.alignment_head())
@@ -334,13 +335,13 @@ def test_greedy_outputs_are_those_of_the_translator(options, engine, translator)
             close = pytest.approx(getattr(best, name), abs=1e-4)
             assert getattr(output, name) == close
     encode = translator.source_tokenizer.encode
-    on = "split_sentences" in options
-    parts = [split_sentences(text.strip()) if on else [text.strip()] for text in texts]
-    assert [output.sentences for (output,) in actual] == list(map(len, parts))
-    assert [output.is_truncated for (output,) in actual] == [
-        "truncate" in options and any(len(encode(part)) > 9 for part in sentence_parts)
-        for sentence_parts in parts
-    ]
+    for text, (output,) in zip(texts, actual, strict=True):
+        parts = [text.strip()]
+        if "split_sentences" in options:
+            parts = split_sentences(text.strip())
+        longest = max(len(encode(part)) for part in parts)
+        assert output.sentences == len(parts)
+        assert output.is_truncated == ("truncate" in options and longest > 9)
 
 
 def test_blank_texts_have_empty_outputs(engine, translator):
@@ -350,7 +351,7 @@ def test_blank_texts_have_empty_outputs(engine, translator):
 
 def test_beams_are_scored_and_ordered_as_those_of_the_translator(engine, translator):
     options = {"beam_size": 4, "extra_length": 14, "max_source_length": 32}
-    same = 0
+    num_equal = 0
     for penalty in ("gnmt", "power", "average"):
         beam_options = options | {"length_penalty": penalty, "token_scores": True}
         actual, expected = (
@@ -363,11 +364,11 @@ def test_beams_are_scored_and_ordered_as_those_of_the_translator(engine, transla
             for x in rows:
                 assert x.score == pytest.approx(scores.get(x.ids, x.score), abs=1e-4)
                 assert x.log_prob == pytest.approx(sum(x.token_log_probs))
-            same += rows[0].ids == bests[0].ids
-    assert same > len(TEXTS)  # random weights: many are nearly as good
+            num_equal += rows[0].ids == bests[0].ids
+    assert num_equal > len(TEXTS)  # random weights: many are nearly as good
 
 
-def test_next_tokens_are_those_of_the_translator(engine, translator):
+def test_next_tokens_match_the_translator(engine, translator):
     tokenizer = translator.source_tokenizer
     sources = []
     for text, prefix in itertools.product(LINES[:2], ("", "a", "the old river")):
@@ -405,7 +406,7 @@ def test_the_end_is_among_the_next_tokens_and_padding_is_not(tokenizers, tmp_pat
     assert ranks & set(range(1, 8))  # the premise
 
 
-def test_scores_are_those_of_the_translator(engine, translator):
+def test_scores_match_the_translator(engine, translator):
     options = {"max_source_length": 12}
     sources = [*TEXTS, LONG]
     targets = [*TARGETS, LONG]
@@ -605,13 +606,14 @@ def test_the_server_needs_no_tensorflow(engine):
     assert codes == ("200", "200", "200", "400") and modules == "set()"
     best, scores, options = (json.loads(body)["outputs"] for body in bodies[:3])
     expected = engine.n_best(TEXTS, 2, beam_size=3)
-    assert best["texts"] == [[x.text for x in row] for row in expected]
+    for texts, outputs in zip(best["texts"], expected, strict=True):
+        assert texts == [output.text for output in outputs]
     assert scores["ids"] == [[*score.ids] for score in engine.score(TEXTS, TARGETS)]
     assert (options["n_best"], options["glossary"]) == (2, [[["", ""]]])
     assert "glossary: CTranslate2 does not support it" in bodies[3]
 
 
-def test_a_directory_that_is_no_export_of_ours(engine, tmp_path):
+def test_a_directory_without_our_export_is_refused(engine, tmp_path):
     path = tmp_path / "model"
     shutil.copytree(engine.engine._pool.path, path)
     (path / "config.json").write_text("{}")

@@ -47,7 +47,7 @@ def export_dir(translator, tmp_path_factory):
     return path
 
 
-def test_outputs_are_those_of_the_translator(translator, export_dir):
+def test_outputs_match_the_translator(translator, export_dir):
     """Beam search and its scores, for sentences of different lengths in turn."""
     run = litert.Interpreter(str(export_dir / "model.tflite")).get_signature_runner()
     expected = translator.n_best(TEXTS, 2, beam_size=3, alpha=1.0)

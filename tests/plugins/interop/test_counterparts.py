@@ -318,7 +318,7 @@ def test_all_keys_of_a_flag_are_answered(capsys):
     assert "hparams: lr is a flag of " in sentence and "; clip-norm is a " in sentence
 
 
-def test_flags_of_a_command_that_is_launched_are_its_own(capsys):
+def test_a_launched_command_keeps_its_flags(capsys):
     line = error(["launch", "--masters=a", "--processes", "2"], capsys)
     assert "--masters is a flag of t2t-make-tf-configs" in line
     assert program.main(["launch", "--processes", "2", "list", "--masters", "a"]) == 2

@@ -51,7 +51,7 @@ def test_logits_are_the_equations(options, target_vocab):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_losses_and_gradients_of_training_are_those_of_the_logits(norm):
+def test_losses_and_gradients_of_training_match_the_logits(norm):
     check_training_losses(model(dropout=0.0, norm=norm, **MARIAN))
 
 

@@ -287,7 +287,7 @@ def tokenizers(splitters, tmp_path_factory):
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_ids_are_those_of_sentencepiece_and_the_list(side, splitters, tokenizers):
+def test_ids_match_sentencepiece_and_the_list(side, splitters, tokenizers):
     tokenizer = tokenizers[side]
     tokens = token_list(splitters, "source", "target")
     assert tokenizer.vocab_size == len(tokens) + 1
@@ -484,7 +484,7 @@ def test_a_model_of_byte_pairs_with_other_tokens_is_refused(splitters, tmp_path)
 # Out again
 
 
-def test_an_export_for_transformers_is_read_again(splitters, tmp_path):
+def test_an_export_for_transformers_can_be_imported(splitters, tmp_path):
     """It has the tensors, the configuration and the ids of the model that was read."""
     hf_marian(splitters, tmp_path / "hf")
     options = {"program": "hf-marian"}
@@ -518,7 +518,7 @@ def sinusoidal_run(tmp_path):
 
 
 def test_a_trained_model_becomes_one_of_transformers(tmp_path):
-    """Its columns are in another order; the outputs and the scores stay."""
+    """Its columns are in another order; outputs and scores are the same."""
     run = sinusoidal_run(tmp_path)
     verify = None
     if importlib.util.find_spec("transformers"):

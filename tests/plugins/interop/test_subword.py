@@ -70,7 +70,7 @@ def test_tokens(oracle):
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)
-def test_ids_are_those_of_tensor2tensor(oracle, name, tmp_path):
+def test_ids_match_tensor2tensor(oracle, name, tmp_path):
     path = reference(f"t2t/{VOCABULARIES[name]}")
     tokenizer = SubwordTokenizer(path)
     expected = oracle["vocabs"][name]
@@ -146,7 +146,7 @@ def test_a_piece_said_twice_has_the_later_id(tmp_path):
         ("\n".join([*SPELLING, "xy"]).encode(), "no piece for .* character 'x'"),
     ],
 )
-def test_files_that_are_no_vocabulary(tmp_path, content, message):
+def test_files_without_a_vocabulary_are_refused(tmp_path, content, message):
     (tmp_path / "v.subwords").write_bytes(content)
     with pytest.raises(UserError, match=message):
         load_tokenizer(tmp_path / "v.subwords")
@@ -228,7 +228,7 @@ def test_a_symbol_is_one_piece(with_symbols):
     assert not set(with_symbols.encode("SS S/ ''. /S. \\<S>")) & set(ids[:-1])
 
 
-def test_the_graph_keeps_symbols_whole_too(with_symbols):
+def test_the_graph_keeps_symbols_whole(with_symbols):
     pick = random.Random(0)
     words = [*SYMBOLS, "a", "SS", "''.", "\\<S>", "", "_", "é/"]
     lines = [" ".join(pick.choices(words, k=pick.randrange(9))) for _ in range(300)]

@@ -1,4 +1,4 @@
-"""tensor2tensor's checkpoints give here the numbers that they gave there."""
+"""tensor2tensor's checkpoints give the numbers that tensor2tensor computed."""
 
 import itertools
 import re
@@ -269,14 +269,15 @@ def load_small(tmp_path, variables, **changes):
 
 
 def test_three_matrices_two_vocabularies_and_widths_of_heads(tmp_path):
-    (source, e), (target, t), (softmax, s) = (
-        matrix("input_emb", 13, 4), matrix("target_emb", 11, 4), matrix("softmax", 11)
-    )  # fmt: skip
-    variables = synthetic() | source | target | softmax
+    source_variables, source_table = matrix("input_emb", 13, 4)
+    target_variables, target_table = matrix("target_emb", 11, 4)
+    softmax_variables, softmax_table = matrix("softmax", 11)
+    tables = source_table, target_table, softmax_table
+    variables = synthetic() | source_variables | target_variables | softmax_variables
     hparams, weights, *_ = load_small(tmp_path, variables)
     assert (hparams.key_size, hparams.value_size) == (2, 3)
     assert not hparams.share_embeddings
-    for name, table in zip(TABLES, (e, t, s), strict=True):
+    for name, table in zip(TABLES, tables, strict=True):
         np.testing.assert_array_equal(weights[name], table)
     t2t_name = "transformer/body/decoder/layer_0/{}/multihead_attention/{}/kernel"
     ours = weights["model/decoder/layer_0/self_attention/query_key_value/kernel"]

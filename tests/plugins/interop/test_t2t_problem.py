@@ -41,7 +41,7 @@ PACKAGE = "t2t_keras.plugins.interop.tensor2tensor"
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
-    """What a test registers, imports and says is undone."""
+    """Undoes what a test registers, imports and prints once."""
     for registry_name in ("problems", "hparams", "models"):
         original = getattr(registry, f"_{registry_name}")
         new_registry = registry.Registry(registry_name)
@@ -204,7 +204,7 @@ def test_a_file_of_tensor2tensors(tmp_path, capfd, how):
     refused("do not run here", expected.override, model="my_transformer")
 
 
-def test_without_a_change_it_is_told_what_to_write(tmp_path):
+def test_without_a_change_the_user_is_told_what_to_write(tmp_path):
     directory = usr_dir(tmp_path, "unchanged")
     message = refused("No module named 'tensor2tensor'", load_usr_dir, directory)
     assert "import t2t_keras.plugins.interop.as_tensor2tensor" in message
@@ -262,7 +262,7 @@ class TRANSLATION32k(text_problems.Text2TextProblem):
 
 
 def test_flags_of_an_unusable_problem(tmp_path, capfd):
-    """The reason is told, and not that the flag is unknown."""
+    """The error has the reason, and does not call the flag unknown."""
     directory = usr_dir(tmp_path, "one line")
     command = ("--usr_dir", directory, "--problem", "other_name", "--tmp_dir", "tmp")
     with pytest.raises(AssertionError, match="language modelling"):
@@ -320,7 +320,7 @@ def test_changes_have_its_meaning(capsys):
     assert "batch_size 1024 counted tokens on each GPU" in capsys.readouterr().err
 
 
-def test_what_has_no_effect_is_said(capsys):
+def test_hparams_without_effect_are_reported(capsys):
     assert converted(learning_rate=0.05, max_length=99) == converted()
     warnings = capsys.readouterr().err
     assert "learning_rate has no effect: the learning_rate_schedule reads" in warnings
@@ -469,7 +469,7 @@ class Beside(text_problems.Text2TextProblem):
 
 
 def test_drawn_samples_are_dealt_out_once(tmp_path):
-    """`generate_samples` shuffles: a sample of dev is none of train."""
+    """`generate_samples` shuffles: no sample is in both dev and train."""
     calls = []
 
     class Drawn(t2t_problem.Text2TextProblem):
@@ -556,7 +556,7 @@ def test_members_that_cannot_be_honoured_are_refused(member, value, message):
     refused(message, port_problem, type("Refused", (Pairs,), {member: value})())
 
 
-def test_members_without_effect_are_said(tmp_path, capsys):
+def test_members_without_effect_are_reported(tmp_path, capsys):
     class Said(Pairs):
         packed_length = 256
 
@@ -706,7 +706,7 @@ def test_encoders_of_each_side(tmp_path):
     )
 
 
-def test_encoded_samples_become_texts_again(tmp_path):
+def test_encoded_samples_decode_to_texts(tmp_path):
     class Encoded(Pairs):
         name = "encoded"
 
@@ -723,7 +723,7 @@ def test_encoded_samples_become_texts_again(tmp_path):
     assert manifest.tokenizer == "t2t_tokens"
 
     class Older(t2t_problem.problem.Text2TextProblem):
-        """As until tensor2tensor 1.3: ids, and no texts."""
+        """As until tensor2tensor 1.3: ids instead of texts."""
 
         name = "older"
         is_character_level = True
@@ -736,7 +736,7 @@ def test_encoded_samples_become_texts_again(tmp_path):
     assert pairs == [("dog", '"'), ("dog", "!")]
 
 
-def test_ids_that_no_text_has(tmp_path):
+def test_ids_without_a_text_are_refused(tmp_path):
     class Shifted(Pairs):
         def generate_encoded_samples(self, data_dir, tmp_dir, dataset_split):
             encoder = t2t_problem.text_encoder.ByteTextEncoder()
@@ -845,7 +845,7 @@ def test_the_graph_does_the_same(kinds, index):
     assert_runs_on_cpu(tokenizer.graph())
 
 
-def test_what_is_not_such_a_vocabulary(tmp_path):
+def test_invalid_token_vocabularies_are_refused(tmp_path):
     path = tmp_path / "v.tokens"
     for content, message in {
         b"a\nb\nc\n": "must begin with <pad>, <EOS>",

@@ -239,7 +239,8 @@ def test_the_released_checkpoint_scores_as_in_tensor2tensor(tmp_path):
     meta = json.loads(reference("t2t/oracle/official_ckpt/meta.json").read_text())
     oracle = arrays("t2t/oracle/official_ckpt/forward_beam.npz")
     ids = translator.source_tokenizer.encode_batch(meta["sources"])
-    assert ids == [[i for i in row if i] for row in oracle["inputs"].tolist()]
+    for source_ids, row in zip(ids, oracle["inputs"], strict=True):
+        assert source_ids == row[row != 0].tolist()
     scores = translator.score(meta["sources"], meta["targets"])
     logits = oracle["logits"][:, :, 0, 0].astype(np.float64)
     targets = oracle["targets"]
@@ -257,7 +258,7 @@ def test_the_released_checkpoint_scores_as_in_tensor2tensor(tmp_path):
 
 @pytest.mark.parametrize("exists", [False, "as a link"])
 def test_nothing_is_left_of_a_failed_import(trained, tmp_path, exists):
-    """Also if the directory was there, and the newest checkpoint was written."""
+    """Even if the directory exists, with the newest checkpoint in it."""
     source = shutil.copytree(trained[0], tmp_path / "train")
     content = (source / "model.ckpt-3.index").read_bytes()
     (source / "model.ckpt-3.index").write_bytes(content[:50])

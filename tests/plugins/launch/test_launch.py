@@ -107,7 +107,7 @@ def launch(code: str, count: int = 2) -> int:
     return Processes(command, [os.environ | {"I": str(i)} for i in range(count)]).run()
 
 
-def test_the_output_and_the_status_are_those_of_the_chief(capfd):
+def test_the_output_and_the_status_match_the_chief(capfd):
     assert launch("print('out', I); print('err', I, file=sys.stderr)") == 0
     assert capfd.readouterr() == ("out 0\n", "err 0\n")
     assert launch("sys.exit('its own message' if I == 0 else 0)") == 1
@@ -136,26 +136,26 @@ AGAIN = "run the same command again, and it resumes from the last checkpoint"
         ("{}['absent']", "ended with exit status 1: KeyError: 'absent'", "Traceback"),
     ],
 )
-def test_one_sentence_tells_which_process_has_failed(capfd, code, ended, shown):
+def test_one_sentence_names_the_process_that_failed(capfd, code, ended, shown):
     message = refused("", launch, f"I or sys.exit({LOST}); {code}")
     assert message == f"process 1 of 2 {ended}"
     assert capfd.readouterr().err.partition(" ")[0] == shown
 
 
 def test_only_the_last_lines_of_a_process_are_kept(capfd):
-    """Each line is counted, so that whole ones are shown, and the last ones."""
+    """Numbered lines show that the last ones are kept, and are complete."""
     code = (
         "sys.stderr.write(''.join(f'line {i}\\n' for i in range(20_000))); sys.exit(1)"
     )
     message = refused("", launch, f"I or sys.exit({LOST}); {code}")
     assert message == "process 1 of 2 ended with exit status 1: line 19999"
-    first, *lines = capfd.readouterr().err.splitlines()
-    assert first == "... (earlier lines are left out)"
+    notice, *lines = capfd.readouterr().err.splitlines()
+    assert notice == "... (earlier lines are left out)"
     assert lines == [f"line {i}" for i in range(19_999 - len(lines), 19_999)]
     assert 60_000 < sum(len(line) + 1 for line in lines) < 1 << 16
 
 
-def test_who_does_not_notice_the_failure_of_another_one_is_killed(monkeypatch):
+def test_a_process_that_ignores_the_failure_of_another_is_killed(monkeypatch):
     initial_children = psutil.Process().children()  # of other tests
     monkeypatch.setattr(launched_processes, "_SECONDS_TO_FOLLOW", 0.1)
     program = "sys.exit(4) if I == 2 else time.sleep(1000)"

@@ -61,7 +61,7 @@ def test_graph_equals_python(tokenizer):
     assert_runs_on_cpu(graph)
 
 
-def test_what_is_no_vocabulary(tmp_path):
+def test_invalid_vocabularies_are_refused(tmp_path):
     path = tmp_path / "v.words"
     path.write_bytes(b"the\ndog\n")
     refused("is not a vocabulary of words: it does not begin", load_tokenizer, path)

@@ -82,7 +82,7 @@ def command(export, crawl, out):
     return ["translate", export, crawl / "crawl-*.gz", "--output", out, *GREEDY]
 
 
-def test_outputs_are_those_of_translate_and_are_written_once(
+def test_outputs_match_translate_and_are_written_once(
     cluster, export, crawl, expected, tmp_path, capfd
 ):
     words = [*command(export, crawl, tmp_path), "--cluster", cluster.address]
@@ -140,8 +140,9 @@ def test_faulty_lines_and_files_do_not_stop_the_others(
     assert run("translate", export, clean, "--output", ref, "--scores", *GREEDY) == 0
     rows = [row.split("\t", 3) for row in ref.read_text().splitlines()]
     rows[1][2] = "-inf"
-    found = [row.split("\t", 3) for row in (out / "in-1").read_text().splitlines()]
-    for row, expected_row in zip(found, rows, strict=True):
+    lines = (out / "in-1").read_text().splitlines()
+    written = [line.split("\t", 3) for line in lines]
+    for row, expected_row in zip(written, rows, strict=True):
         scores = [float(fields.pop(2)) for fields in (row, expected_row)]
         assert row == expected_row and scores[0] == pytest.approx(scores[1], abs=1e-4)
     entries = map(json.loads, (out / "cluster.jsonl").read_text().splitlines())
@@ -153,7 +154,7 @@ def test_faulty_lines_and_files_do_not_stop_the_others(
     assert json.loads(rows[-1]) == {"output": "in-1", **fault}
 
 
-def test_scores_are_those_of_score(cluster, trained_run, tmp_path, capfd):
+def test_scores_match_score(cluster, trained_run, tmp_path, capfd):
     for index in range(2):
         for side in ("en", "de"):
             rows = sentences(40, f"{index}{side}")
@@ -165,18 +166,18 @@ def test_scores_are_those_of_score(cluster, trained_run, tmp_path, capfd):
     log_prob = 0.0
     for index in range(2):
         ref = tmp_path / f"ref{index}"
-        texts, targets = tmp_path / f"{index}.en", tmp_path / f"{index}.de"
-        pair = ["--input", texts, "--target", targets]
+        pair = ["--input", tmp_path / f"{index}.en"]
+        pair += ["--target", tmp_path / f"{index}.de"]
         single = run_json(capfd, "score", trained_run, *pair, "--output", ref)
         log_prob += single["log_prob"]
-        for row, other in zip(
+        for row, expected_row in zip(
             (out / f"{index}.en").read_text().splitlines(),
             ref.read_text().splitlines(),
             strict=True,
         ):
-            assert row.split("\t")[1] == other.split("\t")[1]
+            assert row.split("\t")[1] == expected_row.split("\t")[1]
             assert float(row.split("\t")[0]) == pytest.approx(
-                float(other.split("\t")[0]), abs=1e-4
+                float(expected_row.split("\t")[0]), abs=1e-4
             )
     assert result["log_prob"] == pytest.approx(log_prob, abs=1e-2)
 
@@ -213,11 +214,11 @@ def test_the_loss_of_all_nodes_is_one_sentence_and_nodes_continue(
     export, crawl, expected, tmp_path
 ):
     out = tmp_path / "out"
-    impatient = "from t2t_keras.plugins.ray import cluster; "
-    impatient += "cluster._SECONDS_WITHOUT_LIFE = 10; "
+    program = "from t2t_keras.plugins.ray import cluster; "
+    program += "cluster._SECONDS_WITHOUT_LIFE = 10; "
     with ray_cluster(1) as cluster:
         words = command(export, crawl, out)
-        process = start(cluster, *words, code=SMALL + impatient)
+        process = start(cluster, *words, code=SMALL + program)
         wait_until(lambda: (out / "crawl-0.txt").exists(), process)
         for node in list(cluster.worker_nodes):
             cluster.remove_node(node, allow_graceful=False)

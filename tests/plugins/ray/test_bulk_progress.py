@@ -7,7 +7,7 @@ pytest.importorskip("ray", reason="needs the extra [ray]")
 from t2t_keras.plugins.ray import bulk
 
 
-def test_the_remaining_time_is_that_of_all_lines(tmp_path, capsys, monkeypatch):
+def test_the_remaining_time_matches_all_lines(tmp_path, capsys, monkeypatch):
     """A quarter of the input is read, and half of its lines are computed."""
     (tmp_path / "in").write_bytes(b"x" * 400)
     file = bulk._File((tmp_path / "in",), tmp_path / "out")

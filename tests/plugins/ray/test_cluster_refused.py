@@ -125,18 +125,19 @@ def copies():
 """
 
 
-@pytest.mark.parametrize("way", ["mixture", "usr_dir"])
-def test_a_node_without_a_file_of_the_sources(tmp_path, way):
-    hidden, mine = tmp_path / "hidden", tmp_path / "mine"
+@pytest.mark.parametrize("flag", ["mixture", "usr_dir"])
+def test_a_node_without_a_file_of_the_sources(tmp_path, flag):
+    hidden = tmp_path / "hidden"
     hidden.mkdir()
-    mine.mkdir()
+    usr_dir = tmp_path / "usr"
+    usr_dir.mkdir()
     path = write(hidden / "texts", "a", "b", "c")
-    write(mine / "copies.py", SOURCE.format(path=str(path)))
-    write(mine / "mix.toml", f'[[train]]\nsource = "{path}"\ntarget = "{path}"')
+    write(usr_dir / "copies.py", SOURCE.format(path=str(path)))
+    write(usr_dir / "mix.toml", f'[[train]]\nsource = "{path}"\ntarget = "{path}"')
     flags = {
-        "mixture": ["--problem", "translate_text", "--mixture", mine / "mix.toml"],
-        "usr_dir": ["--problem", "copies", "--usr_dir", mine],
-    }[way]
+        "mixture": ["--problem", "translate_text", "--mixture", usr_dir / "mix.toml"],
+        "usr_dir": ["--problem", "copies", "--usr_dir", usr_dir],
+    }[flag]
     with cluster_that_lacks(hidden) as cluster:
         command = ["datagen", *flags, "--data_dir", tmp_path / "data"]
         sentence = refused(start(cluster, *command))

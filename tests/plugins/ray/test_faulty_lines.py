@@ -24,7 +24,7 @@ def test_faulty_lines_do_not_stop_the_others(tmp_path, monkeypatch):
     assert file.position == file.size
 
 
-def test_intact_lines_are_those_of_other_commands(tmp_path):
+def test_intact_lines_match_other_commands(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("\ufeffone\r\n\n two\u0085three \nfour".encode())
     texts = [line.text for line in CheckedFile(path).lines()]

@@ -70,7 +70,7 @@ def task_processes(cluster):
 
 
 @pytest.mark.slow
-def test_bytes_are_those_of_one_process(cluster, words, expected, tmp_path, capfd):
+def test_bytes_match_one_process(cluster, words, expected, tmp_path, capfd):
     flags = ["--data_dir", tmp_path / "data", "--cluster", cluster.address]
     result = run_json(capfd, "datagen", *words, *flags)
     assert result["examples"]["dev"] == 50
@@ -123,8 +123,8 @@ def test_a_killed_driver_continues(cluster, words, expected, tmp_path):
     process = start(cluster, "datagen", *flags, code=SMALL)
     shards = "*.incomplete/done/*-train-*-of-*"
     wait_until(lambda: list(tmp_path.glob(shards)), process)
-    kept = [path for path in times if path.stat().st_mtime_ns == times[path]]
-    assert len(kept) >= len(times) - 2  # those that were at work may have ended
+    unchanged = [path for path in times if path.stat().st_mtime_ns == times[path]]
+    assert len(unchanged) >= len(times) - 2  # those that were at work may have ended
     process.kill()
     process.communicate()
     process = start(cluster, "datagen", *flags, code=SMALL)

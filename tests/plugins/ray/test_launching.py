@@ -49,9 +49,9 @@ def test_a_restart_awaits_the_end_of_an_earlier_process(monkeypatch, tmp_path):
         refused(message, launching._await_earlier_training, tmp_path)
 
 
-@pytest.mark.parametrize("end", ["\n", "\r"])
-def test_only_the_last_lines_of_a_process_are_kept(monkeypatch, end):
-    printed = [f"line {i}{end}" for i in range(20_000)]
+@pytest.mark.parametrize("line_end", ["\n", "\r"])
+def test_only_the_last_lines_of_a_process_are_kept(monkeypatch, line_end):
+    printed = [f"line {i}{line_end}" for i in range(20_000)]
     states = []
     for i in range(0, 20_000, 500):
         states.append(State(None, b"", "".join(printed[i : i + 500]).encode()))
@@ -63,9 +63,9 @@ def test_only_the_last_lines_of_a_process_are_kept(monkeypatch, end):
     process = launching._RemoteProcess(None, False, [], {})
     while states:
         process.poll()
-    kept = process.errors().removeprefix("... (earlier lines are left out)\n")
-    assert "".join(printed).endswith(kept) and 60_000 < len(kept) < 1 << 16
-    assert kept.startswith("line ") or end == "\r"
+    shown = process.errors().removeprefix("... (earlier lines are left out)\n")
+    assert "".join(printed).endswith(shown) and 60_000 < len(shown) < 1 << 16
+    assert shown.startswith("line ") or line_end == "\r"
 
 
 @pytest.fixture
@@ -84,14 +84,14 @@ def start_two(cluster, data_dir, output_dir, *flags, **train_flags):
 
 def trainings(cluster):
     """Returns the processes of a training by the node that has them."""
-    found = {}
+    processes = {}
     for node in cluster.worker_nodes:
         raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
         for child in raylet.children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if "train" in child.cmdline():
-                    found[node] = child
-    return found
+                    processes[node] = child
+    return processes
 
 
 def begun(output_dir, step):
@@ -115,11 +115,11 @@ def test_a_lost_process_and_a_lost_node_change_no_weights(cluster, data_dir, tmp
     assert '"step": 150' in output.splitlines()[-1]
     assert "was killed by SIGKILL; restart 1 of 3, from the last checkpoint" in errors
     assert "restart 2 of 3" in errors and "restart 3" not in errors
-    whole = start(
-        data_dir, tmp_path / "whole", 0, launch=("launch", "--processes", "2")
+    undisturbed = start(
+        data_dir, tmp_path / "undisturbed", 0, launch=("launch", "--processes", "2")
     )
-    finish(whole)
-    assert_same_end(run, tmp_path / "whole", step=150)
+    finish(undisturbed)
+    assert_same_end(run, tmp_path / "undisturbed", step=150)
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def test_an_output_is_written_again_if_it_or_an_input_has_changed(tmp_path, chan
     assert is_finished(facts, [source], output) == (change == "nothing")
 
 
-def test_an_input_that_changes_while_it_is_read_is_read_again(tmp_path):
+def test_a_changing_input_is_reread(tmp_path):
     source = write(tmp_path / "a.en", "a")
     folder = OutputFolder(tmp_path / "out", {})
     file = bulk._File((source,), tmp_path / "out" / "a.en")
@@ -54,8 +54,8 @@ def test_an_input_that_changes_while_it_is_read_is_read_again(tmp_path):
         writer.write(Line(0, 1, ("a",)), "A\n")
         write(source, "another")
         writer.finish_to(1)
-    again = bulk._File((source,), file.output)
-    assert bulk._find_finished(folder, [again]) == 0
+    changed_file = bulk._File((source,), file.output)
+    assert bulk._find_finished(folder, [changed_file]) == 0
     assert file.output.read_text() == "A\n"
 
 
@@ -83,9 +83,9 @@ def write_outputs(folder, files, faults):
     """Writes outputs of 300 lines, of which some are faulty."""
     with bulk._Writer(JOB, folder, files) as writer:
         for index in range(len(files)):
-            for number in range(1, 301):
-                fault = "" if number % faults else f"fault {number}"
-                writer.write(Line(index, number, ("a",), fault), "A\n")
+            for line_number in range(1, 301):
+                fault = "" if line_number % faults else f"fault {line_number}"
+                writer.write(Line(index, line_number, ("a",), fault), "A\n")
         writer.finish_to(len(files))
 
 
@@ -98,10 +98,10 @@ def test_faulty_lines_are_on_the_disk_and_not_in_memory(tmp_path, monkeypatch, c
     def files():
         return [bulk._File(x, tmp_path / "out" / x[0].name) for x in inputs]
 
-    first = files()
-    write_outputs(folder, first, faults=2)
+    written = files()
+    write_outputs(folder, written, faults=2)
     assert "further faulty lines are listed in" in capfd.readouterr().err
-    for file in first:
+    for file in written:
         assert file.facts["counts"] == {"lines": 300, "faulty": 150}
         assert "fault 2" not in str(file.facts)
     with folder.faults.open("a") as log:
@@ -111,14 +111,17 @@ def test_faulty_lines_are_on_the_disk_and_not_in_memory(tmp_path, monkeypatch, c
     rows = [json.loads(row) for row in folder.faults.read_text().splitlines()]
     expected = []
     for faults in (2, 3):
-        for number in range(faults, 301, faults):
-            expected.append({"output": "a", "line": number, "fault": f"fault {number}"})
+        for line_number in range(faults, 301, faults):
+            expected.append(
+                {"output": "a", "line": line_number, "fault": f"fault {line_number}"}
+            )
     assert rows == expected
 
 
 def test_a_folder_of_an_earlier_version_is_continued(tmp_path):
     """Its log has the faulty lines."""
-    source, output = write(tmp_path / "a.en", "a"), write(tmp_path / "a.out", "A")
+    source = write(tmp_path / "a.en", "a")
+    output = write(tmp_path / "a.out", "A")
     entry = {"output": "a.out", "size": 2, "inputs": stamps([source])}
     entry |= {"counts": {"lines": 1, "faulty": 1}, "faulty": [[1, "broken"]]}
     rows = map(json.dumps, ({"settings": {"beam_size": 4}}, entry))

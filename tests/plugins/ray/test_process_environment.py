@@ -11,8 +11,8 @@ def test_variables_of_the_user_but_not_of_this_machine():
         **{"TF_DETERMINISTIC_OPS": "1", "XLA_FLAGS": "--x", "KERAS_BACKEND": "jax"},
         **{"T2T_A": "a", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "3"},
     }
-    own = {"HOME": "/h", "PATH": "/p", "CUDA_VISIBLE_DEVICES": "0", "TF_CONFIG": "{}"}
-    assert shared_variables(shared | own) == shared
+    local = {"HOME": "/h", "PATH": "/p", "CUDA_VISIBLE_DEVICES": "0", "TF_CONFIG": "{}"}
+    assert shared_variables(shared | local) == shared
 
 
 def test_what_ray_and_its_start_have_set_is_left_out(monkeypatch):
@@ -22,5 +22,5 @@ def test_what_ray_and_its_start_have_set_is_left_out(monkeypatch):
     environment = process_environment({"T2T_A": "a"})
     assert (environment["CUDA_VISIBLE_DEVICES"], environment["T2T_A"]) == ("2", "a")
     assert not environment.keys() & {"OMP_NUM_THREADS", "TF_CONFIG"}
-    given = {"OMP_NUM_THREADS": "3", "TF_CONFIG": "{1}"}
-    assert process_environment(given).items() >= given.items()
+    variables = {"OMP_NUM_THREADS": "3", "TF_CONFIG": "{1}"}
+    assert process_environment(variables).items() >= variables.items()

@@ -51,11 +51,11 @@ def read(path, missing=""):
 
 def test_a_copy_that_differs_in_the_middle_or_at_the_end(tmp_path):
     path = tmp_path / "text"
-    found = set()
+    distinct = set()
     for position in (0, 250_000, 499_999):
         content = bytearray(500_000)
         content[position] = 1
         path.write_bytes(content)
         _, _, fingerprints = _probe()([], [str(path)], 160_000)
-        found.add(fingerprints[str(path)])
-    assert len(found) == 3
+        distinct.add(fingerprints[str(path)])
+    assert len(distinct) == 3

@@ -57,13 +57,13 @@ def flags(data_dir, output_dir, usr_dir, **changes):
 
 def trial_processes(directory):
     """Returns the processes that train, by the number of the trial."""
-    found = {}
+    processes = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             words = process.cmdline()
             if words and words[-1].startswith(f"{directory}/trial-"):
-                found[int(words[-1][-4:])] = process
-    return found
+                processes[int(words[-1][-4:])] = process
+    return processes
 
 
 def last_step(directory, trial):
@@ -117,14 +117,15 @@ def test_a_killed_trial_and_a_killed_driver_change_nothing(
     assert sorted(trial["trial"] for trial in result["trials"]) == [0, 1, 2, 3]
     assert {trial["state"] for trial in result["trials"]} == {"complete"}
     # On this machine alone, and undisturbed:
-    whole = tmp_path / "whole"
-    command = [sys.executable, "-c", MAIN, "sweep", *flags(data_dir, whole, usr_dir)]
+    undisturbed_dir = tmp_path / "undisturbed"
+    words = flags(data_dir, undisturbed_dir, usr_dir)
+    command = [sys.executable, "-c", MAIN, "sweep", *words]
     output = subprocess.run([*command, "--json"], stdout=subprocess.PIPE, check=True)
     undisturbed = json.loads(output.stdout.splitlines()[-1])
     for name in ("trials", "test", "verdict"):
         assert result[name] == undisturbed[name], name
     for index in range(4):
-        runs = [path / f"trial-{index:04}" for path in (directory, whole)]
+        runs = [path / f"trial-{index:04}" for path in (directory, undisturbed_dir)]
         assert_same_end(*runs, step=60)
     assert (directory / "page.html").read_text().count("<svg") == 4
     assert not (directory / "tune").exists()
@@ -136,9 +137,9 @@ def test_a_lost_node_costs_no_trial_and_mistakes_are_one_sentence(
 ):
     directory = tmp_path / "sweep"
 
-    def refusal(*more, **changes):
+    def refusal(*further_flags, **changes):
         words = flags(data_dir, directory, usr_dir, **changes)
-        process = start(cluster, "sweep", *words, *more)
+        process = start(cluster, "sweep", *words, *further_flags)
         _, errors = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 2, errors
         return errors.splitlines()[-1]
@@ -206,14 +207,14 @@ def test_a_trial_waits_for_its_process_on_a_node_that_was_cut_off(
     with ray_cluster(1, 1) as cluster:
         process = start(cluster, "sweep", *words, "--json")
         wait_until(saved(directory, 0, 5), process)
-        first = trial_processes(directory)[0]
+        training = trial_processes(directory)[0]
         for node in cluster.worker_nodes:
             raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
-            if first in raylet.children(recursive=True):
+            if training in raylet.children(recursive=True):
                 raylet.suspend()
                 break
         wait_until(lambda: "waiting for its end" in log.read_text(), process)
-        assert first.is_running()
+        assert training.is_running()
         raylet.resume()  # Ray ends it, because the cluster has given it up
         result, errors = ended(process)
     assert "trial 0 resumes from step" in errors

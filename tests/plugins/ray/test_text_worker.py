@@ -27,15 +27,15 @@ def test_weights_that_a_training_has_replaced_are_refused(trained_run, tmp_path)
     steps[-1].unlink()  # the newest one is another one
     message = "latest of .*member is no longer what it was when the command began"
     refused(message, text_worker.TextWorker(request)._load)
-    again = dataclasses.replace(request, weights=model.weight_ids())
-    text_worker.TextWorker(again)._load()
+    renewed = dataclasses.replace(request, weights=model.weight_ids())
+    text_worker.TextWorker(renewed)._load()
 
 
 @pytest.mark.parametrize("is_ensemble", [False, True])
 def test_a_moving_average_that_a_training_has_replaced(
     is_ensemble, trained_run, tmp_path, monkeypatch
 ):
-    """It has no step to be named by, but an export keeps it."""
+    """It has no step for a name, but an export keeps it."""
     run = str(shutil.copytree(trained_run, tmp_path / "run"))
     model = model_files.Model(run, "ema", (str(trained_run),) if is_ensemble else ())
     request = text_worker.Request(model, model.weight_ids(), options={})

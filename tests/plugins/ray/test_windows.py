@@ -16,10 +16,10 @@ from t2t_keras.plugins.ray.windows import (
 def random_lines(count):
     generator = random.Random(1)
     lines = []
-    for number in range(count):
+    for index in range(count):
         text = "x" * generator.randint(0, 300)
         fault = "broken" if generator.random() < 0.05 else ""
-        lines.append(Line(number // 40, number % 40 + 1, (text,), fault))
+        lines.append(Line(index // 40, index % 40 + 1, (text,), fault))
     return lines
 
 
@@ -34,12 +34,14 @@ def test_each_intact_line_is_in_one_batch_of_similar_length(monkeypatch):
         batches = batches_by_length(window, workers=2)
         sent = sorted(i for batch in batches for i in batch.indices)
         assert sent == [i for i, line in enumerate(window.lines) if not line.fault]
-        lengths = [[len(line.texts[0]) for line in batch.lines] for batch in batches]
-        ordered = [length for row in lengths for length in row]
+        ordered = []
+        for batch in batches:
+            lengths = [len(line.texts[0]) for line in batch.lines]
+            assert sum(lengths) <= 3000 and len(lengths) <= 20
+            ordered += lengths
         assert ordered == sorted(ordered, reverse=True)
-        assert all(sum(row) <= 3000 and len(row) <= 20 for row in lengths)
-    first = batches_by_length(read[0], workers=2)[0]
-    assert len({line.file for line in first.lines}) > 1
+    longest_batch = batches_by_length(read[0], workers=2)[0]
+    assert len({line.file for line in longest_batch.lines}) > 1
 
 
 def test_windows_of_samples_are_the_chunks_of_translate(monkeypatch):
@@ -53,7 +55,8 @@ def test_windows_of_samples_are_the_chunks_of_translate(monkeypatch):
         texts = [line.texts[0] for line in lines if line.file == file]
         expected += chunk_limits.chunks(iter(texts), False)
     read = list(chunk_windows(lines))
-    assert [[x.texts[0] for x in window.lines] for window in read] == expected
+    for window, texts in zip(read, expected, strict=True):
+        assert [line.texts[0] for line in window.lines] == texts
     offsets = [whole_batch(window)[0].seed_offset for window in read]
     assert offsets == [window.lines[0].number - 1 for window in read]
 
@@ -61,6 +64,6 @@ def test_windows_of_samples_are_the_chunks_of_translate(monkeypatch):
 def test_halves_have_all_lines_of_a_batch():
     window = next(windows(random_lines(7), 1))
     batch = batches_by_length(window, 1)[0]
-    first, second = batch.halves()
-    assert first.indices + second.indices == batch.indices
-    assert first.indices and second.indices
+    indices = [half.indices for half in batch.halves()]
+    assert indices[0] + indices[1] == batch.indices
+    assert len(indices) == 2 and all(indices)

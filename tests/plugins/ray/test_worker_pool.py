@@ -1,4 +1,4 @@
-"""Who is blamed for an error: the lines, or the worker that has them."""
+"""Whether an error is due to lines, or to the worker that has them."""
 
 import functools
 import random
@@ -88,14 +88,14 @@ SICK = raised(RuntimeError("out of memory\nat 0x00"))
     "lost",
     [ray.exceptions.OutOfMemoryError("full"), ray.exceptions.NodeDiedError("gone")],
 )
-def test_lines_of_a_lost_worker_are_computed_again(pool, monkeypatch, lost):
+def test_lines_of_a_lost_worker_are_recomputed(pool, monkeypatch, lost):
     assert finish(pool, monkeypatch, lost) == []
     (batch,) = pool._repeated
     assert batch.deaths == 1
 
 
-def test_an_error_of_two_workers_is_that_of_the_lines(pool, monkeypatch):
-    """The second one must compute a good line after that."""
+def test_a_batch_that_fails_twice_is_repeated_line_by_line(pool, monkeypatch):
+    """The second worker must then compute a good line."""
     assert finish(pool, monkeypatch, SICK) == []
     (batch,) = pool._repeated
     pool._workers[1].batches["again"] = batch
@@ -107,7 +107,7 @@ def test_an_error_of_two_workers_is_that_of_the_lines(pool, monkeypatch):
     assert not pool.killed
 
 
-def test_a_refusal_is_that_of_the_lines(pool, monkeypatch):
+def test_a_refused_batch_is_repeated_line_by_line(pool, monkeypatch):
     assert finish(pool, monkeypatch, raised(UserError("too long"))) == []
     assert not pool._repeated
     asked = pool._workers[0].actor.asked
@@ -119,20 +119,21 @@ def test_a_refusal_is_that_of_the_lines(pool, monkeypatch):
 def test_a_batch_that_failed_goes_to_another_node(pool, monkeypatch, error):
     for node in ("node of a", "node of c"):
         worker = worker_pool._Worker(Actor(node[-1]))
-        worker.is_ready, worker.node = True, node
+        worker.is_ready = True
+        worker.node = node
         pool._workers.append(worker)
     finish(pool, monkeypatch, error)
     (batch,) = pool._repeated
-    others = [worker.actor.name for worker in pool._suitable(batch)]
-    assert others == ["b", "c"]
+    actors = [worker.actor.name for worker in pool._suitable(batch)]
+    assert actors == ["b", "c"]
     for worker in pool._workers:
         worker.node = "node of a"
-    others = [worker.actor.name for worker in pool._suitable(batch)]
-    assert others == (["b", "a", "c"] if batch.failed_by else ["a", "b", "a", "c"])
+    actors = [worker.actor.name for worker in pool._suitable(batch)]
+    assert actors == (["b", "a", "c"] if batch.failed_by else ["a", "b", "a", "c"])
 
 
-def test_a_worker_whose_errors_no_other_has_is_started_again(pool, monkeypatch):
-    """It is given up at last; its batches are computed by the others."""
+def test_a_worker_that_alone_fails_is_restarted(pool, monkeypatch):
+    """After enough restarts it is given up, and the other computes its batches."""
     sick, sound = pool._workers
     outcome = Outcome(["x"], {})
     for cures in range(1, worker_pool._MAX_CURES + 2):
@@ -151,7 +152,7 @@ def test_a_worker_whose_errors_no_other_has_is_started_again(pool, monkeypatch):
     assert pool._workers == [sound]
 
 
-def test_a_worker_is_started_again_once_for_all_that_failed_before(pool, monkeypatch):
+def test_a_worker_is_restarted_once_for_all_earlier_failures(pool, monkeypatch):
     sick, sound = pool._workers
     for reference in ("reference", "next"):
         assert finish(pool, monkeypatch, SICK, reference) == []
@@ -162,7 +163,7 @@ def test_a_worker_is_started_again_once_for_all_that_failed_before(pool, monkeyp
     assert (pool.killed, sick.cures) == ([("a", False)], 1)
 
 
-def test_a_worker_that_cannot_start_again_is_given_up(pool, monkeypatch):
+def test_a_worker_that_cannot_restart_is_given_up(pool, monkeypatch):
     sick, sound = pool._workers
     pool._loading = {"load": sick, "late": sick}
 

@@ -1,4 +1,4 @@
-"""Attention weights that are handed out: against NumPy, and as they are drawn."""
+"""Attention weights, against NumPy and as the page draws them."""
 
 import base64
 import dataclasses
@@ -73,7 +73,7 @@ def numpy_weights(network, source, target, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{}, {"norm": "pre", "d_k": 3}], ids=str)
-def test_weights_are_those_of_the_equations(options, monkeypatch):
+def test_weights_match_the_equations(options, monkeypatch):
     network = model(**options)
     maps = network.attention_maps(pad(SOURCES), pad(TARGETS))
     for row, pair in enumerate(zip(SOURCES, TARGETS, strict=True)):
@@ -128,7 +128,8 @@ def drawn_weights(page):
 
 def random_attention(source, target, encoder_layers=2, heads=3):
     rng = np.random.default_rng(0)
-    rows, columns = len(target), len(source)
+    rows = len(target)
+    columns = len(source)
     return SentenceAttention(
         source,
         target,

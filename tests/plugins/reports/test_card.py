@@ -51,7 +51,7 @@ def test_card_of_a_run(trained_run, tmp_path, capfd, monkeypatch):
     assert 'load("a run", "latest")' in body
 
 
-def test_what_auto_has_become_is_not_a_change(data_dir):
+def test_a_resolved_auto_is_not_a_change(data_dir):
     config = config_for(registry.problem("translate_text"), "tiny", data_dir, 1)
     tiny = registry.hparams("tiny")
     assert set_rows(config, tiny) == {"hparam set": "tiny"}

@@ -77,7 +77,7 @@ def sacrebleu_prints(flag: str, *paths: Path) -> list[dict]:
     return json.loads(done.stdout)
 
 
-def test_numbers_of_real_systems_are_those_that_sacrebleu_prints(capfd, tmp_path):
+def test_numbers_of_real_systems_are_what_sacrebleu_prints(capfd, tmp_path):
     paths = []
     for name in (
         "newstest2013/newstest2013.de",
@@ -183,7 +183,7 @@ def exact_p(metric, baseline, system):
 
 @pytest.mark.parametrize("differing", [1, 3, 8])
 @pytest.mark.parametrize("name", ["bleu", "chrf", "mean"])
-def test_randomization_is_that_of_all_swaps(name, differing):
+def test_randomization_matches_all_swaps(name, differing):
     """Also with ties, of which there are many in few sentences."""
     outputs = [*WORSE[:differing], *REFERENCES[differing:10]]
     texts = [""] * 10, REFERENCES[:10]
@@ -245,10 +245,10 @@ def test_systems_below_1_bleu_are_not_compared(capfd, tmp_path):
     assert f"bad and worse {reason} The bleu scores" in page.read_text("utf-8")
     assert [len(rows[name]) for name in ("bad", "good", "worse")] == [4, 7, 1]
     assert run("compare", bad, worse, *argv) == 0
-    *_, header, first, second, sentence = capfd.readouterr().out.splitlines()
+    *_, header, bad_row, worse_row, sentence = capfd.readouterr().out.splitlines()
     assert header.split() == ["system", "score"] and sentence == lines[-1]
-    assert first.split() == ["bad", f"{scores[0]:.4f}"]
-    assert second.split() == ["worse", "0.0000"]
+    assert bad_row.split() == ["bad", f"{scores[0]:.4f}"]
+    assert worse_row.split() == ["worse", "0.0000"]
 
 
 # External metrics.

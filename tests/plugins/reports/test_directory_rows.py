@@ -50,7 +50,7 @@ def test_a_run_is_described_with_its_training(trained_run, capfd):
     assert rows["dev, newest"].startswith("step 4, nll ")
 
 
-def test_what_auto_has_become_is_told_apart(trained_run):
+def test_resolved_auto_hparams_have_a_row(trained_run):
     facts = read_run(trained_run)
     config = dataclasses.replace(facts.config, hparams_set="tiny")
     hparams = registry.hparams("tiny").override(jit_compile=False, dropout=0.2)

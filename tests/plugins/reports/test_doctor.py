@@ -1,4 +1,4 @@
-"""`t2t doctor` tells what is there, and works where libraries do not."""
+"""`t2t doctor` reports the installation, and works where libraries do not."""
 
 import contextlib
 import importlib.metadata
@@ -29,7 +29,7 @@ def library(tmp_path, monkeypatch):
 
 
 def test_report_of_this_installation(capfd, monkeypatch, tmp_path):
-    """Without the other process, which imports TensorFlow again."""
+    """Without the second process, which imports TensorFlow again."""
 
     def run_here(*command, **variables):
         if "-c" not in command:
@@ -73,8 +73,8 @@ def test_another_tensorflow_text_and_another_backend(library, capfd, monkeypatch
     path = library("tensorflow", NO_CUDA)
     for name, version in (("tensorflow_text", "2.20.1"), ("sacrebleu", "1.5.1")):
         (path / f"{name}-{version}.dist-info").mkdir()
-        about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        (path / f"{name}-{version}.dist-info" / "METADATA").write_text(about)
+        content = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        (path / f"{name}-{version}.dist-info" / "METADATA").write_text(content)
     monkeypatch.syspath_prepend(path)
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     faults = run_json(capfd, "doctor")["faults"]

@@ -12,10 +12,11 @@ from t2t_keras.plugins.reports.line_chart import Curve, line_chart
 def drawn(chart):
     """Returns the points of each curve, in thousandths of the chart from the top."""
     paths = re.findall(r'class="curve-\d" d="M([^"]*)"', chart)
-    return [
-        np.array([point.split(" ") for point in path.split("L")], float)
-        for path in paths
-    ]
+    curves = []
+    for path in paths:
+        points = [point.split(" ") for point in path.split("L")]
+        curves.append(np.array(points, float))
+    return curves
 
 
 def ticks(chart, axis):

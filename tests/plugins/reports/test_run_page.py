@@ -1,4 +1,4 @@
-"""The page of a run: what it tells, its size, and how it looks in a browser."""
+"""The page of a run: its content, its size, and its looks in a browser."""
 
 import dataclasses
 import json
@@ -94,10 +94,10 @@ def weights(source, target, layers=6, heads=8):
     def of(rows, columns):
         return rng.random((layers, heads, rows, columns))
 
-    s, t = len(source), len(target)
-    return SentenceAttention(
-        source, target, of(s, s), of(t, t), of(t, s), ARABIC, "a b"
-    )
+    encoder = of(len(source), len(source))
+    decoder = of(len(target), len(target))
+    cross = of(len(target), len(source))
+    return SentenceAttention(source, target, encoder, decoder, cross, ARABIC, "a b")
 
 
 def test_training_with_a_page_leaves_one_with_all_sections(live_run):
@@ -106,8 +106,9 @@ def test_training_with_a_page_leaves_one_with_all_sections(live_run):
         assert page.count(f'id="{name}"') == 1, name
     records = read_samples(live_run)
     assert [record.step for record in records] == [2, 4]
-    lines = [[sample.line for sample in record.samples] for record in records]
-    assert lines[0] == lines[1] and len(lines[0]) == 10
+    lines = [sample.line for sample in records[0].samples]
+    assert [sample.line for sample in records[1].samples] == lines
+    assert len(lines) == 10
     assert page.count('class="sample"') == 20  # ten samples, five worst, five best
     assert "ended by train_steps" in page and 'id="live"' not in page
     assert "http" not in page.replace("http://www.w3.org", "") and "url(" not in page
@@ -123,11 +124,11 @@ def test_the_command_writes_the_same_sections(live_run, data_dir, tmp_path, capf
     (live_run / "samples.jsonl").rename(tmp_path / "samples.jsonl")
     capfd.readouterr()
     assert run("page", "--output_dir", live_run, "--output", page) == 0
-    said = capfd.readouterr()
-    assert said.out == "" and said.err.count(str(page)) == 1  # named once
+    printed = capfd.readouterr()
+    assert printed.out == "" and printed.err.count(str(page)) == 1  # named once
     early_page = tmp_path / "early.html"
-    early = ("--checkpoint", 2, "--output", early_page)
-    run_json(capfd, "page", "--output_dir", live_run, *early)
+    flags = ("--checkpoint", 2, "--output", early_page)
+    run_json(capfd, "page", "--output_dir", live_run, *flags)
     (tmp_path / "samples.jsonl").rename(live_run / "samples.jsonl")
     text = page.read_text(encoding="utf-8")
     assert text.count('class="sample"') == 20 and "earlier output" not in text
@@ -145,8 +146,8 @@ def test_a_model_without_attention_maps_does_not_end_its_training(
     for step in (100, 200):
         hook.on_eval(step, "dev", {})
     hook.close()
-    said = capfd.readouterr().err.splitlines()
-    assert len(said) == 1 and said[0].startswith("the page has no attention: ")
+    warnings = capfd.readouterr().err.splitlines()
+    assert len(warnings) == 1 and warnings[0].startswith("the page has no attention: ")
     page = (tmp_path / "run" / "page.html").read_text(encoding="utf-8")
     assert 'id="sentences"' in page and 'id="attention"' not in page
 
@@ -160,14 +161,15 @@ def test_a_page_that_cannot_be_written_does_not_end_the_training(
     hook = PageHook(tmp_path / "run", None)
     hook.on_train_begin()
     hook.on_eval(100, "dev", {})
-    said = [line for line in capfd.readouterr().err.splitlines() if "file:" not in line]
-    assert len(said) == 1 and said[0].startswith("the page is not written: ")
+    lines = capfd.readouterr().err.splitlines()
+    warnings = [line for line in lines if "file:" not in line]
+    assert len(warnings) == 1 and warnings[0].startswith("the page is not written: ")
     page.rmdir()
     hook.close()
     assert 'id="sentences"' in page.read_text(encoding="utf-8")
 
 
-def test_only_the_logs_are_read_again(live_run, tmp_path):
+def test_only_the_logs_are_reread(live_run, tmp_path):
     run = tmp_path / "run"
     long_run(run, live_run, 2, ["a"])
     hook = PageHook(run, None)
@@ -270,9 +272,9 @@ def large_page(live_run, tmp_path_factory):
     texts = [f"{ARABIC} {EVIL} " * 80, "a" * 5000, "ü b c " * 800, *["d"] * 7]
     folder = tmp_path_factory.mktemp("large")
     facts = long_run(folder / "run", live_run, 1000, texts)
-    source, target = ["▁الكلب"] * 40, ["▁Hund"] * 40
+    attention = weights(["▁الكلب"] * 40, ["▁Hund"] * 40)
     page = folder / "page.html"
-    text = run_page(facts, weights(source, target), is_live=True)
+    text = run_page(facts, attention, is_live=True)
     page.write_text(text, encoding="utf-8")
     return page
 

@@ -65,9 +65,12 @@ def test_columns(client, translator):
     columns = outputs("translate", {"texts": TEXTS} | options)
     assert columns.keys() == {"texts", "scores", "is_truncated"}
     best = translator.n_best(TEXTS, **options)
-    assert columns["texts"] == [[x.text for x in row] for row in best]
-    for values, row in zip(columns["scores"], best, strict=True):
-        assert values == pytest.approx([x.score for x in row], abs=1e-4)
+    for texts, scores, expected in zip(
+        columns["texts"], columns["scores"], best, strict=True
+    ):
+        assert texts == [output.text for output in expected]
+        expected_scores = [output.score for output in expected]
+        assert scores == pytest.approx(expected_scores, abs=1e-4)
     blank = outputs("translate", {"texts": ["\u200b", "\0"]})
     assert (blank["texts"], blank["scores"]) == ([[""], [""]], [[0.0], [0.0]])
     assert outputs("serving_default", TEXTS[:1])["texts"]  # the only input, by itself
@@ -78,7 +81,10 @@ def test_rows_have_their_own_options(client, translator):
     glossaries = [[["house", "Haus"], ["", ""]], [["book", "x y"]]]
     columns = {"texts": [TEXTS[0], TEXTS[2]], "glossary": glossaries}
     columns |= {"forbidden": [["the", "", "old house"], ["zq"]], "beam_size": [3, 4]}
-    rows = [{name: values[i] for name, values in columns.items()} for i in (0, 1)]
+    rows = [{"texts": text} for text in columns["texts"]]
+    for name in ("glossary", "forbidden", "beam_size"):
+        for row, value in zip(rows, columns[name], strict=True):
+            row[name] = value
     body = {"signature_name": "translate", "instances": rows}
     predictions = predict(client, "run", body).json()["predictions"]
     body = {"signature_name": "translate", "inputs": columns | {"beam_size": 4}}
@@ -89,10 +95,10 @@ def test_rows_have_their_own_options(client, translator):
         ),
         *zip(columns["texts"], (4, 4), texts, strict=True),
     ):
-        its = {"glossary": {"house": "Haus"}, "forbidden": ["the", "old house"]}
+        options = {"glossary": {"house": "Haus"}, "forbidden": ["the", "old house"]}
         if text == TEXTS[2]:
-            its = {"glossary": {"book": "x y"}, "forbidden": ["zq"]}
-        assert output == translator.translate([text], beam_size=beam_size, **its)
+            options = {"glossary": {"book": "x y"}, "forbidden": ["zq"]}
+        assert output == translator.translate([text], beam_size=beam_size, **options)
 
 
 def test_what_curl_sends_and_base_64(client, translator):
@@ -109,7 +115,7 @@ def test_what_curl_sends_and_base_64(client, translator):
 
 
 def test_the_example_of_a_rest_client(client, translator):
-    """It asks TensorFlow Serving, and is answered here as well."""
+    """A client of TensorFlow Serving gets its answers."""
     file = Path(__file__).parents[3] / "examples" / "serve_rest.py"
     example = runpy.run_path(str(file))
     request = example["request"]("http://server/v1/models/run", TEXTS[:2], **OPTIONS)
@@ -341,7 +347,7 @@ def test_the_queue_is_bounded():
         assert {x.result().status_code for x in waiting} == {200}
 
 
-def test_what_nobody_waits_for_is_not_run():
+def test_abandoned_requests_are_not_run():
     stub = Stub()
     body = json.dumps({"instances": ["gone"]})
     head = "POST /v1/models/stub:predict HTTP/1.1\r\nHost: x\r\nContent-Length: "

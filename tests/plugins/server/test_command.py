@@ -94,7 +94,7 @@ def test_a_converted_run_is_named_by_its_directory(tmp_path, capfd, monkeypatch)
     assert err.startswith(f"t2t serve: {tmp_path} was trained on single sentences:")
 
 
-def test_a_line_tells_when_the_models_are_ready_and_how_to_ask(tmp_path, monkeypatch):
+def test_a_line_says_when_the_models_are_ready_and_how_to_ask(tmp_path, monkeypatch):
     lines = []
     (tmp_path / "saved_model.pb").touch()
     monkeypatch.setattr(command, "say", lines.append)

@@ -230,9 +230,9 @@ def test_others_are_answered_while_a_large_request_is_parsed(monkeypatch):
         return parse_json(body, max_values)
 
     monkeypatch.setattr(app, "parse_json", slow_parse)
-    many = {"instances": [""] * 900}  # few bytes, but many values
+    request_body = {"instances": [""] * 900}  # few bytes, but many values
     long = {"instances": ["a" * 4000] * 5}
-    for body in (many, long):
+    for body in (request_body, long):
         begun.clear()
         may_go_on.clear()
         text = json.dumps(body).ljust(5001)
@@ -326,7 +326,7 @@ def test_errors_of_http_are_json(data):
         assert list(json.loads(body)) == ["error"]
 
 
-def test_what_is_no_http_after_an_answer_has_begun_only_closes(capfd):
+def test_invalid_http_after_an_answer_has_begun_closes_the_connection(capfd):
     with serving(Stub()) as (client, port, _):
         with socket.create_connection(("127.0.0.1", port)) as mixed:
             chunked = HEALTH[:-2] + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"
@@ -339,7 +339,7 @@ def test_what_is_no_http_after_an_answer_has_begun_only_closes(capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_who_is_refused_may_send_the_rest_but_not_forever(monkeypatch):
+def test_a_refused_client_may_send_the_rest_within_a_limit(monkeypatch):
     monkeypatch.setattr(connections, "_REFUSED_SECONDS", 0.3)
     limits = {"max_body_bytes": 1000, "max_unfinished_bytes": 10_000}
     with serving(Stub(), **limits) as (_, port, _):
@@ -375,7 +375,7 @@ def is_sent_in_vain(client, data=b"x"):
     return False
 
 
-def test_requests_sent_together_wait_for_those_of_others():
+def test_a_burst_of_requests_waits_for_other_clients():
     """Each turn of the event loop begins one of them, for all connections."""
 
     async def begun_in_each_turn():

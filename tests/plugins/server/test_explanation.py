@@ -51,18 +51,20 @@ def test_sentences_have_their_own_outputs(model, translator):
     assert [x["source"] for x in explain(ServedModel(translator), TEXT)] == [TEXT]
 
 
-def test_scores_and_probabilities_are_those_of_teacher_forcing(model, translator):
+def test_scores_and_probabilities_match_teacher_forcing(model, translator):
     for sentence in explain(model, TEXT):
         score = sentence["log_prob"] / sentence["length_penalty"]
         assert score == pytest.approx(sentence["scores"][0], abs=1e-4)
         (forced,) = translator.n_best([sentence["source"]], token_scores=True)
-        end = forced[0].token_log_probs[-1] if forced[0].ids[-1] == EOS else 0.0
-        product = math.prod(sentence["probabilities"]) * math.exp(end)
+        eos_log_prob = 0.0
+        if forced[0].ids[-1] == EOS:
+            eos_log_prob = forced[0].token_log_probs[-1]
+        product = math.prod(sentence["probabilities"]) * math.exp(eos_log_prob)
         assert math.log(product) == pytest.approx(sentence["log_prob"], abs=1e-3)
         assert len(sentence["probabilities"]) == len(sentence["words"])
 
 
-def test_the_probability_of_a_word_is_that_of_its_tokens(translator):
+def test_the_probability_of_a_word_matches_its_tokens(translator):
     tokenizer = translator.target_tokenizer
     ids = tokenizer.encode("the woman reads")
     log_probs = [-0.1 * (k + 1) for k in range(len(ids))]
@@ -83,9 +85,9 @@ def test_a_text_that_is_too_long_has_all_of_its_words(translator):
 
 
 def test_prefixes_belong_to_the_first_sentence(model):
-    first, second = explain(model, TEXT, "a book")
-    assert first["texts"][0].startswith("a book")
-    assert second == explain(model, TEXT)[1]
+    sentences = explain(model, TEXT, "a book")
+    assert sentences[0]["texts"][0].startswith("a book")
+    assert sentences[1] == explain(model, TEXT)[1]
     (blank,) = explain(model, " ")
     assert (blank["words"], blank["texts"][0], blank["alignment"]) == ([], "", [])
 
@@ -103,8 +105,8 @@ def test_next_tokens_are_the_likeliest(translator, prefix):
     logits[0, -1, PAD] = -np.inf
     assert rows[0] == np.argsort(-logits[0, -1], kind="stable")[:5].tolist()
     assert len(rows[1]) == 5
-    every = translator.engine.next_tokens([Source(source, "")], 999, translator.options)
-    assert sorted(every[0]) == [*range(1, translator.target_tokenizer.vocab_size)]
+    rows = translator.engine.next_tokens([Source(source, "")], 999, translator.options)
+    assert sorted(rows[0]) == [*range(1, translator.target_tokenizer.vocab_size)]
 
 
 class Words(WordListTokenizer):
@@ -166,7 +168,7 @@ def test_alternatives_are_the_words_of_the_model(words, prefix):
         assert f"{text} ".startswith(f"{prefix} {word} ".lstrip() if word else prefix)
 
 
-def test_the_output_of_an_alternative_is_that_of_its_prefix(words):
+def test_the_output_of_an_alternative_matches_its_prefix(words):
     row = {"texts": LINES[0], "prefixes": "a"}
     (answer,) = ServedModel(words).predict("alternatives", [row], {"beam_size": 3})
     for word, text in zip(answer["words"], answer["texts"], strict=True):

@@ -43,7 +43,9 @@ class Simulation:
     """
 
     def __init__(self, classes, clients, speed, threads=2):
-        self.classes, self.speed, self.threads = classes, speed, threads
+        self.classes = classes
+        self.speed = speed
+        self.threads = threads
         self.limits = Limits()
         self.queue = FairQueue(self.limits, CHEAP, threads)
         self.counts = {name: collections.Counter() for name in classes}
@@ -178,7 +180,7 @@ def test_the_refusal_does_not_depend_on_the_size_of_a_request():
                 add(queue, [1] * other_size)
 
 
-def test_rows_that_nobody_waits_for_leave_room():
+def test_abandoned_rows_leave_room():
     queue = FairQueue(Limits(max_queue=20), CHEAP, 1)
     for row in add(queue, [1] * 19 + [9000]):
         row.future.cancel()

@@ -362,7 +362,7 @@ def test_the_translation_is_copied_with_its_lines(page):
     assert page.run("window.copied") == "A DOG RUNS. IT IS LATE.\n\nTHE END."
 
 
-def test_what_a_model_lacks_is_told(tab, server):
+def test_missing_features_of_a_model_are_reported(tab, server):
     model, url = server
     names = ("probabilities", "alignment", "prefixes", "glossary", "forbidden")
     model.missing = dict.fromkeys(names, "alignment: a SavedModel returns none")

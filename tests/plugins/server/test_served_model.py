@@ -1,5 +1,6 @@
 """Options of requests: phrases and numbers as inputs of exported graphs, by row."""
 
+import collections
 import contextlib
 import json
 import math
@@ -67,12 +68,13 @@ def test_other_phrases_cost_no_trace(model, translator):
     functions = set()
     outputs = []
     for glossary, forbidden in zip(GLOSSARIES, FORBIDDEN, strict=True):
-        its = {"glossary": glossary, "forbidden": forbidden}
-        best = translator.n_best(TEXTS, 2, **its, **SHORT)
-        predictions = model.predict("translate", rows, its)
+        phrase_options = {"glossary": glossary, "forbidden": forbidden}
+        best = translator.n_best(TEXTS, 2, **phrase_options, **SHORT)
+        predictions = model.predict("translate", rows, phrase_options)
         functions.add(len(context.context().list_function_names()))
         outputs.append([[*row["texts"]] for row in predictions])
-        assert outputs[-1] == [[x.text for x in row] for row in best]
+        for texts, expected in zip(outputs[-1], best, strict=True):
+            assert texts == [output.text for output in expected]
     assert len(functions) == 1
     assert outputs[0] != outputs[1]
 
@@ -105,7 +107,7 @@ def test_every_signature(model, translator):
     assert (defaults["glossary"], defaults["forbidden"]) == ([(("", ""),)], [("",)])
 
 
-def test_truncation_is_told(model, translator):
+def test_truncation_is_reported(model, translator):
     pairs = [{"texts": x, "targets": "a"} for x in ("a .", "the old dog reads . " * 24)]
 
     def truncated(model, signature):
@@ -123,7 +125,7 @@ def test_truncation_is_told(model, translator):
     assert truncated(model, "score") == truncated(cut, "score") == [False, True]
 
 
-def test_a_decoding_ends_when_nobody_waits(translator):
+def test_decoding_stops_once_no_client_waits(translator):
     asked = []
 
     def is_wanted():
@@ -142,19 +144,20 @@ def test_requests_are_batched_as_tensorflow_serving_does(translate):
     requests = []
     for i in range(4):
         texts = TEXTS[i : i + 1 + i % 2]
-        its = phrases(i)
+        phrase_options = phrases(i)
         # `pad_variable_length_inputs` fills the axes that differ with empty strings.
-        pairs = [*its["glossary"].items()]
-        bans = [*its["forbidden"]]
+        pairs = [*phrase_options["glossary"].items()]
+        bans = [*phrase_options["forbidden"]]
         values = {"beam_size": 4 + i % 2, "n_best": 1 + i % 3, "alpha": 0.5 * i}
         values["glossary"] = pairs + [("", "")] * (2 - len(pairs))
         values["forbidden"] = bans + [""] * (3 - len(bans))
         requests.append((texts, {k: [v] * len(texts) for k, v in values.items()}))
-    texts = [text for its, _ in requests for text in its]
-    columns = {
-        name: [value for _, options in requests for value in options[name]]
-        for name in requests[0][1]
-    }
+    texts = []
+    columns = collections.defaultdict(list)
+    for request_texts, options in requests:
+        texts += request_texts
+        for name, values in options.items():
+            columns[name] += values
     columns["min_length"] = [0] * len(texts)
     for column in (texts, *columns.values()):
         column += [column[-1]] * (8 - len(column))
@@ -162,9 +165,9 @@ def test_requests_are_batched_as_tensorflow_serving_does(translate):
     assert translations["texts"].shape == (8, 3)
     row = 0
     for texts, options in requests:
-        alone = translate(texts, **options)
+        unbatched = translate(texts, **options)
         n = options["n_best"][0]
-        for values, scores in zip(alone["texts"], alone["scores"], strict=True):
+        for values, scores in zip(unbatched["texts"], unbatched["scores"], strict=True):
             assert translations["texts"][row].tolist() == [*values, *[b""] * (3 - n)]
             np.testing.assert_allclose(
                 translations["scores"][row, :n], scores, atol=1e-4
@@ -184,8 +187,8 @@ def test_options_of_another_number_of_rows_are_refused(translate):
         message = f"{name} must have one value, or one for each row"
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             translate(TEXTS[:3], **{name: value})
-    nothing = tf.zeros([0], tf.string)
-    assert translate(nothing, beam_size=[], alpha=[0.5])["texts"].size == 0
+    no_texts = tf.zeros([0], tf.string)
+    assert translate(no_texts, beam_size=[], alpha=[0.5])["texts"].size == 0
 
 
 def columns(signature="translate", **inputs):

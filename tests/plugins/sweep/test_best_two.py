@@ -99,9 +99,7 @@ def test_hardly_trained_models_are_not_compared(scores):
     ("metric", "decoded", "is_said"),
     [("bleu", 500, True), ("bleu", 1014, False), ("loss", 500, False)],
 )
-def test_scores_of_fewer_sentences_are_told_from_those_of_the_test(
-    metric, decoded, is_said
-):
+def test_scores_of_fewer_sentences_are_marked(metric, decoded, is_said):
     best, second = ({"score": score, "p_bootstrap": 0.01} for score in (7.0, 3.0))
     metrics = {"bleu": {"higher_is_better": True, "systems": [second, best]}}
     test = DevTest([4, 1], 1014, metrics)

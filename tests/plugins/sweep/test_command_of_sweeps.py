@@ -48,7 +48,7 @@ def flags(data_dir, output_dir, usr_dir, **changes):
     return sweep_flags(ranges, data_dir, output_dir, usr_dir, **changes)
 
 
-def test_mistakes_are_told_at_once(capfd, data_dir, tmp_path, usr_dir, monkeypatch):
+def test_mistakes_are_reported_at_once(capfd, data_dir, tmp_path, usr_dir, monkeypatch):
     pytest.importorskip("optuna", reason="optuna is not installed")
     output_dir = tmp_path / "sweep"
 

@@ -19,15 +19,18 @@ def external_trials(directory, count):
 
 def test_trials_are_begun_resumed_and_ended(tmp_path):
     study, trials = external_trials(tmp_path, 3)
-    first, second = trials.next(), trials.next()
-    assert (first.index, second.index) == (0, 1)
-    assert first.run_dir == tmp_path / "trial-0000" == first.run_dir.absolute()
+    first_trial = trials.next()
+    second_trial = trials.next()
+    assert (first_trial.index, second_trial.index) == (0, 1)
+    assert (
+        first_trial.run_dir == tmp_path / "trial-0000" == first_trial.run_dir.absolute()
+    )
     assert trials.next() is None and not trials.is_last()  # two run at a time
     trials.report(0, {10: 1.5, 20: 1.25})
     trials.complete(0)
     study, trials = external_trials(tmp_path, 3)  # as after a kill
     assert trials.ended_scores() == [{10: 1.5, 20: 1.25}]
-    assert trials.next() == second
+    assert trials.next() == second_trial
     assert trials.next().index == 2 and trials.is_last()
     trials.report(1, {10: float("nan")})
     trials.complete(1)
@@ -46,8 +49,8 @@ def test_what_refuses_every_trial_ends_the_sweep(tmp_path):
     trials.fail(0, "diverged", is_refused=False)
     for _ in range(2):
         trials.fail(trials.next().index, "num_heads", is_refused=True)
-    last = trials.next().index
-    refused("^trial 3: num_heads$", trials.fail, last, "num_heads", True)
+    index = trials.next().index
+    refused("^trial 3: num_heads$", trials.fail, index, "num_heads", True)
     assert [x.state for x in study.trials()] == ["failed"] * 3 + ["running"]
 
 
@@ -64,7 +67,7 @@ def test_a_resumed_trial_is_judged_by_whether_it_had_begun(tmp_path):
     assert [x.state for x in study.trials()] == ["running", "failed"]
 
 
-def test_a_lost_trial_stays_unfinished_and_the_reason_is_told(tmp_path, capsys):
+def test_a_lost_trial_stays_unfinished_with_its_reason(tmp_path, capsys):
     study, trials = external_trials(tmp_path, 9)
     trials.next()
     trials.on_loss(0, "its node was lost")

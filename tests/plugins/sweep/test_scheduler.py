@@ -111,10 +111,10 @@ def test_a_signal_is_passed_on_and_the_trial_is_resumed(tmp_path, monkeypatch):
     def interrupt(trial):
         os.kill(os.getpid(), signal.SIGINT)
 
-    before = signal.getsignal(signal.SIGINT)
+    handler = signal.getsignal(signal.SIGINT)
     trials, ended, received = sweep(tmp_path, 3, interrupt)
     assert (received, ended) == (signal.SIGINT, [])
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is handler
     assert [trial.state for trial in trials] == ["running"]
     monkeypatch.setattr(scheduling, "_PROGRAM", PROGRAM)
     resumed, ended, _ = sweep(tmp_path, 1)

@@ -42,11 +42,11 @@ def advance(study, index, scores):
 def swept(directory, count=6, chaos=None, **changes):
     """The trials of a sweep, whose order of events `chaos` draws, with kills."""
     directory.mkdir()
-    chosen = sweep_settings(**changes)
-    study = SweepStudy.create(directory, chosen)
+    settings = sweep_settings(**changes)
+    study = SweepStudy.create(directory, settings)
     running: dict[int, dict[int, float]] = {}
     while True:
-        while len(running) < chosen.workers and len(study) < count:
+        while len(running) < settings.workers and len(study) < count:
             if not study.is_next_possible():
                 break
             running[study.start_next()] = {}
@@ -56,7 +56,7 @@ def swept(directory, count=6, chaos=None, **changes):
         if advance(study, index, running[index]):
             del running[index]
         if chaos and chaos.random() < 0.3:
-            study = SweepStudy.create(directory, chosen)
+            study = SweepStudy.create(directory, settings)
             # The last evaluation of one is repeated, as after an older checkpoint.
             running = {n: dict(study.trial(n).scores) for n in study.unfinished()}
             for scores in running.values():
@@ -70,14 +70,14 @@ def undisturbed(tmp_path_factory):
     return directory, swept(directory)
 
 
-def test_the_order_of_events_and_kills_leave_the_trials_as_they_are(
+def test_trials_depend_neither_on_the_order_of_events_nor_on_kills(
     undisturbed, tmp_path
 ):
     trials = undisturbed[1]
     assert swept(tmp_path / "killed", chaos=random.Random(1)) == trials
     assert {"pruned", "complete"} == {trial.state for trial in trials}
-    other = swept(tmp_path / "seed", seed=4, count=2)
-    assert other[1].hparams != trials[1].hparams
+    reseeded = swept(tmp_path / "seed", seed=4, count=2)
+    assert reseeded[1].hparams != trials[1].hparams
 
 
 def test_trials_behind_the_median_are_pruned(undisturbed):
@@ -85,19 +85,21 @@ def test_trials_behind_the_median_are_pruned(undisturbed):
     trials = undisturbed[1]
     for trial in trials:
         seen = trials[: max(0, trial.index - 1)]
-        complete = [other for other in seen if other.state == "complete"]
-        is_behind = len(complete) >= 2 and trial.scores[STEPS[0]] < np.median(
-            [other.scores[STEPS[0]] for other in complete]
-        )
+        scores = [x.scores[STEPS[0]] for x in seen if x.state == "complete"]
+        is_behind = len(scores) >= 2 and trial.scores[STEPS[0]] < np.median(scores)
         assert is_behind == (trial.state == "pruned")
 
 
-def test_values_are_in_their_ranges_and_the_first_ones_are_those_of_the_set(
+def test_trials_are_in_range_and_begin_with_the_set(
     undisturbed,
 ):
     trials = undisturbed[1]
-    first = trials[0].hparams
-    assert (first["dropout"], first["num_layers"], first["norm"]) == (0.1, 2, "post")
+    defaults = trials[0].hparams
+    assert (defaults["dropout"], defaults["num_layers"], defaults["norm"]) == (
+        0.1,
+        2,
+        "post",
+    )
     for trial in trials:
         assert 0.9 <= trial.hparams["adam_beta2"] <= 0.999
         assert 0.1 <= trial.hparams["learning_rate"] <= 3
@@ -117,12 +119,12 @@ def test_what_cannot_be_resumed(tmp_path):
     SweepStudy.create(tmp_path, sweep_settings(workers=2))
     assert SweepStudy.create(tmp_path, sweep_settings(workers=1)).settings.workers == 2
     ranges = sweep_settings().ranges | {"dropout": Interval(0.1, 0.3)}
-    other = sweep_settings(seed=4, prunes=False, ranges=ranges, options={"keep": 2})
+    changed = sweep_settings(seed=4, prunes=False, ranges=ranges, options={"keep": 2})
     message = (
         "other settings: the range of dropout was 0.05 to 0.5, is now 0.1 to 0.3; "
         "seed was 3, is now 4; pruning was on, is now off; keep was unset, is now 2; "
     )
-    refused(message, SweepStudy.create, tmp_path, other)
+    refused(message, SweepStudy.create, tmp_path, changed)
     refused(
         "has the study 'r', not 'x'",
         SweepStudy.create,
@@ -150,12 +152,12 @@ def test_values_have_four_digits(undisturbed):
 
 def test_a_kill_during_a_proposal_leaves_the_trial_complete(tmp_path, monkeypatch):
     """The values that the trial lacks are entered, as if nothing had happened."""
-    whole = SweepStudy.create(tmp_path, sweep_settings())
-    whole.start_next()
-    expected = whole._trials()[0]
-    other = tmp_path / "killed"
-    other.mkdir()
-    killed = SweepStudy.create(other, sweep_settings())
+    undisturbed = SweepStudy.create(tmp_path, sweep_settings())
+    undisturbed.start_next()
+    expected = undisturbed._trials()[0]
+    killed_dir = tmp_path / "killed"
+    killed_dir.mkdir()
+    killed = SweepStudy.create(killed_dir, sweep_settings())
 
     def kill(*args, **kwargs):
         raise KeyboardInterrupt
@@ -164,7 +166,7 @@ def test_a_kill_during_a_proposal_leaves_the_trial_complete(tmp_path, monkeypatc
         patch.setattr(optuna.trial.Trial, "suggest_int", kill)
         killed.start_next()
     assert 0 < len(killed._trials()[0].params) < len(expected.params)
-    resumed = SweepStudy.create(other, sweep_settings())
+    resumed = SweepStudy.create(killed_dir, sweep_settings())
     assert resumed.unfinished() == [0]
     (trial,) = resumed._trials()
     assert (trial.params, trial.user_attrs) == (expected.params, expected.user_attrs)

@@ -44,7 +44,7 @@ def test_a_trial_waits_until_an_earlier_process_has_ended(clock, capsys):
     assert clock[0] == 220
 
 
-def test_an_occupied_run_directory_is_no_refusal(
+def test_an_occupied_run_directory_does_not_count_as_refused(
     data_dir, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(trial_process, "_SECONDS_TO_END", 0)

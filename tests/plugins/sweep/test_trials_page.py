@@ -1,4 +1,4 @@
-"""The page of a sweep: what it tells, and how it looks in a browser."""
+"""The page of a sweep: its content, and its looks in a browser."""
 
 import dataclasses
 import re

@@ -76,8 +76,8 @@ def _prepare_tensorflow(is_fast):
     make_strategy(simulate_devices=8)
     if is_fast:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-        given = os.environ.get("XLA_FLAGS", "")
-        os.environ["XLA_FLAGS"] = f"{given} {UNOPTIMIZED_XLA}".strip()
+        xla_flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{xla_flags} {UNOPTIMIZED_XLA}".strip()
 
 
 def _record_no_stacks():

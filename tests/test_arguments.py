@@ -132,7 +132,7 @@ def never_foreign(call):
         assert "\n" not in str(error)
 
 
-def test_load_refuses_whatever_is_no_path(tmp_path, monkeypatch):
+def test_load_refuses_what_is_not_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for value in ODD:
         never_foreign(lambda value=value: t2t_keras.load(value))

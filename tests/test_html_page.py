@@ -34,7 +34,7 @@ def contrast(a, b):
     return (high + 0.05) / (low + 0.05)
 
 
-def test_contrast_is_that_of_wcag():
+def test_contrast_matches_wcag():
     assert contrast("#ffffff", "#000000") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
@@ -46,9 +46,9 @@ def test_colours_can_be_read(mode):
     colours = {}
     for block in blocks:
         colours |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
-    for foreground, background, least in PAIRS:
+    for foreground, background, required_contrast in PAIRS:
         value = contrast(colours[foreground], colours[background])
-        assert value >= least, (foreground, background, value)
+        assert value >= required_contrast, (foreground, background, value)
 
 
 def test_a_page_is_whole_and_loads_nothing():
@@ -71,5 +71,5 @@ def test_json_cannot_end_its_element():
     text = json.dumps({"a": "</script><b>", "ü": "<!--"}, ensure_ascii=False)
     element = json_element("data", text)
     assert element.count("<") == 2
-    inside = element.partition(">")[2].removesuffix("</script>")
-    assert json.loads(inside) == json.loads(text)
+    content = element.partition(">")[2].removesuffix("</script>")
+    assert json.loads(content) == json.loads(text)

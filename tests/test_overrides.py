@@ -58,9 +58,9 @@ class Share(Metrics):
 
 def test_scores_are_numbers_of_python():
     scores = {"share": np.float32(0.5), "lines": 3}
-    numbers = Share().numbers(scores)
-    assert numbers == {"share": 0.5, "lines": 3}
-    assert [type(x) for x in numbers.values()] == [float, int]
+    converted = Share().numbers(scores)
+    assert converted == {"share": 0.5, "lines": 3}
+    assert [type(x) for x in converted.values()] == [float, int]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_scores_are_numbers_of_python():
         ({"share": "high"}, r"Share\.score: share must be a number, not 'high'"),
     ],
 )
-def test_scores_that_are_no_numbers_are_refused(scores, message):
+def test_scores_must_be_numbers(scores, message):
     refused(message, Share().numbers, scores)
 
 

@@ -8,7 +8,7 @@ from t2t_keras import HParams, register_ranged_hparams, registry
 from t2t_keras.ranged_hparams import Choices, Interval, RangedHParams
 
 
-def test_scales_are_those_of_tensor2tensor():
+def test_scales_match_tensor2tensor():
     """Vizier's: equal parts of [0, 1] are equal ratios to 0, or to low + high."""
     positions = np.linspace(0, 1, 5)
     log = [Interval(0.01, 100.0, "log").value_at(x) for x in positions]
@@ -72,8 +72,8 @@ def test_ranges_that_a_set_cannot_have(call, message):
 
 def test_no_range_and_two_of_one_field():
     refused("there is no range", RangedHParams().resolve, HParams())
-    twice = ("set_int", "d_ff", 1, 2), ("set_int", "filter_size", 1, 2)
-    refused("'d_ff' has two ranges", ranges(*twice).resolve, HParams())
+    calls = ("set_int", "d_ff", 1, 2), ("set_int", "filter_size", 1, 2)
+    refused("'d_ff' has two ranges", ranges(*calls).resolve, HParams())
 
 
 def test_registered_ranges(monkeypatch):

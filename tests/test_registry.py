@@ -167,7 +167,7 @@ def test_usr_dir_hides_no_other_module(tmp_path):
         ("import no_such_module\n", r"faulty\.py:1: ModuleNotFoundError"),
     ],
 )
-def test_faulty_user_file_is_told_with_its_line(tmp_path, text, message):
+def test_a_faulty_user_file_is_reported_with_its_line(tmp_path, text, message):
     file = write(tmp_path / "faulty.py", text)
     refused(message, load_usr_dir, tmp_path)
     # Corrected, it can be loaded by the same process.
@@ -185,7 +185,9 @@ def test_faulty_user_file_is_told_with_its_line(tmp_path, text, message):
         ("return Problem(summary='x', vocab_size=0)", 6, "vocab_size must be from 1"),
     ],
 )
-def test_definition_that_raises_is_told_with_its_line(tmp_path, body, line, message):
+def test_a_definition_that_raises_is_reported_with_its_line(
+    tmp_path, body, line, message
+):
     text = problem_file("captions")
     head, _, _ = text.partition("    return")
     file = write(tmp_path / "faulty.py", f"{head}    {body}\n")
@@ -256,14 +258,14 @@ def test_a_file_that_cannot_be_imported_is_left_out(tmp_path, capsys):
         ("SummarizeCNN64k", "summarize_cn_n64k", "summarize_cnn64k"),
     ],
 )
-def test_names_of_classes_are_those_of_tensor2tensor(name, t2t_name, earlier):
+def test_names_of_classes_match_tensor2tensor(name, t2t_name, earlier):
     register_problem(type(name, (Problem,), {"summary": "x"}))
     assert registry.list_problems() == {t2t_name: "x"}
     for registered_name in (t2t_name, earlier, f"{earlier}_rev"):
         assert registry.problem(registered_name).name == registered_name
 
 
-def test_assignments_and_names_of_tensorflow_1_are_told_what_to_write(tmp_path):
+def test_tensorflow_1_assignments_and_names_are_refused_with_advice(tmp_path):
     text = """
 import tensorflow as tf
 from t2t_keras import registry, register_hparams

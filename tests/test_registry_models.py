@@ -145,7 +145,8 @@ def test_weights_that_are_not_trainable(data_dir, tmp_path, monkeypatch):
     for checkpoint in ("1", "2", "ema"):
         model = load(path, checkpoint).model
         averages.append({weight.path: weight.numpy() for weight in model.weights})
-    for name, *values in ((x, *(y[x] for y in averages)) for x in averages[0]):
+    for name in averages[0]:
+        values = [average[name] for average in averages]
         is_frozen = "/encoder/" in name or name.endswith("/shift")
         equal = [bool((value == values[1]).all()) for value in values]
         assert equal == [is_frozen, True, is_frozen], name

@@ -21,7 +21,9 @@ CARD = {"device_name": "NVIDIA H100", "compute_capability": (9, 0)}
 @pytest.fixture
 def _gpu(monkeypatch, tmp_path):
     """A machine with a GPU, whose name is in `CARD`."""
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    monkeypatch.setattr(
+        tf.config, "list_physical_devices", lambda device_type: [device_type]
+    )
     experimental = tf.config.experimental
     monkeypatch.setattr(experimental, "get_device_details", lambda device: CARD)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -65,7 +67,7 @@ def test_programs_of_training_and_decoding_have_the_same_flags(monkeypatch):
 
 @pytest.mark.usefixtures("_gpu")
 @pytest.mark.parametrize(
-    ("given", "flags"),
+    ("user_flags", "flags"),
     [
         ("--xla_a=1", f"--xla_a=1 {TRITON} {MERGER}"),
         (
@@ -75,10 +77,10 @@ def test_programs_of_training_and_decoding_have_the_same_flags(monkeypatch):
     ],
 )
 def test_flags_of_the_user_are_kept_with_a_folder_of_the_user(
-    monkeypatch, given, flags
+    monkeypatch, user_flags, flags
 ):
     monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=/given")
-    monkeypatch.setenv("XLA_FLAGS", given)
+    monkeypatch.setenv("XLA_FLAGS", user_flags)
     keep_compiled_programs()
     assert os.environ["XLA_FLAGS"] == flags
     assert str(compiled_programs()) == "/given"
@@ -88,10 +90,10 @@ def test_flags_of_the_user_are_kept_with_a_folder_of_the_user(
 def test_the_users_folder_is_taken_and_one_that_cannot_be_made_is_not(
     monkeypatch, tmp_path
 ):
-    given = "--tf_xla_persistent_cache_directory=/given"
-    monkeypatch.setenv("TF_XLA_FLAGS", given)
+    user_flags = "--tf_xla_persistent_cache_directory=/given"
+    monkeypatch.setenv("TF_XLA_FLAGS", user_flags)
     keep_compiled_programs()
-    assert os.environ["TF_XLA_FLAGS"] == given
+    assert os.environ["TF_XLA_FLAGS"] == user_flags
     assert str(compiled_programs()) == "/given"
     (tmp_path / "cache").write_text("a file")
     monkeypatch.setenv("TF_XLA_FLAGS", "")
@@ -137,7 +139,7 @@ with program_failures_named():
 
 
 def program_output(folder, limit=0):
-    """What another process prints whose files may not be longer than the limit."""
+    """Returns the output of a process whose files are limited in size."""
     flags = f"--tf_xla_persistent_cache_directory={folder}"
     completed = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(limit)],
@@ -166,7 +168,7 @@ def test_tensorflow_reads_what_another_process_has_kept(tmp_path):
 
 @pytest.mark.slow
 def test_a_program_that_cannot_be_written(tmp_path):
-    """It is not taken for a lack of the device's memory."""
+    """It is not reported as a lack of device memory."""
     message = program_output(tmp_path, limit=1000)
     assert f"UserError: {tmp_path}: XLA cannot keep a program there (File t" in message
 
@@ -202,8 +204,9 @@ def test_xla_knows_the_flags_that_are_set():
     """An unknown flag would end every process with a GPU."""
     program = "import tensorflow as tf; tf.function(lambda: 1, jit_compile=True)()"
     flags = f"{TRITON} {MERGER}"
-    for given, is_known in ((flags, True), (f"{flags} --xla_gpu_unknown=0", False)):
-        environment = {**os.environ, "XLA_FLAGS": given}
+    unknown = "--xla_gpu_unknown=0"
+    for xla_flags, is_known in ((flags, True), (f"{flags} {unknown}", False)):
+        environment = {**os.environ, "XLA_FLAGS": xla_flags}
         done = subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True
         )

@@ -1,4 +1,4 @@
-"""`--config FILE` says what flags say, and its mistakes are one sentence."""
+"""`--config FILE` replaces flags, and reports mistakes in one sentence."""
 
 import pytest
 from helpers.command_line import run, run_refused
@@ -94,8 +94,8 @@ def test_a_file_says_what_flags_say(command, text, name):
 )
 def test_the_command_line_precedes_the_file(words):
     config = write('model = "a"\nbeam_size = 3\nscores = true\n')
-    same = parsed("translate", *words, "--beam_size", "5", "--scores")
-    assert parsed("translate", *words, "--beam_size", "5", *config) == same
+    flags_only = parsed("translate", *words, "--beam_size", "5", "--scores")
+    assert parsed("translate", *words, "--beam_size", "5", *config) == flags_only
     assert parsed("translate", *config)["output_dir"] == "a"
 
 
@@ -146,8 +146,8 @@ def test_models_to_serve_replace_the_list_of_the_file(words):
 def test_a_file_may_have_the_flags_of_a_problem():
     config = write('problem = "parsing_wsj"\ntreebank = "wsj"\ndata_dir = "d"\n')
     assert parsed("datagen", *config)["treebank"] == "wsj"
-    same = ["train", "--problem", "parsing_wsj", *DATA]
-    assert parsed(*same, *config) == parsed(*same)
+    flags_only = ["train", "--problem", "parsing_wsj", *DATA]
+    assert parsed(*flags_only, *config) == parsed(*flags_only)
 
 
 MISTAKES = {

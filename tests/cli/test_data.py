@@ -1,4 +1,4 @@
-"""`t2t datagen`: the command that it says comes next."""
+"""`t2t datagen` names the next command."""
 
 from types import SimpleNamespace
 

@@ -38,11 +38,11 @@ def test_a_set_precedes_the_file_that_has_its_name(usr_dir, capfd):
     assert listed["fields"]["dropout"]["value"] == 0.5
 
 
-def test_a_file_with_the_name_of_ours_is_a_family_beside_it(usr_dir, capfd):
+def test_a_user_file_named_like_ours_is_a_family_beside_it(usr_dir, capfd):
     ours = run_json(capfd, "list", "paper")["family"]
     write(usr_dir / "paper.py", FILE.format(name="slow_dropout"))
-    both = run_json(capfd, "list", "paper", "--usr_dir", usr_dir)["family"]
-    assert both == ours | {"slow_dropout": "A slow_dropout set."}
+    merged = run_json(capfd, "list", "paper", "--usr_dir", usr_dir)["family"]
+    assert merged == ours | {"slow_dropout": "A slow_dropout set."}
     assert run("list", "--usr_dir", usr_dir) == 0
     sections = capfd.readouterr().out.split("\n\n")
     title = sections.index("Sets for my corpus")

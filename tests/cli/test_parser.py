@@ -59,16 +59,16 @@ def test_words_after_launch_belong_to_its_command():
 def test_help_has_at_most_40_lines_and_help_all_every_flag(command, capfd, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert run(command, "--help") == 0
-    short = capfd.readouterr().out
-    assert len(short.splitlines()) <= 40
+    brief = capfd.readouterr().out
+    assert len(brief.splitlines()) <= 40
     assert run(command, "--help-all") == 0
-    whole = capfd.readouterr().out
-    assert max(map(len, whole.splitlines())) <= 80
+    full = capfd.readouterr().out
+    assert max(map(len, full.splitlines())) <= 80
     parser = command_line.command_parser(command, command_line.commands()[command])
     for flag in parser._option_string_actions:
-        assert flag in whole or flag in ("--output_dir", "--export_dir", "--source")
-    left_out = re.search(r"has (\d+) further options", short)
-    shown = [text.count("\n  --") + text.count("\n    ") for text in (short, whole)]
+        assert flag in full or flag in ("--output_dir", "--export_dir", "--source")
+    left_out = re.search(r"has (\d+) further options", brief)
+    shown = [text.count("\n  --") + text.count("\n    ") for text in (brief, full)]
     assert bool(left_out) == (shown[1] > shown[0])
 
 

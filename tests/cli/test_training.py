@@ -32,8 +32,8 @@ def test_the_end_of_a_training_is_five_rows():
         "dev bleu         98.55; of the average 99.57",
         "target tokens/s  7339",
     ]
-    nothing = TrainResult(step=3, stopped_by="SIGTERM").to_dict()
-    assert "not measured" in COMMANDS["train"].show(nothing)
+    interrupted = TrainResult(step=3, stopped_by="SIGTERM").to_dict()
+    assert "not measured" in COMMANDS["train"].show(interrupted)
 
 
 PROBLEM = """

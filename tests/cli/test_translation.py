@@ -66,7 +66,7 @@ def translate(model, folder, *flags):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_resumed_file_is_that_of_a_process_that_was_never_killed(
+def test_a_resumed_file_equals_that_of_an_undisturbed_process(
     mode, model, interrupted, tmp_path, capfd
 ):
     argv, output, incomplete = translate(model, tmp_path, *MODES[mode])
@@ -173,14 +173,14 @@ def test_lines_are_read_when_they_are_needed(monkeypatch):
     taken = []
     lines = (taken.append(n) or "x" * n for n in itertools.cycle([1, 2, 12, 9]))
     read = chunks.chunks(lines, one_by_one=False)
-    sizes = [[len(line) for line in next(read)] for _ in range(4)]
-    assert sizes == [[1, 2], [12], [9, 1], [2, 12]]
+    for expected in ([1, 2], [12], [9, 1], [2, 12]):
+        assert [len(line) for line in next(read)] == expected
     assert len(taken) == 7
     assert [len(c) for c in chunks.chunks(iter("abc"), True)] == [1, 1, 1]
 
 
 def test_the_record_is_written_before_the_file(tmp_path, monkeypatch):
-    """So that a record is never that of another file, whenever a kill comes."""
+    """Whenever a kill comes, a record belongs to its file."""
     path = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt), open_output(str(path), {"a": 1}) as output:
         list(output.unread(iter("xy")))
@@ -251,13 +251,13 @@ def test_what_leads_to_an_open_file_is_not_replaced(write, tmp_path):
 
 
 def test_split_sentences_are_counted_once_for_a_file(model, tmp_path, capfd):
-    """Also if the file has many chunks; the run is of data without the statistic."""
+    """Even if the file has many chunks; the run's data lack the statistic."""
     lines = ["A dog. The river.", "a dog", "The old house. A dog! A river."]
     parts = ["A dog.", "The river.", "a dog", "The old house.", "A dog!", "A river."]
     for name, texts in ("lines", lines), ("parts", parts), ("whole", lines):
         source = write(tmp_path / name, *texts)
-        on = "true" if name == "lines" else "false"
-        options = f"extra_length=4,split_sentences={on}"
+        setting = "true" if name == "lines" else "false"
+        options = f"extra_length=4,split_sentences={setting}"
         argv = ("translate", *model[:2], "--decode_hparams", options)
         run(*argv, "--input", source, "--output", tmp_path / f"{name}.out")
         note = (
@@ -265,12 +265,13 @@ def test_split_sentences_are_counted_once_for_a_file(model, tmp_path, capfd):
             "split_sentences=false turns this off\n"
         )
         assert capfd.readouterr().err.count(note) == (name == "lines")
-    counts, alone, whole_file = (
-        (tmp_path / f"{name}.out").read_text().splitlines()
-        for name in ("lines", "parts", "whole")
-    )
-    joined = [" ".join(filter(None, alone[a:b])) for a, b in ((0, 2), (2, 3), (3, 6))]
-    assert counts == joined
+    outputs = {}
+    for name in ("lines", "parts", "whole"):
+        outputs[name] = (tmp_path / f"{name}.out").read_text().splitlines()
+    joined = []
+    for parts in (outputs["parts"][:2], outputs["parts"][2:3], outputs["parts"][3:]):
+        joined.append(" ".join(filter(None, parts)))
+    assert outputs["lines"] == joined
     run(
         "translate",
         *model,
@@ -279,4 +280,4 @@ def test_split_sentences_are_counted_once_for_a_file(model, tmp_path, capfd):
         "--output",
         tmp_path / "default.out",
     )
-    assert (tmp_path / "default.out").read_text().splitlines() == whole_file
+    assert (tmp_path / "default.out").read_text().splitlines() == outputs["whole"]

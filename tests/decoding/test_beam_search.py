@@ -78,7 +78,7 @@ def test_equals_exhaustive_enumeration(small, penalty, alpha, beta):
 def search_written_out(log_probs, beam_size, alpha):
     """The n best of one sentence, n = K, by lists; log_probs [T, V, V] by last piece.
 
-    It goes on to the limit T: what is found does not depend on an early end.
+    It runs to the limit T, so the result does not depend on an early end.
     """
     alive = [([PAD], 0.0)]
     finished = []
@@ -101,7 +101,7 @@ def search_written_out(log_probs, beam_size, alpha):
 @pytest.mark.parametrize("n_best", [1, 3])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -1.0])
 def test_equals_the_search_written_out(alpha, n_best):
-    """With a beam that leaves out much, on models without any sense."""
+    """With a small beam, on random tables."""
     rows = 40
     limit = 7
     vocab = 6
@@ -141,7 +141,7 @@ def chain(first_step, limit, end_log_prob):
         (-1.0, [0.4, 0.59, 0.01], 1),
     ],
 )
-def test_goes_on_while_something_better_is_possible(
+def test_search_continues_while_a_better_hypothesis_is_possible(
     alpha, first_step, end_log_prob, n_best
 ):
     search = searcher(chain(first_step, 20, end_log_prob), trace=False)
@@ -209,11 +209,11 @@ def test_companions_change_nothing(larger):
     together = search(np.pad(source, ((0, 0), (0, 9))), limits, beam_size=4, n_best=4)
     for row in range(len(source)):
         length = np.count_nonzero(source[row])
-        alone = search(
+        single = search(
             source[row : row + 1, :length], limits[row], beam_size=4, n_best=4
         )
-        assert outputs(alone, 0) == outputs(together, row)
-        np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-4)
+        assert outputs(single, 0) == outputs(together, row)
+        np.testing.assert_allclose(single.scores[0], together.scores[row], atol=1e-4)
 
 
 def test_fewer_hypotheses_than_places(small):

@@ -18,7 +18,7 @@ def test_the_last_block_is_filled_up(size):
 
 
 @pytest.mark.parametrize("k", [1, 4, 50])
-def test_of_equal_values_the_first_count(k):
+def test_the_first_of_equal_values_counts(k):
     """Also where many are ruled out."""
     random = np.random.default_rng(k)
     values = random.integers(0, 20, (3, 1000)).astype("float32")

@@ -39,7 +39,7 @@ def test_candidates_are_the_best_of_all_continuations(
 
 @pytest.mark.parametrize("vocab_size", [5, 64, 65, 1000])
 @pytest.mark.parametrize("beams", [1, 2, 25])
-def test_of_equal_continuations_the_first_come_first(beams, vocab_size):
+def test_equal_continuations_keep_their_order(beams, vocab_size):
     """Beams and many tokens are equal, and half of the tokens are excluded."""
     random = np.random.default_rng(vocab_size)
     logits = random.integers(0, 20, (3, 1, vocab_size)).astype(np.float32)

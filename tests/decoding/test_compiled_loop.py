@@ -1,4 +1,4 @@
-"""The search that XLA compiles: the hypotheses of the other, of few sizes."""
+"""The search that XLA compiles: equal hypotheses, in few sizes."""
 
 import numpy as np
 import pytest
@@ -86,7 +86,9 @@ def test_some_searches_are_not_compiled(translator, options):
 
 
 def test_a_gpu_compiles_unless_the_cache_of_the_model_grows(translator, monkeypatch):
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
+    monkeypatch.setattr(
+        tf.config, "list_logical_devices", lambda device_type: [device_type]
+    )
     is_compiled = translator.engine.search_graph.is_compiled
     assert is_compiled(DecodingOptions())
     assert not is_compiled(DecodingOptions(jit_compile="false"))
@@ -98,7 +100,7 @@ def test_a_gpu_compiles_unless_the_cache_of_the_model_grows(translator, monkeypa
 
 @pytest.mark.parametrize("longest", [40, 200])
 def test_an_evaluation_has_at_most_six_sizes(longest):
-    """Of 1,000 sentences as long as those of Multi30k, or of newstest."""
+    """For 1,000 sentences as long as those of Multi30k, or of newstest."""
     random = np.random.default_rng(0)
     lengths = np.minimum(random.lognormal(2.8, 0.6, 1000).astype(int) + 2, longest)
     groups = batches(lengths.tolist(), 2048, 1, rounded_length)

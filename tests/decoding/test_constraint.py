@@ -121,9 +121,9 @@ def test_state_follows_the_beams_in_a_graph():
 
 
 def test_nothing_allowed(model):
-    """No hypothesis, and no endless loop."""
-    nothing = BannedTokens(range(6), 6)
-    hypotheses = searcher(model, nothing, trace=False)(
+    """The search ends, without a hypothesis."""
+    all_banned = BannedTokens(range(6), 6)
+    hypotheses = searcher(model, all_banned, trace=False)(
         SOURCES, 4, beam_size=2, n_best=2
     )
     assert not hypotheses.lengths.any() and not hypotheses.ids.any()
@@ -147,5 +147,7 @@ def test_sampling_obeys_constraints(model, final_piece):
         assert [*map(len, targets)] == samples.lengths[row].numpy().tolist()
         for target in targets:
             assert starts_with(target, PREFIXES[row])
-            once = max(counts(target, 1).values(), default=0) <= 1
-            assert once or (row == 2 and not isinstance(final_piece, NoPieceTwice))
+            is_allowed = max(counts(target, 1).values(), default=0) <= 1
+            assert is_allowed or (
+                row == 2 and not isinstance(final_piece, NoPieceTwice)
+            )

@@ -1,4 +1,4 @@
-"""An engine of a user's own: `Translator` asks it for ids, and for nothing else."""
+"""A user's engine: `Translator` asks it for ids only."""
 
 import numpy as np
 import pytest

@@ -47,20 +47,21 @@ def letters():
 
 
 def test_after_fit_outputs_are_the_translators(letters):
-    """Of the weights that the model has then, also if it has generated before."""
+    """With the current weights, even if the model has generated before."""
     preprocessor, model = letters
     sources = ["CDE", "HG", "CCCDE"]
     x, y = preprocessor(sources, ["E", "GH", "EDCCC"])
     assert x[0].tolist() == [[2, 3, 4, 1, 0, 0], [7, 6, 1, 0, 0, 0], [2, 2, 2, 3, 4, 1]]
     assert y.tolist() == [[4, 1, 0, 0, 0, 0], [6, 7, 1, 0, 0, 0], [4, 3, 2, 2, 2, 1]]
     model.preprocessor = preprocessor
-    before = model.generate(sources)
+    untrained_outputs = model.generate(sources)
     model.optimizer.learning_rate = 0.05
     steps = keras.tree.map_structure(lambda rows: np.tile(rows, (40, 1)), (x, y))
     model.fit(*steps, batch_size=len(y), shuffle=False, verbose=0)
-    after = model.generate(sources)
+    trained_outputs = model.generate(sources)
     translator = ModelTranslator(preprocessor.problem, model, *preprocessor.tokenizers)
-    assert after == translator.translate(sources) == ["E", "GH", "EDCCC"] != before
+    assert trained_outputs == translator.translate(sources) == ["E", "GH", "EDCCC"]
+    assert trained_outputs != untrained_outputs
     assert model.generate("HG") == "GH"
     # Ids in, ids out: with a preprocessor and without.
     np.testing.assert_array_equal(model.generate(x[0]), y)

@@ -69,8 +69,8 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
         assert added < -0.1
         assert output.score == pytest.approx(score + added, abs=1e-4)
     # The others are unchanged.
-    alone = translator.n_best([texts[i] for i in (0, 2, 3)], 3, **options)
-    for i, outputs in zip((0, 2, 3), alone, strict=True):
+    unsplit = translator.n_best([texts[i] for i in (0, 2, 3)], 3, **options)
+    for i, outputs in zip((0, 2, 3), unsplit, strict=True):
         assert [x.ids for x in n_best[i]] == [x.ids for x in outputs]
 
 
@@ -138,19 +138,19 @@ def test_an_input_of_several_sentences_is_translated_one_by_one(translator, capl
 
 
 def test_options_apply_to_the_sentences_of_an_input(translator, caplog):
-    on = {"split_sentences": True}
-    prefixed = translator.translate([SEVERAL], ["a dog"], **on)[0]
+    splitting = {"split_sentences": True}
+    prefixed = translator.translate([SEVERAL], ["a dog"], **splitting)[0]
     assert prefixed.startswith(translator.translate(ONE_BY_ONE[:1], ["a dog"])[0])
     continuation = " ".join(filter(None, translator.translate(ONE_BY_ONE[1:])))
     assert prefixed.endswith(continuation)
     glossary = {"glossary": {"dog": "Hund", "river": "Fluss"}}
-    required = translator.n_best([SEVERAL], 1, **on, **glossary)[0][0]
+    required = translator.n_best([SEVERAL], 1, **splitting, **glossary)[0][0]
     alone = translator.translate(ONE_BY_ONE, **glossary)
     assert "Hund" in alone[0] and "Fluss" in alone[2]
     assert required.text == " ".join(filter(None, alone))
     # A sentence that is too long is split as well, or truncated.
     long = " ".join([SEVERAL, "the dog runs and " * 9])
-    options = {"max_source_length": 24} | on
+    options = {"max_source_length": 24} | splitting
     parts = [*ONE_BY_ONE, "the dog runs and " * 9]
     joined = " ".join(filter(None, translator.translate(parts, **options)))
     assert translator.translate([long], **options) == [joined]
@@ -166,9 +166,9 @@ def test_options_apply_to_the_sentences_of_an_input(translator, caplog):
     assert cut.is_truncated and not limited.is_truncated
     assert [message[:8] for message in messages(caplog)] == ["input 5 "]
     # Targets are scored with the whole source.
-    score = translator.score([SEVERAL], ["a dog"], **on)
+    score = translator.score([SEVERAL], ["a dog"], **splitting)
     assert score == translator.score([SEVERAL], ["a dog"])
-    samples = translator.n_best([SEVERAL, "a"], 3, sampling=True, **on)
+    samples = translator.n_best([SEVERAL, "a"], 3, sampling=True, **splitting)
     assert [len(outputs) for outputs in samples] == [3, 3]
 
 

@@ -36,8 +36,8 @@ def test_samples_of_no_length_and_without_an_allowed_token(model):
     assert samples.lengths[0].numpy().tolist() == [0, 0]
     assert samples.lengths[1].numpy().tolist() == [1, 1]
     assert not samples.ids[0].numpy().any() and not samples.ids[1, :, 1:].numpy().any()
-    nothing = BannedTokens(range(6), 6)
-    samples = sample(model, tf.constant(SOURCES), **options, constraint=nothing)
+    all_banned = BannedTokens(range(6), 6)
+    samples = sample(model, tf.constant(SOURCES), **options, constraint=all_banned)
     assert not samples.lengths.numpy().any() and not samples.ids.numpy().any()
     assert np.isneginf(samples.scores.numpy()[1:]).all()
 
@@ -119,13 +119,13 @@ def test_seed_and_companions(draw):
     assert (samples.scores[:, 0] != samples.scores[:, 1]).any()
     for row in range(6):
         length = np.count_nonzero(source[row])
-        alone = draw(source[row : row + 1, :length], first_row=row)
-        assert outputs(alone, 0) == outputs(samples, row)
-        np.testing.assert_allclose(alone.scores[0], samples.scores[row], atol=1e-4)
+        single_row = draw(source[row : row + 1, :length], first_row=row)
+        assert outputs(single_row, 0) == outputs(samples, row)
+        np.testing.assert_allclose(single_row.scores[0], samples.scores[row], atol=1e-4)
 
 
 def test_scores_are_the_models(larger, draw):
-    """Whatever is drawn, and however: its log-probability is teacher forcing's."""
+    """The log-probability of any sample is that of teacher forcing."""
     source = random_sources(6, 30)
     samples = draw(source, temperature=0.7, top_k=10, top_p=0.9)
     lengths = set()

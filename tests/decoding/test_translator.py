@@ -213,7 +213,7 @@ def test_decoding_is_the_papers_by_default():
         assert (record.beam_size, record.alpha, record.extra_length) == (4, 0.6, 50)
 
 
-def test_an_output_without_end_is_cut_at_its_own_limit(translator, tokenizer):
+def test_an_endless_output_is_cut_at_its_limit(translator, tokenizer):
     """`extra_length` tokens more than its input, EOS included, in any batch."""
     lines = [line for line in LINES if line.strip()]
     for outputs, line in zip(
@@ -242,7 +242,7 @@ def token_log_probs(model, source, targets):
     logits = logits.astype(np.float64)
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     return [
-        [row[token] for row, token in zip(rows[: len(ids)], ids, strict=True)]
+        rows[np.arange(len(ids)), ids]
         for rows, ids in zip(log_probs, targets, strict=True)
     ]
 
@@ -253,8 +253,8 @@ def token_log_probs(model, source, targets):
 def test_outputs_have_the_log_probability_of_each_token(translator, options):
     plain = translator.n_best(LINES, **options)
     n_best = translator.n_best(LINES, token_scores=True, **options)
-    assert [[x._replace(token_log_probs=()) for x in row] for row in n_best] == plain
-    for line, outputs in zip(LINES, n_best, strict=True):
+    for line, outputs, plain_outputs in zip(LINES, n_best, plain, strict=True):
+        assert plain_outputs == [x._replace(token_log_probs=()) for x in outputs]
         source = translator.source_tokenizer.encode(line)
         if not line.strip():
             assert not any(output.token_log_probs for output in outputs)

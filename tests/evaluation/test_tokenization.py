@@ -58,8 +58,8 @@ SPACED = {
 
 
 @pytest.fixture(autouse=True)
-def nothing_said():
-    """Every sentence that is said once has yet to be said; MeCab is looked for."""
+def _no_warning_printed():
+    """Forgets which warnings have been printed, and whether MeCab is installed."""
     module._say_once.cache_clear()
     module._is_installed.cache_clear()
 
@@ -74,7 +74,7 @@ def with_mecab(monkeypatch):
     monkeypatch.setattr(module, "_is_installed", lambda tokens: True)
 
 
-def test_the_default_of_a_language_is_that_of_sacrebleu(with_mecab, capfd):
+def test_the_default_of_a_language_matches_sacrebleu(with_mecab, capfd):
     expected = dict.fromkeys(SPACED, "13a") | BLEU._TOKENIZER_MAP
     assert {code: tokenization(code) for code in expected} == expected
     assert capfd.readouterr().err == ""
@@ -98,13 +98,13 @@ def test_codes_with_a_region_or_three_letters(code, expected, with_mecab):
 
 
 @pytest.mark.parametrize("code", REFERENCES)
-def test_the_script_tells_a_language_that_is_not_known(code):
+def test_the_script_decides_for_an_unknown_language(code):
     assert guessed_language(REFERENCES[code]) == code and is_unspaced(code)
     quoting = [f"{text} ABC Co. 2024" for text in REFERENCES[code]]
     assert guessed_language(quoting) == code
 
 
-def test_a_script_with_spaces_tells_nothing():
+def test_a_script_with_spaces_names_no_language():
     for texts in (*SPACED.values(), [], [""], ["2024 - 17"]):
         assert guessed_language(texts) is None
     quoting = [f"{text} 我 means I" for text in SPACED["en"]]
@@ -134,7 +134,7 @@ def test_a_text_compared_with_itself_scores_100(code, is_known, without_mecab, c
         assert f"'{code}'" in line and ("(char)" in line or "not known" in line)
 
 
-def test_scores_are_those_of_sacrebleu_for_the_language():
+def test_scores_match_sacrebleu_for_the_language():
     references = REFERENCES["zh"]
     outputs = [text.replace("早上", "晚上") for text in references]
     expected = BLEU(trg_lang="zh").corpus_score(outputs, [references])

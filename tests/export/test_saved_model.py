@@ -252,10 +252,10 @@ def check_split(client, translator, options, caplog):
     caplog.clear()
     with caplog.at_level(logging.INFO):
         actual = client.n_best(SEVERAL, 3)
-    several = sum(outputs[0].sentences > 1 for outputs in expected)
-    assert several > 3
+    split_inputs = sum(outputs[0].sentences > 1 for outputs in expected)
+    assert split_inputs > 3
     assert messages(caplog)[0].startswith(
-        f"{several} of {len(SEVERAL)} inputs have several"
+        f"{split_inputs} of {len(SEVERAL)} inputs have several"
     )
     for ours, expected_outputs in zip(actual, expected, strict=True):
         assert [x.text for x in ours] == [x.text for x in expected_outputs]
@@ -283,11 +283,11 @@ def test_mistakes_in_calls_of_the_client(client, export, tmp_path):
 
 
 def test_requests_may_have_every_option_that_is_a_tensor():
-    """But those of sampling, and the one that limits what a request may cost."""
-    every = {*DecodingOptions.names("is_tensor"), "glossary", "forbidden"}
-    every -= {"extra_length", "coverage_penalty"}
-    every -= set(DecodingOptions.names("of_sampling"))
-    assert set(DecodingOptions.names("is_served")) == every
+    """Except those of sampling, and the one that limits the cost of a request."""
+    expected = {*DecodingOptions.names("is_tensor"), "glossary", "forbidden"}
+    expected -= {"extra_length", "coverage_penalty"}
+    expected -= set(DecodingOptions.names("of_sampling"))
+    assert set(DecodingOptions.names("is_served")) == expected
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_settings_and_vocabularies(translator, ids_export):
     refused("maps ids to ids; call its signatures with", t2t_keras.load, path)
 
 
-def test_checksums_are_those_of_sha256sum(export):
+def test_checksums_match_sha256sum(export):
     process = subprocess.run(
         ["sha256sum", "--check", "--strict", SUMS],
         cwd=export[0],
@@ -409,7 +409,7 @@ def test_damage_is_one_sentence(name, damage, has_sums, export, tmp_path, capfd)
     ids=["python", "tensorflow"],
 )
 def test_a_full_disk_is_one_sentence(error, translator, tmp_path, monkeypatch):
-    """And what was there before stays."""
+    """The earlier directory stays."""
     monkeypatch.setattr(ServedGraph, "signatures", lambda self: {})
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_text("earlier")

@@ -26,8 +26,8 @@ class Capitalized(Lower):
 
 class InBoth(Capitalized):
     def postprocess_graph(self, sources, targets):
-        first = tf.strings.upper(tf.strings.substr(targets, 0, 1))
-        return first + tf.strings.substr(targets, 1, 99)
+        initial = tf.strings.upper(tf.strings.substr(targets, 0, 1))
+        return initial + tf.strings.substr(targets, 1, 99)
 
 
 class OnlyInPython(TextProcessor):

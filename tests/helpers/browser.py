@@ -35,7 +35,9 @@ class Page:
     """A page with its own cookies and storage; it speaks the DevTools protocol."""
 
     def __init__(self, to: int, back: int) -> None:
-        self._to, self._back, self._rest = to, back, b""
+        self._to = to
+        self._back = back
+        self._rest = b""
         self._session: dict[str, str] = {}
         self.errors: list[str] = []  # of scripts, since `open`
         self._profile = self.call("Target.createBrowserContext")

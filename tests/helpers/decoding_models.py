@@ -162,8 +162,8 @@ def numpy_of(tensors):
 
 def outputs(hypotheses, row):
     """The outputs for one sentence as lists of ids."""
-    every = zip(hypotheses.ids[row], hypotheses.lengths[row], strict=True)
-    return [ids[:length].tolist() for ids, length in every]
+    rows = zip(hypotheses.ids[row], hypotheses.lengths[row], strict=True)
+    return [ids[:length].tolist() for ids, length in rows]
 
 
 def random_sources(count, vocab_size, longest=12):

@@ -124,9 +124,9 @@ class NumpyMarian:
         self.hf = hf
 
     def logits(self, source, target):
-        everything = np.ones((len(source), len(source)), bool)
+        full_mask = np.ones((len(source), len(source)), bool)
         x = self.embed(source, ["encoder_Wemb", "Wemb"])
-        memory = self.stack("encoder", ENCODER, x, everything)
+        memory = self.stack("encoder", ENCODER, x, full_mask)
         past = np.tril(np.ones((len(target), len(target)), bool))
         x = self.embed(target, ["decoder_Wemb", "Wemb"], shift=True)
         x = self.stack("decoder", DECODER, x, past, memory)

@@ -99,10 +99,10 @@ class NumpyTransformer:
 
     def encode(self, source):
         x = self.embed(source, "source_embedding")
-        everything = np.ones((len(source), len(source)), bool)
+        full_mask = np.ones((len(source), len(source)), bool)
         for i in range(self.hparams.num_layers):
             layer = f"encoder/layer_{i}"
-            x = self.residual(x, f"{layer}/self_attention", None, everything)
+            x = self.residual(x, f"{layer}/self_attention", None, full_mask)
             x = self.residual(x, f"{layer}/feed_forward")
         return self.last_norm(x, "encoder")
 

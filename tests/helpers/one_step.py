@@ -112,7 +112,7 @@ def summed_loss(model: Transformer, source, target) -> tf.Tensor:
 
 
 def unequal_batch(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """13 pairs, some of one token and some of twelve: 13 is no multiple of 2."""
+    """13 pairs, some of one token and some of twelve; 13 is odd."""
     rng = np.random.default_rng(seed)
 
     def side():

@@ -34,14 +34,14 @@ def ray_cluster(
 
 def actor_processes(cluster: Any, name: str = "ray::TextWorker") -> list[Any]:
     """Returns the processes of actors on the cluster's nodes."""
-    found = []
+    processes = []
     for node in cluster.worker_nodes:
         raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
         for child in raylet.children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if child.cmdline() and child.cmdline()[0].startswith(name):
-                    found.append(child)
-    return found
+                    processes.append(child)
+    return processes
 
 
 def start(

@@ -51,9 +51,9 @@ def trainer(
     )
     config = dataclasses.replace(config, batch_parts=parts)
     run = RunDirectory.create(output_dir, config, HPARAMS.override(**changes))
-    often = {"log_every": 2, "save_every": 2, "eval_every": 4, "eval_sentences": 0}
+    defaults = {"log_every": 2, "save_every": 2, "eval_every": 4, "eval_sentences": 0}
     data = TrainingData.open(run.problem, data_dir, run.hparams, run.tokenizers, seed)
-    options = TrainOptions(**often | (options or {}))
+    options = TrainOptions(**defaults | (options or {}))
     return Trainer(run, make_strategy(replicas), options, data, callbacks, plugins)
 
 

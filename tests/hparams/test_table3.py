@@ -58,13 +58,13 @@ def test_settings_are_the_rows(name):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_parameters_are_those_of_the_formula_and_near_the_papers(name):
+def test_parameters_match_the_formula_and_nearly_the_paper(name):
     n, d, f, h, k, v, *_, millions = TABLE[name]
     attention = h * (d * k + d * k + d * v + v * d)
     feed_forward = d * f + f + f * d + d
     # An encoder layer has 1 attention and 2 norms, a decoder layer 2 and 3.
     expected = n * (3 * attention + 2 * feed_forward + 5 * 2 * d) + PIECES * d
-    near = expected
+    without_positions = expected
     if name == "base_e_learned_positions":
         expected += 1024 * d
     with keras.StatelessScope(initialize_variables=False):  # takes no memory
@@ -72,12 +72,12 @@ def test_parameters_are_those_of_the_formula_and_near_the_papers(name):
     # Otherwise the next scope that ends would give the weights values.
     keras.utils.clear_session()
     assert num_params == expected
-    assert near == pytest.approx(millions * 1e6, rel=0.07)
-    less = 1 - near / (millions * 1e6)
+    assert without_positions == pytest.approx(millions * 1e6, rel=0.07)
+    missing_share = 1 - without_positions / (millions * 1e6)
     if name == "big":
-        assert -0.006 < less < 0
+        assert -0.006 < missing_share < 0
     else:
-        assert 0.019 < less < (0.066 if name == "base_c_layers_2" else 0.051)
+        assert 0.019 < missing_share < (0.066 if name == "base_c_layers_2" else 0.051)
 
 
 def test_big_for_french_has_less_dropout():

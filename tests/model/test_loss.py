@@ -62,7 +62,7 @@ def output_layer(vocab=11, rows=40, width=5, scale=1.0):
 
 
 def losses_and_gradients(states, table, labels, weights, smoothing, dtype="float32"):
-    """Those of `output_losses`, with an upstream gradient of 3."""
+    """The gradients of `output_losses`, with an upstream gradient of 3."""
     with tf.GradientTape() as tape:
         x = watched(tape, states)
         e = watched(tape, table)
@@ -105,7 +105,7 @@ def test_gradient_is_softmax_minus_soft_targets(vocab, smoothing, ids):
 
 @pytest.mark.parametrize("shift", [-60.0, 60.0])
 def test_what_fills_up_the_last_block_does_not_count(shift):
-    """Neither where all logits are below 0, nor where the copied one is the largest."""
+    """Neither if all logits are negative, nor if the copied one is the largest."""
     states, table, labels, weights = output_layer(37)
     states[:, 0] = 1.0
     table[:, 0] = shift

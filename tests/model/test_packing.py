@@ -27,7 +27,7 @@ RATES = {"dropout": 0.2, "attention_dropout": 0.3, "ffn_dropout": 0.2}
     ],
     ids=str,
 )
-def test_losses_and_gradients_are_those_of_rows_with_one_pair(options):
+def test_losses_and_gradients_match_rows_with_one_pair(options):
     """With dropout, whose masks are therefore the same."""
     network = small_model(**{"num_layers": 1} | RATES | options)
     *batch, alignment = pairs()

@@ -42,7 +42,7 @@ def test_logits_are_the_equations(options, target_vocab):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_a_row_of_padding_stays_finite_and_disturbs_nobody(norm):
+def test_a_row_of_padding_stays_finite_and_changes_no_other(norm):
     network = model(norm=norm, dropout=0.1, attention_dropout=0.1)
     source = pad([[3, 4, 5], []], 3)
     target = pad([[6, 7], []], 2)
@@ -152,6 +152,7 @@ def test_dropout_is_on_the_sums_of_embeddings_and_positions():
     outputs = network(ids(1, 5), target, seed=SEED).numpy()
     longer = network(ids(1, 9, seed=2), target, seed=SEED).numpy()
     np.testing.assert_allclose(longer, outputs, atol=1e-5)
-    network.source_dropout.rate, network.target_dropout.rate = 0.0, 1 - 1e-12
+    network.source_dropout.rate = 0.0
+    network.target_dropout.rate = 1 - 1e-12
     logits = network(ids(1, 5), target, seed=SEED).numpy()
     np.testing.assert_allclose(logits - logits[:, :1], 0, atol=1e-5)

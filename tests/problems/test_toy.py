@@ -71,15 +71,17 @@ def texts(split, trees=False):
 
 
 def test_sentences_are_translated_and_parsed_as_by_hand():
-    every = [pair for split in toy.SIZES for pair in toy.corpus()[split]]
-    german = {toy.english_text(tree): text for tree, text in every}
+    all_pairs = [pair for split in toy.SIZES for pair in toy.corpus()[split]]
+    german = {toy.english_text(tree): text for tree, text in all_pairs}
     assert {text: german[text] for text in TRANSLATIONS} == TRANSLATIONS
-    trees = {toy.english_text(tree): tree for tree, _ in every}
+    trees = {toy.english_text(tree): tree for tree, _ in all_pairs}
     assert {text: trees[text] for text in TREES} == TREES
 
 
 def test_splits_have_their_sizes_and_no_sentence_in_common():
-    sources = {split: {s for s, _ in texts(split)} for split in toy.SIZES}
+    sources = {}
+    for split in toy.SIZES:
+        sources[split] = {source for source, _ in texts(split)}
     sizes = {split: len(pairs) for split, pairs in sources.items()}
     assert sizes == {"train": 10_000, "dev": 200, "test": 400}
     for split_pairs, other_pairs in itertools.combinations(sources.values(), 2):
@@ -127,6 +129,6 @@ def test_corpus_does_not_depend_on_the_process():
         "pairs = list(toy.pairs('test')); "
         "print(hashlib.sha256(repr(pairs).encode()).hexdigest())"
     )
-    elsewhere = python(program, PYTHONHASHSEED="1")
+    printed = python(program, PYTHONHASHSEED="1")
     digest = hashlib.sha256(repr(texts("test")).encode()).hexdigest()
-    assert elsewhere == f"{digest}\n"
+    assert printed == f"{digest}\n"

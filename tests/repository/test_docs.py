@@ -1,4 +1,4 @@
-"""What the documents point at exists: files, and the names said to be in them."""
+"""Files that documents link to exist, and have the names that documents give."""
 
 import re
 

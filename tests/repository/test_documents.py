@@ -96,9 +96,9 @@ def test_commands_have_the_programs_flags(block, capfd, tmp_path, monkeypatch):
     """Also of the blocks that are not run."""
     monkeypatch.chdir(tmp_path)
     page = block.location.partition(":")[0]
-    for other in ALL_BLOCKS:
-        if other.language == "toml" and other.location.startswith(f"{page}:"):
-            run_block(other, {})
+    for file_block in ALL_BLOCKS:
+        if file_block.language == "toml" and file_block.location.startswith(f"{page}:"):
+            run_block(file_block, {})
     for call in documents.t2t_calls(block.text):
         try:
             _, args = parse(call)

@@ -41,20 +41,24 @@ def write_parquet(path):
 @pytest.mark.parametrize("write", [write_json, write_csv, write_parquet])
 def test_pairs_of_local_files(write, hub, tmp_path, monkeypatch):
     pytest.importorskip("datasets", reason="needs `pip install datasets`")
-    kind = write.__name__.removeprefix("write_")
-    file = tmp_path / f"train.{kind}"
+    file_format = write.__name__.removeprefix("write_")
+    file = tmp_path / f"train.{file_format}"
     write(file)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    pairs = hub.HubPairs(kind, "en", "de", data_files=str(file))
-    streamed = hub.HubPairs(kind, "en", "de", data_files=str(file), streaming=True)
-    part = hub.HubPairs(kind, "en", "de", data_files=str(file), split="train[:10%]")
+    pairs = hub.HubPairs(file_format, "en", "de", data_files=str(file))
+    streamed = hub.HubPairs(
+        file_format, "en", "de", data_files=str(file), streaming=True
+    )
+    part = hub.HubPairs(
+        file_format, "en", "de", data_files=str(file), split="train[:10%]"
+    )
     assert list(pairs()) == list(streamed()) == PAIRS
     assert list(part()) == PAIRS[:3]
-    other = hub.HubPairs(kind, "en", "fr", data_files=str(file))
-    refused("json|csv|parquet has no column 'fr', only .*en, de", list, other())
-    absent = hub.HubPairs(kind, "en", "de", data_files=str(tmp_path / "absent"))
-    refused(f"datasets: {kind}: ", list, absent())
-    if kind == "json":
+    french = hub.HubPairs(file_format, "en", "fr", data_files=str(file))
+    refused("json|csv|parquet has no column 'fr', only .*en, de", list, french())
+    absent = hub.HubPairs(file_format, "en", "de", data_files=str(tmp_path / "absent"))
+    refused(f"datasets: {file_format}: ", list, absent())
+    if file_format == "json":
         problem = registry.problem("wmt16_roen").replace(
             sources={"train": pairs, "dev": part}, vocab_size=300
         )

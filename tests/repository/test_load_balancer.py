@@ -78,8 +78,10 @@ class Servers:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_servers_that_end_one_by_one_lose_no_answer(translator, tmp_path, end):
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_servers_that_end_one_by_one_lose_no_answer(
+    translator, tmp_path, signal_number
+):
     if not haproxy_path():
         pytest.skip("needs HAProxy")
     pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
@@ -93,19 +95,19 @@ def test_servers_that_end_one_by_one_lose_no_answer(translator, tmp_path, end):
         wait_until(lambda: is_healthy(servers.port))
         with asking(servers.port) as answers:
             wait_until(lambda: len(answers) > 200)
-            before = len(answers)
+            old_count = len(answers)
             for name in servers.ports:
-                servers.processes[name].send_signal(end)
+                servers.processes[name].send_signal(signal_number)
                 servers.processes[name].wait()
                 servers.serve(name, folder / "2")
                 # The balancer has found the new server.
                 wait_until(lambda: is_new(answers[-1], *expected))
-            after = len(answers) + CLIENTS
-            wait_until(lambda: len(answers) > after + 200)
+            mixed_count = len(answers) + CLIENTS
+            wait_until(lambda: len(answers) > mixed_count + 200)
     lost = [answer for answer in answers if answer.status != 200]
-    if end == signal.SIGKILL:  # between the headers of an answer and its body
+    if signal_number == signal.SIGKILL:  # between the headers of an answer and its body
         assert all("IncompleteRead" in answer.output for answer in lost)
         answers = [answer for answer in answers if answer not in lost]
-    assert_right(answers[:before], expected[0])
+    assert_right(answers[:old_count], expected[0])
     assert_right(answers, *expected)
-    assert_right(answers[after:], expected[1])
+    assert_right(answers[mixed_count:], expected[1])

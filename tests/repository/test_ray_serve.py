@@ -71,13 +71,13 @@ def test_an_update_loses_no_answer_and_makes_none_wrong(application, versions):
     with asking(application.port) as answers:
         wait_until(lambda: len(answers) > 200)
         application.deploy(folder, 2)
-        before = len(answers)
+        old_count = len(answers)
         application.wait_without(*previous)
-        after = len(answers) + CLIENTS
-        wait_until(lambda: len(answers) > after + 200)
-    assert_right(answers[:before], expected[0])
+        mixed_count = len(answers) + CLIENTS
+        wait_until(lambda: len(answers) > mixed_count + 200)
+    assert_right(answers[:old_count], expected[0])
     assert_right(answers, *expected)
-    assert_right(answers[after:], expected[1])
+    assert_right(answers[mixed_count:], expected[1])
 
 
 @pytest.mark.slow
@@ -106,8 +106,8 @@ def test_a_lost_replica_answers_500_and_is_replaced(
         else:
             nodes.remove_node(node_of(nodes, pid), allow_graceful=False)
         application.wait_without(pid)
-        before = len(answers)
-        wait_until(lambda: len(answers) > before + 200)
+        count = len(answers)
+        wait_until(lambda: len(answers) > count + 200)
     lost = [answer for answer in answers if answer.status != 200]
     assert len(lost) <= CLIENTS  # those that the replica had
     assert {answer.status for answer in lost} <= {500}

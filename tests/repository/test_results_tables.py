@@ -40,7 +40,7 @@ def test_means_are_weighted_by_time(script):
 
 
 def test_rows_that_were_trained_again_after_a_kill_count_once(script):
-    """Killed after step 300, gone on with from the checkpoint of step 100."""
+    """Killed after step 300, and resumed from the checkpoint of step 100."""
     killed = [row(100, 1, 10), row(200, 1, 10), row(300, 1, 10)]
     repeated = [row(200, 2, 20), row(300, 4, 40)]
     totals = script.totals(killed + repeated)
@@ -60,7 +60,7 @@ def test_known_totals_of_the_kept_records(script):
 
 
 def test_the_documents_have_the_tables_of_the_records(script, monkeypatch, tmp_path):
-    """What the script would write is what stands there; each table is somewhere."""
+    """Each table is in a document, as the script would write it."""
     made = script.tables()
     texts = [path.read_text(encoding="utf-8") for path in script.DOCUMENTS]
     copies = [tmp_path / path.name for path in script.DOCUMENTS]

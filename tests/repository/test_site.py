@@ -185,9 +185,9 @@ def test_search_works_from_the_disk(site, chromium):
         page.call("Input.insertText", text="glossary")
         page.press("ArrowLeft")  # the search waits for a key
         page.wait(f"{result}.querySelector('a') !== null")
-        first = page.run(f"{result}.querySelector('a').href")
-        assert first.startswith(site.as_uri())
-        assert "/api/" not in first  # guides come before the reference
+        address = page.run(f"{result}.querySelector('a').href")
+        assert address.startswith(site.as_uri())
+        assert "/api/" not in address  # guides come before the reference
 
 
 def test_the_reference_has_every_public_name_with_its_sections(site):

@@ -55,5 +55,5 @@ def opens_text(call: ast.Call) -> bool:
         ("Manifest.open(path, name)", False),
     ],
 )
-def test_such_calls_are_told_apart(code, expected):
+def test_calls_that_open_text_are_recognized(code, expected):
     assert opens_text(ast.parse(code).body[0].value) == expected

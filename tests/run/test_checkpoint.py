@@ -66,7 +66,7 @@ def test_a_path_that_is_not_utf8_is_read(tmp_path):
     assert Checkpoint(directory / "model.ckpt-1").step == 1
 
 
-def test_without_a_plain_directory_it_is_said(tmp_path, monkeypatch):
+def test_without_a_plain_directory_reading_is_refused(tmp_path, monkeypatch):
     (tmp_path / "[1]").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "[1]"))
     checkpoints = saved(tmp_path / "[1]", 1)
@@ -99,7 +99,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path, suffix, size):
         Checkpoint(tmp_path / "model.ckpt-1").tensor("model/b")
 
 
-def test_damaged_ones_are_passed_over_and_not_averaged(tmp_path):
+def test_damaged_checkpoints_are_skipped_and_not_averaged(tmp_path):
     checkpoints = saved(tmp_path, 1, 2, 3)
     warnings = []
     for step in (2, 3):

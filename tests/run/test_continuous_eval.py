@@ -59,10 +59,10 @@ def test_every_checkpoint_is_evaluated_once(run, capfd):
     assert [point["step"] for point in points] == [1, 2, 3, 4]
     assert result["best"] == max(points, key=lambda point: point["bleu"])
     argv = ("evaluate", "--output_dir", run, "--split", "dev", *FAST)
-    alone = call_json(capfd, *argv, "--checkpoint", 2)
-    assert points[1]["bleu"] == pytest.approx(alone["bleu"]["sacrebleu_13a"])
+    single = call_json(capfd, *argv, "--checkpoint", 2)
+    assert points[1]["bleu"] == pytest.approx(single["bleu"]["sacrebleu_13a"])
     for name in ("loss", "perplexity", "accuracy"):
-        assert points[1][name] == pytest.approx(alone[name], rel=1e-5)
+        assert points[1][name] == pytest.approx(single[name], rel=1e-5)
     assert points[0]["loss"] != points[1]["loss"]
 
     # The curve is in TensorBoard, at the times when the checkpoints were written.
@@ -142,7 +142,7 @@ def test_a_training_that_has_yet_to_begin_is_waited_for(run, monkeypatch):
     training.join()
 
 
-def test_a_checkpoint_deleted_meanwhile_is_passed_over(run, capfd, monkeypatch):
+def test_a_deleted_checkpoint_is_skipped(run, capfd, monkeypatch):
     replace_loss(monkeypatch)
     add = continuous_eval.Curve.add
 

@@ -106,7 +106,7 @@ def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(
     assert names(tmp_path / "new") == {"train.lock"}
 
 
-def test_the_data_directory_is_no_run_directory(data_dir, tmp_path):
+def test_a_data_directory_is_refused_as_a_run_directory(data_dir, tmp_path):
     (tmp_path / "link").symlink_to(data_dir)
     initial_names = names(data_dir)
     refused(r"--output_dir: .* is the --data_dir", train, data_dir, tmp_path / "link")

@@ -23,7 +23,7 @@ FAST = ("--beam_size", 1, "--decode_hparams", "extra_length=1", "--eval_sentence
 # One checkpoint.
 
 
-def test_loss_is_that_of_scoring_and_perplexity_its_exponential(
+def test_loss_matches_scoring_and_perplexity_is_its_exponential(
     trained_run, data_dir, capfd
 ):
     argv = ("evaluate", "--output_dir", trained_run, "--checkpoint", "latest")

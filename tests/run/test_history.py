@@ -16,7 +16,7 @@ def test_events_are_read_in_their_order(tmp_path):
     assert [event["last_step"] for event in trainings(history)] == [4, 6]
 
 
-def test_what_cannot_be_recorded_is_said(tmp_path, capfd):
+def test_a_failed_record_is_reported(tmp_path, capfd):
     (tmp_path / "history.jsonl").mkdir()
     record_event(tmp_path, "evaluation")
     warning = "is not a regular file; remove it; this evaluation is not recorded there"

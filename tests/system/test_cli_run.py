@@ -85,7 +85,7 @@ def test_training_explains_a_change_of_a_set_of_tensor2tensor(
 
 
 @pytest.mark.slow
-def test_training_from_python_is_that_of_the_command(trained, tmp_path):
+def test_training_from_python_matches_the_command(trained, tmp_path):
     often = TrainOptions(save_every=2, eval_every=4, eval_sentences=3)
     arguments = {"hparams": HPARAMS, "train_steps": 4, "options": often}
     arguments |= {"data_dir": trained / "data", "output_dir": tmp_path}
@@ -181,7 +181,7 @@ def test_translate_interactively(trained, translator, capfd, monkeypatch):
     assert "sentences" not in captured.err  # no progress
 
 
-def test_translate_tells_its_progress(trained, capfd, monkeypatch, tmp_path):
+def test_translate_reports_its_progress(trained, capfd, monkeypatch, tmp_path):
     from t2t_keras.data import progress
 
     monkeypatch.setattr(chunks, "MAX_LINES", 2)
@@ -225,8 +225,8 @@ def test_score(trained, translator, capfd, tmp_path):
 def test_evaluate_a_split(trained, capfd, tmp_path):
     """The scores match the files that it writes."""
     argv = ("evaluate", "--output_dir", trained / "run", "--eval_sentences", 9)
-    fast = ("--beam_size", 1, "--output", tmp_path / "test")
-    result = run_json(capfd, *argv, *fast)
+    greedy = ("--beam_size", 1, "--output", tmp_path / "test")
+    result = run_json(capfd, *argv, *greedy)
     assert {"loss", "perplexity", "accuracy"} <= result.keys()
     files = [tmp_path / f"test.{name}" for name in ("hypothesis", "reference")]
     evaluate_files = ("evaluate", "--hypotheses", files[0], "--references", files[1])

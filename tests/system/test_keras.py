@@ -205,7 +205,7 @@ def keras_attention(layer, value_size):
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_self_attention_is_that_of_keras(is_causal):
+def test_self_attention_matches_keras(is_causal):
     layer = SelfAttention(D, HEADS, 3, 5)
     layer.build((None, None, D))
     keras_layer = keras_attention(layer, 5)
@@ -224,7 +224,7 @@ def test_self_attention_is_that_of_keras(is_causal):
     np.testing.assert_allclose(layer(x), keras_layer(x, x), atol=1e-5)
 
 
-def test_cross_attention_is_that_of_keras():
+def test_cross_attention_matches_keras():
     layer = CrossAttention(D, HEADS, 3, 5)
     layer.build((None, None, D))
     keras_layer = keras_attention(layer, 5)
@@ -290,7 +290,7 @@ def test_padding_changes_no_output_and_is_not_averaged(name, own_embedding, tmp_
 
 
 @pytest.mark.parametrize("name", ["SelfAttention", "EncoderLayer", "Encoder"])
-def test_a_mask_is_an_argument_too(name):
+def test_a_mask_may_be_an_argument(name):
     """`mask`, `attention_mask`, or both."""
     layer = MASKED_LAYERS[name]()
     x = normal(2, 6, D)
@@ -330,7 +330,7 @@ def test_padding_of_both_sides_is_masked_in_the_decoder(name):
 
 
 @pytest.mark.parametrize("name", ["DecoderLayer", "Decoder"])
-def test_masks_of_the_decoder_are_arguments_too(name):
+def test_masks_of_the_decoder_may_be_arguments(name):
     layer = LAYERS[name][0]()
     x = normal(1, 4, D)
     memory = normal(1, 6, D, seed=1)
@@ -362,13 +362,13 @@ def test_the_mask_is_passed_beside_other_tensors():
     expected = layer(embed(TOKENS))
     embedded = embed(np.pad(TOKENS, ((0, 0), (0, 3))))
     seed = np.array([1, 2], np.int32)
-    everywhere = np.ones((1, 7, 7), bool)
-    for tensors in ({"seed": seed}, {"attention_mask": everywhere}):
+    full_mask = np.ones((1, 7, 7), bool)
+    for tensors in ({"seed": seed}, {"attention_mask": full_mask}):
         actual = layer(embedded, **tensors)
         np.testing.assert_allclose(actual[:, :4], expected, atol=1e-5)
 
 
-def test_masked_attention_is_that_of_keras():
+def test_masked_attention_matches_keras():
     layer = SelfAttention(D, HEADS, 3, 5)
     layer.build((None, None, D))
     keras_layer = keras_attention(layer, 5)
@@ -411,7 +411,7 @@ def test_a_generator_of_masks_changes_no_initial_weight():
 @pytest.mark.parametrize(
     "schedule", ["*".join(SCHEDULE_FACTORS[1:3]), *SCHEDULE_FACTORS]
 )
-def test_schedule_is_that_of_the_trainer(schedule):
+def test_schedule_matches_the_trainer(schedule):
     hparams = HParams(schedule=schedule, learning_rate=2.0, warmup_steps=7)
     restored = Schedule.from_config(Schedule(hparams).get_config())
     for step in (1, 6, 7, 8, 100):
@@ -436,11 +436,9 @@ def test_fit_makes_the_updates_of_the_trainer(tmp_path):
     network.compile(adam, LabelSmoothedCrossEntropy(hparams.label_smoothing))
     source, target = batches.reshape(2, -1, 9)
     network.fit((source, target), target, batch_size=6, shuffle=False, verbose=0)
-    final_weights = (
-        {k: v.numpy() for k, v in model_variables(m).items()}
-        for m in (network, setup.model)
-    )
-    assert_close(*final_weights, relative=1e-4)
+    fitted = {k: v.numpy() for k, v in model_variables(network).items()}
+    trained = {k: v.numpy() for k, v in model_variables(setup.model).items()}
+    assert_close(fitted, trained, relative=1e-4)
     network.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert loaded.optimizer.learning_rate == network.optimizer.learning_rate

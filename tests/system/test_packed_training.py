@@ -46,12 +46,12 @@ def unpacked(parts) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     "parts", [pytest.param((1, 1), marks=pytest.mark.slow), (2, 2)]
 )
-def test_gradients_are_those_of_the_pairs(data_dir, parts):
-    """With the same dropout, in replicas and micro-batches, too."""
+def test_gradients_match_the_pairs(data_dir, parts):
+    """With the same dropout, also in replicas and micro-batches."""
     batch = packed_parts(data_dir, *parts)
     expected = Setup(1, HPARAMS.override(**DROPOUT)).gradients(*unpacked(batch))
     setup = Setup(parts[0], HPARAMS.override(bucketing="packed", **DROPOUT), parts[1])
-    stacked = {name: np.stack([part[name] for part in batch]) for name in batch[0]}
+    stacked = tf.nest.map_structure(lambda *parts: np.stack(parts), *batch)
     dataset = tf.data.Dataset.from_tensor_slices(stacked)
     (distributed,) = distribute(setup.strategy, dataset)
     assert_close(setup.gradients_of(distributed), expected, relative=1e-5)
@@ -65,10 +65,10 @@ def test_a_resumed_training_is_one_without_a_break(data_dir, tmp_path):
     for name, replicas in (("a", 2), ("b", 2), ("c", 1)):
         path = tmp_path / name
         if name == "b":
-            first = trainer(
+            stopped = trainer(
                 data_dir, path, train_steps=3, replicas=2, parts=2, **options
             )
-            first.train()
+            stopped.train()
         options_of_run = {"replicas": replicas, "parts": 2, **options}
         training = trainer(data_dir, path, train_steps=6, **options_of_run)
         assert 3 < len(training._data.plan) < 6

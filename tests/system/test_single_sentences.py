@@ -122,8 +122,8 @@ def test_all_engines_of_a_run_split_by_default(sentence_run, tmp_path):
     joined = " ".join(filter(None, parts))
     (best,) = translator.n_best([SEVERAL], 1, extra_length=4)[0]
     assert (best.text, best.sentences) == (joined, 3)
-    off = translator.n_best([SEVERAL], 1, extra_length=4, split_sentences=False)
-    assert off[0][0].sentences == 1
+    unsplit = translator.n_best([SEVERAL], 1, extra_length=4, split_sentences=False)
+    assert unsplit[0][0].sentences == 1
     words = ("export", "--output_dir", path, "--decode_hparams", "extra_length=4")
     for export_format in ("savedmodel", "ctranslate2"):
         if export_format == "ctranslate2":

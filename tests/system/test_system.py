@@ -79,8 +79,8 @@ def test_every_way_out_translates_the_same(run, tmp_path, capsys, monkeypatch):
     command("translate", output_dir=run, input=tmp_path / "in", output=tmp_path / "out")
     assert printed(capsys)["sentences"] == len(sources)
     outputs = (tmp_path / "out").read_text().split("\n")[:-1]
-    right = sum(map(str.__eq__, outputs, references))
-    assert right >= 0.95 * len(pairs)  # of the average
+    num_correct = sum(map(str.__eq__, outputs, references))
+    assert num_correct >= 0.95 * len(pairs)  # of the average
     (translator,) = translators  # whose graph is traced
     assert translator.translate(sources) == outputs
 

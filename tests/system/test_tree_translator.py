@@ -97,8 +97,8 @@ def test_saved_model_equals_in_process(translator, tmp_path, symbols_name):
     expected = translator.n_best(SENTENCES, 2, raw=raw)
     for ours, exported in zip(expected, actual, strict=True):
         assert [output.text for output in exported] == [output.text for output in ours]
-        scores = ([output.score for output in outputs] for outputs in (ours, exported))
-        np.testing.assert_allclose(*scores, atol=1e-4)
+        scores = [output.score for output in exported]
+        np.testing.assert_allclose(scores, [x.score for x in ours], atol=1e-4)
     # Where nothing can be generated, as here, Python repairs the empty output.
     impossible = {"min_length": 400}
     expected_trees = translator.translate(SENTENCES, raw=raw, **impossible)
@@ -122,7 +122,7 @@ def test_no_output_is_repaired_in_the_graph_as_in_python(symbols):
     assert repaired.numpy().tolist() == [[tree.encode(), b""] for tree in expected]
 
 
-def test_the_score_of_an_output_is_that_of_the_search(translator):
+def test_the_score_of_an_output_matches_the_search(translator):
     best = [outputs[0] for outputs in translator.n_best(SENTENCES)]
     scores = translator.score(SENTENCES, [output.text for output in best])
     for output, score in zip(best, scores, strict=True):
@@ -134,7 +134,7 @@ def test_the_score_of_an_output_is_that_of_the_search(translator):
     refused(r"target:1: .NN. stands outside", translator.score, ["Go"], ["NN"])
 
 
-def test_the_command_writes_trees_and_tells_what_it_repaired(
+def test_the_command_writes_trees_and_reports_repairs(
     translator, monkeypatch, capfd, tmp_path
 ):
     """Its sentences 1, 3 and 4 have words."""

@@ -26,8 +26,8 @@ PAIRS = [
 ]
 SPACES = ["", " ", "\t", "\u3000", " \xa0\u2009", "\x1c\r"]
 AROUND = [
-    tuple(f"{prefix}{text}{suffix}" for text in pair)
-    for pair in PAIRS
+    (f"{prefix}{source}{suffix}", f"{prefix}{target}{suffix}")
+    for source, target in PAIRS
     for prefix in SPACES
     for suffix in SPACES
 ]

@@ -63,7 +63,7 @@ def test_records_are_the_lines_of_the_files(earlier):
     assert texts == list(zip(*sides, strict=True))
 
 
-def test_training_goes_on_where_it_stopped(earlier, capfd):
+def test_training_resumes_where_it_stopped(earlier, capfd):
     run_dir = earlier / "run-translate_text"
     # Masks of dropout were drawn in another way.
     settings = f"{SET},dropout=0"
@@ -77,7 +77,6 @@ def test_training_goes_on_where_it_stopped(earlier, capfd):
     records = [r for r in map(json.loads, lines) if r["kind"] == "train"][-2:]
     expected = list(map(json.loads, (earlier / "resumed.jsonl").open()))
     for name in ("step", "loss", "gradient_norm", "learning_rate", "epoch"):
-        ours, expected_values = (
-            [record[name] for record in x] for x in (records, expected)
-        )
-        np.testing.assert_allclose(ours, expected_values, rtol=1e-5)
+        actual_values = [record[name] for record in records]
+        expected_values = [record[name] for record in expected]
+        np.testing.assert_allclose(actual_values, expected_values, rtol=1e-5)

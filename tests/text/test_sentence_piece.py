@@ -23,8 +23,8 @@ from t2t_keras.text.tokenizer import EOS, PAD, UNK
 from t2t_keras.text.tokenizers import load_tokenizer
 
 CORPUS = [
-    f"{who} {does} {phrase}."
-    for who in ("A dog", "Two dogs", "The old man", "Der Hund", "Das Mädchen")
+    f"{subject} {does} {phrase}."
+    for subject in ("A dog", "Two dogs", "The old man", "Der Hund", "Das Mädchen")
     for does in ("sees", "is  chasing", "sieht", "jagt")
     for phrase in ("a ball", "the children", "einen Ball", "die Kinder 1234")
 ]
@@ -121,7 +121,7 @@ def test_training_errors(tmp_path, texts, size, symbols, message):
     assert os.listdir(tmp_path) == []
 
 
-def test_files_that_are_no_vocabulary(tmp_path):
+def test_files_without_a_vocabulary_are_refused(tmp_path):
     (tmp_path / "text.spm").write_text("hello")
     for name, message in (
         ("absent.spm", r"cannot read the vocabulary .*absent\.spm"),
@@ -190,7 +190,7 @@ def test_every_merge_is_left_out_with_the_probability(ab_tokenizer):
     ]
 
 
-def test_without_dropout_the_pieces_are_those_of_sentencepiece(tmp_path):
+def test_without_dropout_the_pieces_match_sentencepiece(tmp_path):
     SentencePieceTokenizer.train(
         LINES, tmp_path / "a.spm", 420, symbols=["NP", "NPS", "/S"]
     )
@@ -201,7 +201,7 @@ def test_without_dropout_the_pieces_are_those_of_sentencepiece(tmp_path):
             assert ab_tokenizer.decode(ab_tokenizer.sample(line, 0.3, seed)) == line
 
 
-def test_symbols_stay_whole(ab_tokenizer):
+def test_symbols_remain_whole(ab_tokenizer):
     symbol = ab_tokenizer.encode("xyz")
     assert len(symbol) == 2
     assert all(ab_tokenizer.sample("xyz", 0.9, seed) == symbol for seed in range(50))

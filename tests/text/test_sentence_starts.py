@@ -45,8 +45,8 @@ def test_texts_are_split_before_starts(text):
 
 def test_what_is_counted():
     text = "A dog runs. Then A Tom cat, The dog and the USA The dogs.\n“A dog”"
-    found = find_starts(sentence_ends.mark_sentence_ends(text))
-    assert list(found) == [("A a", True), ("Then A", True), ("A A", False)]
+    starts = find_starts(sentence_ends.mark_sentence_ends(text))
+    assert list(starts) == [("A a", True), ("Then A", True), ("A A", False)]
 
 
 def test_which_words_are_chosen():

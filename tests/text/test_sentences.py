@@ -156,8 +156,11 @@ def test_splitting_takes_linear_time(unit):
 
 def letters(texts):
     """A tokenizer: each character but white space is a token."""
-    ids = [[ord(c) for c in text if not c.isspace()] for text in strings(texts)]
-    return tf.ragged.constant([[*row, EOS] for row in ids], tf.int32, ragged_rank=1)
+    rows = []
+    for text in strings(texts):
+        rows.append([ord(character) for character in text if not character.isspace()])
+        rows[-1].append(EOS)
+    return tf.ragged.constant(rows, tf.int32, ragged_rank=1)
 
 
 def parts_by_hand(text, max_length):

@@ -1,4 +1,4 @@
-"""A new run takes what is fastest on its devices, and keeps it."""
+"""A new run takes the fastest values for its devices, and keeps them."""
 
 import numpy as np
 import pytest

@@ -88,7 +88,7 @@ def test_keras_own_callbacks_work(data_dir, tmp_path, recorded, monkeypatch):
     assert rows == [("0", losses[0]), ("1", losses[1])]
     assert {x.name for x in tmp_path.glob("*.h5")} == {"1.weights.h5", "2.weights.h5"}
     assert list((tmp_path / "board").rglob("events.*"))
-    # It goes on as if it had not stopped.
+    # It resumes as if it had never stopped.
     assert trainer(data_dir, run, **options).train()["step"] == 6
     assert_same(weights(run, 6), weights(recorded[1], 6))
 

@@ -19,8 +19,8 @@ def write(path, *records):
 def test_the_results_of_the_last_training_are_found(tmp_path):
     options = TrainOptions(eval_sentences=7)
     assert recorded_results(tmp_path, 4, "train_steps", options) is None
-    end = END | results(METRICS, options)
-    write(tmp_path, END | {"last_step": 2}, end, {"kind": "evaluation"})
+    end_record = END | results(METRICS, options)
+    write(tmp_path, END | {"last_step": 2}, end_record, {"kind": "evaluation"})
     expected = {"loss": 1.5, "dev_best": {"step": 2, "loss": 0.1}}
     assert recorded_results(tmp_path, 4, "train_steps", options) == expected
     often = TrainOptions(eval_sentences=7, log_every=1)  # the results are the same

@@ -1,4 +1,4 @@
-"""What a training on a GPU says at its start, with the device stubbed."""
+"""Advice that a training on a GPU prints at its start, with the device stubbed."""
 
 import types
 
@@ -28,7 +28,7 @@ def test_bfloat16_is_recommended_from_the_a100_on(
     monkeypatch, capabilities, dtype, is_advised
 ):
     monkeypatch.setattr(
-        tf.config, "list_physical_devices", lambda kind: list(range(len(capabilities)))
+        tf.config, "list_physical_devices", lambda _: list(range(len(capabilities)))
     )
     monkeypatch.setattr(
         tf.config.experimental,
@@ -44,7 +44,7 @@ def test_on_a_cpu_nothing_is_recommended():
     assert not dtype_advice(Devices("/device:CPU:0"), HParams())
 
 
-def test_what_training_waits_for_is_said(monkeypatch):
+def test_compilation_is_announced(monkeypatch):
     hparams = HParams(bucketing="static", jit_compile=True)
     monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=/cache")
     assert compilation_notice(hparams).endswith("batch, once, and kept in /cache")

@@ -54,10 +54,11 @@ def test_the_scale_doubles_after_so_many_good_steps(monkeypatch):
     monkeypatch.setattr(module, "DOUBLE_AFTER", 3)
     scale = LossScale()
     values = []
-    for good in (True, True, True, True, True, False, True, True, True, False, False):
-        for variable, value in scale.updates(tf.constant(good)):
-            variable.assign(value)
-        values.append(float(scale.value))
+    for steps, is_finite in ((5, True), (1, False), (3, True), (2, False)):
+        for _ in range(steps):
+            for variable, value in scale.updates(tf.constant(is_finite)):
+                variable.assign(value)
+            values.append(float(scale.value))
     assert values == [1, 1, 2, 2, 2, 1, 1, 1, 2, 1, 0.5]
 
 

@@ -39,7 +39,9 @@ class NumpyAdam:
     """Kingma and Ba (2015), end of section 2: epsilon is not corrected for bias."""
 
     def __init__(self, hparams):
-        self.hparams, self.m, self.v = hparams, 0.0, 0.0
+        self.hparams = hparams
+        self.m = 0.0
+        self.v = 0.0
 
     def apply(self, weight, gradient, rate, t):
         beta1 = self.hparams.adam_beta1
@@ -80,7 +82,7 @@ def test_thirty_steps_are_the_equations(options):
 
 @pytest.mark.parametrize("hparams", [ADAMW, *OTHERS], ids=lambda x: x.optimizer)
 @pytest.mark.parametrize("rate", [0.01, 0.5])  # Adafactor's is at most step^-0.5
-def test_ten_steps_are_those_of_keras(hparams, rate):
+def test_ten_steps_match_keras(hparams, rate):
     rng = np.random.default_rng(2)
     values = [rng.normal(size=shape) for shape in ((6, 4), (2, 3, 5), (7,))]
     ours = {f"model/{i}": variable(value) for i, value in enumerate(values)}
@@ -120,11 +122,11 @@ def test_a_skipped_update_leaves_weights_and_state(hparams, steps_before):
     optimizer = make_optimizer(weights, hparams)
     for step in range(1, steps_before + 1):
         apply(optimizer, [rng.normal(size=(4, 3)), rng.normal(size=3)], 0.1, step)
-    everything = {**weights, **optimizer.variables}
-    initial = {name: value.numpy() for name, value in everything.items()}
+    state = {**weights, **optimizer.variables}
+    initial = {name: value.numpy() for name, value in state.items()}
     zeros = [np.zeros((4, 3)), np.zeros(3)]
     apply(optimizer, zeros, 0.1, steps_before + 1, is_applied=False)
-    for name, value in everything.items():
+    for name, value in state.items():
         np.testing.assert_array_equal(value.numpy(), initial[name], err_msg=name)
 
 
@@ -184,7 +186,7 @@ def test_a_registered_factor(factor):
         (float("nan"), "must be a finite number"),
     ],
 )
-def test_a_factor_that_is_no_number_is_refused(value, message, factor):
+def test_a_factor_must_be_a_number(value, message, factor):
     def wrong(hparams, step):
         return value
 

@@ -19,7 +19,7 @@ def without_segments(self, bias, shifted, packing=None):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_logits_of_packed_rows_are_those_of_separate_rows(dtype):
+def test_logits_of_packed_rows_match_separate_rows(dtype):
     model = small_model(share_embeddings=False).with_compute_dtype(dtype)
     require_packing(model)
     comparisons = list(packed_and_single_logits(model))

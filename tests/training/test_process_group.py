@@ -1,4 +1,4 @@
-"""Several processes train as one: who reads what, who writes, who notices a death."""
+"""Several processes train as one: their batches, the writer, and dead processes."""
 
 import json
 import os
@@ -50,8 +50,8 @@ def test_processes_read_their_own_rows_of_the_same_batches(
         assert len(expected["source"]) % micro_batches == 0
         for side in SIDES:
             np.testing.assert_array_equal(element[side], expected[side])
-    everything = np.concatenate([plan.records(step) for step in range(5)])
-    assert sorted(was_read) == sorted(everything)
+    planned = np.concatenate([plan.records(step) for step in range(5)])
+    assert sorted(was_read) == sorted(planned)
 
 
 def tf_config(ports, index: int, task_type: str = "worker") -> str:
@@ -127,6 +127,10 @@ def start_both(data_dir, output_dir, **flags) -> list[subprocess.Popen]:
     return [start(data_dir, output_dir, 0, env=env, **flags) for env in environments]
 
 
+def read_metrics(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").open()]
+
+
 @pytest.mark.slow
 def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
     """Bit for bit, step after step."""
@@ -138,19 +142,16 @@ def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
     runs = [tmp_path / name for name in ("together", "alone")]
     for step in (1, 5):
         assert_same_end(*runs, step=step)
-    reports = [
-        [json.loads(line) for line in (run / "metrics.jsonl").open()] for run in runs
-    ]
-    for name in ("step", "kind", "loss"):
-        chief_losses, worker = ([record[name] for record in x] for x in reports)
-        assert chief_losses == worker
+    for records in zip(*map(read_metrics, runs), strict=True):
+        for name in ("step", "kind", "loss"):
+            assert records[0][name] == records[1][name]
     for run in runs:  # the chief alone has written them
         assert len((run / "history.jsonl").read_text().splitlines()) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_death_ends_all_and_a_new_start_goes_on(data_dir, tmp_path, victim):
+def test_a_dead_process_ends_all_and_a_restart_resumes(data_dir, tmp_path, victim):
     """It ends as if it had never stopped, bit for bit."""
     processes = start_both(data_dir, tmp_path / "killed", train_steps=100_000)
     checkpoints = CheckpointDirectory(tmp_path / "killed")

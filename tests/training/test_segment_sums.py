@@ -8,7 +8,7 @@ from t2t_keras.training.segment_sums import segment_sums
 
 
 @pytest.mark.parametrize("rows", [1, pytest.param(2, marks=pytest.mark.slow), 37, 9000])
-def test_sums_are_those_of_numpy(rows):
+def test_sums_match_numpy(rows):
     """Ids as in text: a few are frequent, many occur once or never."""
     rng = np.random.default_rng(rows)
     ids = np.minimum(rng.zipf(1.3, rows) - 1, 700).astype(np.int32)

@@ -100,11 +100,11 @@ def test_what_is_given_changes_the_settings(copy, data_dir, tmp_path, capfd):
 
 def test_saving_by_steps_and_by_minutes_exclude_each_other(trained):
     config = RunConfig.read(trained)
-    others = {"eval_sentences": 0, "keep": 3}
-    assert repeated_options(config, {}) == others | {"save_minutes": 5.0}
-    given = {"save_every": 7, "keep": 4}
-    assert repeated_options(config, given) == others | given
-    assert repeated_options(None, given) == given
+    common = {"eval_sentences": 0, "keep": 3}
+    assert repeated_options(config, {}) == common | {"save_minutes": 5.0}
+    changes = {"save_every": 7, "keep": 4}
+    assert repeated_options(config, changes) == common | changes
+    assert repeated_options(None, changes) == changes
 
 
 def test_what_cannot_be_resumed(copy, tmp_path, capfd):

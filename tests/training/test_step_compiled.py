@@ -1,4 +1,4 @@
-"""The update compiled by XLA: the masks, gradients and weights of the one without."""
+"""The update compiled by XLA: masks, gradients and weights as without XLA."""
 
 import os
 import subprocess
@@ -40,8 +40,8 @@ def plain():
     ("replicas", "micro_batches"),
     [(1, 1), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((2, 2), (1, 3)))],
 )
-def test_updates_are_those_of_the_uncompiled_step(plain, replicas, micro_batches):
-    """Adam's and the averages' too, with clipping, on replicas and micro-batches."""
+def test_updates_match_the_uncompiled_step(plain, replicas, micro_batches):
+    """Also Adam's and the averages', with clipping, on replicas and micro-batches."""
     setup = Setup(replicas, COMPILED, micro_batches, has_adam=True)
     arrays, results = trained(setup)
     # Adam divides by the root of the squares, which may be very small.
@@ -65,7 +65,7 @@ def test_replicas_are_micro_batches_bit_for_bit():
 
 
 def test_xla_gets_no_scatter_and_no_constant_step():
-    """A scatter would add rows one by one; a constant step would be compiled anew."""
+    """A scatter would add rows one by one; each constant step would be compiled."""
     setup = Setup(1, COMPILED)
     (batch,) = setup.batches(unequal_batch(1))
     compiler_ir = setup.step.gradient_sums.experimental_get_compiler_ir

@@ -13,7 +13,7 @@ from t2t_keras.training.stopping import LAUNCHED, Stopping
 
 @pytest.fixture
 def arrived():
-    """Signals that came through to the handlers from before."""
+    """Signals that reached the earlier handlers."""
     arrived = []
     previous = {
         signal_number: signal.signal(

@@ -84,8 +84,8 @@ def test_without_dev_data_there_is_no_evaluation(tmp_path, monkeypatch):
     slow_disk(monkeypatch)
     replace_updates(monkeypatch)
     problem = small_data(tmp_path / "both")
-    alone = problem.replace(sources={"train": problem.sources["train"]})
-    generate(alone, tmp_path / "alone", workers=1)
+    train_only = problem.replace(sources={"train": problem.sources["train"]})
+    generate(train_only, tmp_path / "alone", workers=1)
     figures = trainer(tmp_path / "alone", tmp_path / "run").train()
     assert figures["step"] == 4
     assert not [name for name in figures if name.startswith("dev")]
@@ -105,7 +105,7 @@ def test_a_loss_that_is_never_finite_ends_training(data_dir, tmp_path):
     refused(r"step 4: the loss .* in the last 4 updates", training.train)
 
 
-def test_a_damaged_checkpoint_is_passed_over(data_dir, trained_run, tmp_path, capfd):
+def test_a_damaged_checkpoint_is_skipped(data_dir, trained_run, tmp_path, capfd):
     options = {"save_every": 1, "eval_every": 9, "average_last": 0}
     undamaged = weights(shutil.copytree(trained_run, tmp_path / "run"))
     data = tmp_path / "run" / "model.ckpt-4.data-00000-of-00001"
@@ -244,9 +244,10 @@ def test_a_run_stopped_by_a_signal_loses_no_step(data_dir, undisturbed, tmp_path
     # The average is that of an undisturbed run, without the signal's checkpoint.
     assert finished["dev_average"]["checkpoints"] == 2
     average = Checkpoint(average_run(tmp_path / "a", 2))
-    second, last = weights(undisturbed, 2), weights(undisturbed, 4)
+    weights_at_2 = weights(undisturbed, 2)
+    weights_at_4 = weights(undisturbed, 4)
     for name in average.shapes.keys() - {"step"}:
-        mean = (np.float64(second[name]) + last[name]) / 2
+        mean = (np.float64(weights_at_2[name]) + weights_at_4[name]) / 2
         np.testing.assert_array_equal(average.tensor(name), mean.astype(np.float32))
 
     # Each step was evaluated once, also the one at which the signal came.
@@ -259,7 +260,7 @@ def test_a_run_stopped_by_a_signal_loses_no_step(data_dir, undisturbed, tmp_path
     assert resumed[3:] == evaluated(undisturbed)
 
 
-def test_early_stopping_keeps_the_best_and_stays_stopped(
+def test_early_stopping_keeps_the_best_and_remains_stopped(
     data_dir, tmp_path, monkeypatch, capfd
 ):
     replace_updates(monkeypatch)  # which do not train: the first is the best

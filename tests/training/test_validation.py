@@ -139,12 +139,12 @@ def test_evaluations_of_a_killed_process_are_recalled_up_to_its_checkpoint(tmp_p
     assert resumed.best_step == 2
 
 
-def test_damaged_records_are_passed_over_with_a_warning(tmp_path, capfd):
+def test_damaged_records_are_skipped_with_a_warning(tmp_path, capfd):
     evaluated(tmp_path, list(VALUES), [1, 2, 3])
     file = tmp_path / "metrics.jsonl"
-    first, second, _ = file.read_bytes().splitlines()
+    intact = file.read_bytes().splitlines()[:2]
     damaged = b'{"step": 3, "kind": "dev", "lobs": 1.0}'
-    file.write_bytes(b"\n".join([first, second, damaged, b""]))
+    file.write_bytes(b"\n".join([*intact, damaged, b""]))
     resumed = DevEvaluations(tmp_path, Dev([]), {}, patience=1)
     resumed.resume(3)
     assert list(resumed.evaluations.by_step) == [1, 2]
@@ -153,7 +153,7 @@ def test_damaged_records_are_passed_over_with_a_warning(tmp_path, capfd):
 
 
 def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
-    """With another way to choose it is written again, or all is forgotten."""
+    """With another `best_by` it is saved again, or all evaluations are forgotten."""
     evaluated(tmp_path, list(VALUES), [1, 2, 3, 4])  # the best by loss is 2
     checkpoints = CheckpointDirectory(tmp_path)
     tensors = {"model/a": tf.constant([3.0]), "step": tf.constant(3, tf.int64)}

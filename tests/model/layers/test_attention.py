@@ -60,7 +60,7 @@ def test_attention_takes_two_shapes():
     assert types.count("Shape") == 2
 
 
-def test_every_projection_of_attention_begins_as_glorot_of_its_own():
+def test_every_projection_of_attention_has_its_own_glorot_initializer():
     keras.utils.set_random_seed(0)
     d_model = 64
     queries = 4 * 16

@@ -31,8 +31,8 @@ def mixed(x):
 
 
 def token(segment, position):
-    first, second = SEED.astype(np.uint64)
-    key = mixed(mixed(first + OFFSET) + second + OFFSET)
+    words = SEED.astype(np.uint64)
+    key = mixed(mixed(words[0] + OFFSET) + words[1] + OFFSET)
     return mixed(mixed(key + np.uint64(segment)) + np.uint64(position))
 
 

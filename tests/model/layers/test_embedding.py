@@ -15,7 +15,7 @@ def built(layer, width=None):
 
 @pytest.mark.parametrize("vocab", [7, 37, 64])
 def test_logits_are_products_with_the_matrix_unscaled(vocab):
-    """The matrix may be filled up for the product; nobody sees it."""
+    """The matrix may be padded for the product, invisibly."""
     layer = built(Embedding(vocab, 16))
     x = normal(2, 3, 16)
     expected = x @ layer.table.numpy().T

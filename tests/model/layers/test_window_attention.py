@@ -130,7 +130,7 @@ def test_the_largest_tensor_grows_linearly_with_the_length(num_after):
 
 
 @pytest.mark.parametrize("num_after", [2, 0])
-def test_dropout_in_the_window_is_that_of_a_band_mask(num_after):
+def test_dropout_in_the_window_matches_a_band_mask(num_after):
     layer = attention_layer(
         WindowSelfAttention,
         left_context=3,

@@ -1,4 +1,4 @@
-"""Bracket symbols: the constraint of the search, and the repair of what is free."""
+"""Bracket symbols: the constraint of the search, and the repair of other outputs."""
 
 import functools
 import random
@@ -32,7 +32,7 @@ from t2t_keras.problems.parsing.graph import word_kinds
 from t2t_keras.problems.parsing.linearise import SYMBOLS, Brackets, linearise, restore
 from t2t_keras.problems.parsing.tree import parse_tree
 
-# PAD, EOS, and pieces that are no symbols at 2 and 7.
+# PAD, EOS, and at 2 and 7 pieces that are not symbols.
 PIECES = ("", "", "?", "S", "/S", "n", "v", "?", "P", "/P")
 VOCAB = len(PIECES)
 WORD = PIECES.index("n")
@@ -58,19 +58,21 @@ def is_tree(ids, words):
     """Whether the pieces are a tree over `words` words: its nodes fold into one."""
     *ids, last_id = ids or [0]
     text = "".join(f"{PIECES[i]} " for i in ids)
-    folded = ""
-    leaves = len(re.findall(r"\b[nv] ", text))
-    text = re.sub(r"\b[nv] ", "x ", text)
-    while text != folded:
-        text, folded = re.sub(r"(?<!/)([SP]) (x )+/\1 ", "x ", text), text
-    return (last_id, text, leaves) == (EOS, "x ", words)
+    folded, leaves = re.subn(r"\b[nv] ", "x ", text)
+    replacements = 1
+    while replacements:
+        folded, replacements = re.subn(r"(?<!/)([SP]) (x )+/\1 ", "x ", folded)
+    return (last_id, folded, leaves) == (EOS, "x ", words)
 
 
 @functools.cache
 def every_target(limit):
     """All sequences of the symbols but "v", ending in EOS."""
     symbols = [3, 4, 5, 8, 9]
-    return [[symbols[i - 2] for i in t[:-1]] + [EOS] for t in all_targets(7, limit)]
+    targets = []
+    for *ids, _ in all_targets(7, limit):
+        targets.append([*(symbols[i - 2] for i in ids), EOS])
+    return targets
 
 
 def constraint(words, limits):
@@ -106,7 +108,7 @@ def test_equals_the_best_of_all_trees():
 
 
 def random_table(count, steps, seed, scale=3.0, vocab=VOCAB):
-    """Logits of sentences without any sense."""
+    """Logits of random sentences."""
     generator = np.random.default_rng(seed)
     table = generator.normal(scale=scale, size=(count, steps, vocab, vocab))
     return TableModel(tf.constant(table, tf.float32))
@@ -160,7 +162,7 @@ def test_a_model_of_openers_only_is_stopped_in_time():
 
 
 def test_punctuation_has_the_tags_of_punctuation():
-    """Whatever the model thinks."""
+    """Whatever the model's probabilities are."""
     pieces = ("", "", "S", "/S", "NN", "VB", ",", "``", "-LRB-")
     tables = BracketTokens.from_symbols(pieces[2:], Vocabulary(pieces))
     words = ["a", ",", "-", "(", "--", "]", "c", "-"]
@@ -177,7 +179,7 @@ def test_punctuation_has_the_tags_of_punctuation():
         assert "".join(kind_of[tag] for tag in tags) == "nmnbmbnn"
 
 
-def test_what_are_no_brackets():
+def test_symbols_that_are_not_brackets_are_refused():
     message = "needs a problem whose symbols are opening"
     refused(message, BracketTokens.from_symbols, ("S", "n"), Vocabulary())
     message = "needs symbols of one token each, but 'XP'"

@@ -174,7 +174,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("bad", "line", "says", "reason"), BAD)
-def test_what_is_wrong_with_a_tree_stands_in_its_place(bad, line, says, reason):
+def test_a_faulty_tree_is_replaced_by_its_error(bad, line, says, reason):
     text = f"(TOP (NN good))\n{bad}\n"
     (first_line, good), (_, error) = parse_trees(text.split("\n"), "file.mrg")
     assert (first_line, good.words()) == (1, ["good"])

@@ -33,14 +33,14 @@ def test_the_command_prints_what_the_program_printed(gold, test, parameters, cap
     files = [reference(f"evalb/{name}") for name in (gold, test)]
     flags = [f"--prm={reference(f'evalb/{name}')}" for name in parameters]
     assert main(["f1", *map(str, files), *flags]) == 0
-    report, _, beyond = capsys.readouterr().out.partition("\n-- Beyond EVALB --\n")
+    report, _, appendix = capsys.readouterr().out.partition("\n-- Beyond EVALB --\n")
     printed = files[0].with_suffix(".expected").read_text()
     assert report == printed
     (name,) = parameters or ["COLLINS.prm"]
     rules = read_parameters(reference(f"evalb/{name}"))
     assert (rules == COLLINS) == (not parameters)
     summary = evaluate_files(*files, rules).summary()
-    assert f"= {summary['f1_errors_as_zero']:6.2f}  (All)" in beyond
+    assert f"= {summary['f1_errors_as_zero']:6.2f}  (All)" in appendix
     total = float(re.search(r"Bracketing FMeasure *= *([\d.]+)", printed)[1])
     assert round(summary["f1"], 2) == total
 
@@ -141,7 +141,7 @@ def test_gold_trees_may_be_a_treebank(tmp_path):
 # What the program printed for these, compiled from its source.
 
 
-def test_of_an_unbalanced_tree_over_the_same_words_the_counts_are_shown():
+def test_counts_of_an_unbalanced_tree_over_the_same_words_are_shown():
     gold = "(TOP (S (NP (NN a)) (VP (VB b))))"
     for broken in (gold[:-1], f"{gold})"):
         result = evaluate_trees([gold, GOLD], [broken, GOLD]).to_dict()
@@ -164,7 +164,7 @@ def test_f1_is_rounded_as_by_evalb():
     assert "FMeasure       =  71.87\n" in evalb_report(result)
 
 
-def test_no_match_at_all_is_no_number_for_c_and_zero_for_programs():
+def test_without_matches_c_prints_nan_and_programs_0():
     result = evaluate_trees([GOLD], [""]).to_dict()
     assert result["all"]["f1"] == 0
     assert evalb_report(result).count("FMeasure       =   -nan\n") == 2

@@ -72,12 +72,12 @@ def test_tree_to_symbols_to_tree_is_the_identity(name, share):
         "(TOP (NP (HYPH /) (/ /)))",
     ],
 )
-def test_labels_and_tags_are_told_apart_by_closers(tree):
+def test_closers_distinguish_labels_and_tags(tree):
     tree = prepare(parse_tree(tree))
     assert restore(tree.words(), linearise(tree)) == tree
 
 
-def test_what_is_no_tree_over_the_words():
+def test_symbols_that_are_not_a_tree_are_refused():
     for words, symbols in (
         ("a b", "S NP NN NN"),  # too many leaves, as nothing closes S and NP
         ("a b c", "S NP NN VP VB /NP NN /VP /S"),
@@ -99,7 +99,7 @@ def test_what_is_no_tree_over_the_words():
         ("wild - type mice – in all", ""),
     ],
 )
-def test_punctuation_is_told_by_the_words(words, marks):
+def test_punctuation_is_recognized_by_the_words(words, marks):
     deleted = {",", ":", "``", "''", "."}
     tags = [tag for tag in mark_tags(words.split()) if tag in deleted]
     assert sorted(tags) == sorted(marks.split())

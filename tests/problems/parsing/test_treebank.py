@@ -32,7 +32,7 @@ def test_words_and_symbols(bank, capsys):
     source = TreebankSource(bank, skip_bad=True)
     pairs = [PAIR, ("end", "NP NP NN /NP /NP")]
     assert list(source()) == pairs
-    assert list(source()) == pairs  # anew for every pass
+    assert list(source()) == pairs  # in every pass
     assert source.dropped == {"space_in_word": 1}
     warnings = capsys.readouterr().err
     assert warnings.count("wsj_0001.mrg:2: the leaf (NN Xpd TTD)") == 1
@@ -187,7 +187,7 @@ SAYS = {
 
 @pytest.mark.parametrize("source_name", STRANGE)
 @pytest.mark.parametrize("command", ["datagen", "inspect"])
-def test_unknown_labels_and_lines_are_said_and_many_stop(
+def test_unknown_labels_and_lines_are_reported_and_many_end_the_command(
     tmp_path, capsys, source_name, command
 ):
     def run(good, strange, *flags):

@@ -99,9 +99,9 @@ class VersionFolder:
     def find(self, served: int | None) -> int | None:
         """Returns the newest complete version, unless that is served already."""
         refused: dict[int, str] = {}
-        found = self._find(served, refused)
+        newest = self._find(served, refused)
         self.refused = refused
-        return found
+        return newest
 
     def _find(self, served: int | None, refused: dict[int, str]) -> int | None:
         """Does the work of `find`, and fills in the versions that are refused."""

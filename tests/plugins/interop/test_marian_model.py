@@ -241,10 +241,10 @@ def assert_searches(model, options, sentence):
     expected = {"beam_size": beam_size, "length_penalty": "power", "alpha": power}
     assert model.options == expected
     pairs = ",".join(f"{name}={value}" for name, value in expected.items())
-    search, *others = model.check
+    search, *warnings = model.check
     assert search.endswith(f"--decode_hparams {pairs}")
-    assert len(others) == (sentence is not None)
-    assert sentence is None or sentence in others[0]
+    assert len(warnings) == (sentence is not None)
+    assert sentence is None or sentence in warnings[0]
 
 
 @pytest.mark.parametrize("is_moved", [False, True])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.errors import refused
-from helpers.small_corpus import PROBLEM
+from helpers.small_corpus import PROBLEM, decoded
 
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.json_files import write_json
@@ -61,6 +61,8 @@ def test_records_are_counted(complete, tmp_path):
 def test_other_shards_are_noticed(complete, tmp_path):
     """Those of another order of the same examples, with its index."""
     generate(PROBLEM, tmp_path / "other", workers=1, seed=1)
+    orders = [decoded(path, "train") for path in (complete, tmp_path / "other")]
+    assert orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1])
     directory = shutil.copytree(complete, tmp_path / "data")
     for path in directory.glob("small-train*"):
         path.unlink()

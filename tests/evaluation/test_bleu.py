@@ -225,6 +225,13 @@ def test_what_cannot_be_scored_is_refused():
     refused("no sentences", bleu_scores, [], [])
 
 
+def test_bleu_of_a_short_sentence_is_of_the_ngrams_that_it_has():
+    metric, _ = Bleu(bleu_tokens="13a").corpus_metrics()
+    (counts,) = metric.statistics(["x"], ["two words"], ["two words"])
+    assert metric.sentence_score(counts) == pytest.approx(100)
+    assert metric.score(counts) == 0
+
+
 def test_outputs_too_short_for_bleu_are_reported(capfd):
     assert bleu_scores(["a b c"] * 9, ["a b c"] * 9)["sacrebleu_13a"] == 0
     assert "no output has four tokens, so BLEU is 0" in capfd.readouterr().err

@@ -16,6 +16,7 @@ from helpers.small_run import assert_same, trainer, weights
 from t2t_keras import UserError
 from t2t_keras.model import Transformer
 from t2t_keras.model.loss import summed_cross_entropies
+from t2t_keras.training.step import GradientSums
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,16 @@ def test_dropout_is_different_in_every_row_and_step():
     np.testing.assert_array_equal(decoded_rows(0), rows)
     assert np.abs(rows[1] - rows[0]).max() > 0.1
     assert np.abs(decoded_rows(1)[0] - rows[0]).max() > 0.1
+
+
+def test_gradients_are_means_over_the_target_tokens_if_the_loss_is_finite():
+    step = Setup(1).step
+    gradients = [tf.ones(weight.shape) for weight in step._weights]
+    for loss, mean, skipped in ((1.0, 0.25, 0), (np.inf, 0.0, 1)):
+        sums = GradientSums(gradients, *map(tf.constant, (loss, 2.0, 4.0, 9.0, 1.0)))
+        means, result = step.mean_gradients(sums)
+        assert {float(x) for gradient in means for x in np.unique(gradient)} == {mean}
+        assert float(result.skipped) == skipped
 
 
 def test_updates_are_clipped_or_if_they_are_not_finite_skipped_and_counted():

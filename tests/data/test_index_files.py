@@ -58,6 +58,7 @@ def test_records_are_counted(complete, tmp_path):
     refused(message, Manifest.open(directory, "small").open_index, directory, "train")
 
 
+@pytest.mark.usefixtures("small_scale")
 def test_other_shards_are_noticed(complete, tmp_path):
     """Those of another order of the same examples, with its index."""
     generate(PROBLEM, tmp_path / "other", workers=1, seed=1)

@@ -15,6 +15,8 @@ from helpers.decoding_models import (
     transformer,
 )
 
+from t2t_keras.decoding.hypotheses import length_penalties
+
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
 
 
@@ -220,6 +222,13 @@ def test_companions_change_nothing(larger):
         )
         assert outputs(single, 0) == outputs(together, row)
         np.testing.assert_allclose(single.scores[0], together.scores[row], atol=1e-4)
+
+
+@pytest.mark.parametrize("formula", ["gnmt", "power", "average", "none"])
+def test_the_score_of_the_empty_output_is_a_number(formula):
+    """A blank row of an export has it, with the log-probability 0."""
+    divisor = float(length_penalties(tf.constant(0), 0.6, formula))
+    assert divisor == pytest.approx(1, abs=0.2) and 0 / divisor == 0
 
 
 def test_fewer_hypotheses_than_places(small):

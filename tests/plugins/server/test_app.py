@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -273,7 +274,10 @@ def run_batches(limits, cheap_work=math.inf):
     return [batch for batch in batches if batch[0] != "z"]
 
 
-def test_the_order_and_the_size_of_batches():
+def test_the_order_and_the_size_of_batches(monkeypatch):
+    # All requests arrive at one time, however busy the machine is.
+    clock = types.SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr("t2t_keras.plugins.server.batcher.time", clock)
     limits = Limits(max_batch_sentences=3, batch_milliseconds=20, max_queue=8)
     # Of equal keys, the cheapest first; 6 and 7 are more expensive than 8.
     assert run_batches(limits) == [

@@ -146,6 +146,28 @@ def test_updates_are_clipped_or_if_they_are_not_finite_skipped_and_counted():
             np.testing.assert_allclose(np.sqrt(sum(moved)), 0.01, rtol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("clip_norm", "expected"),
+    [(0.0, (0.3, 0.4)), (0.6, (0.3, 0.4)), (0.25, (0.15, 0.2))],
+)
+def test_only_a_larger_norm_is_clipped(clip_norm, expected):
+    """Of 4 target tokens, the mean gradient has the norm 0.5."""
+    step = Setup(1, HPARAMS.override(clip_norm=clip_norm)).step
+    num_tokens = tf.constant(4.0)
+    sums = GradientSums(
+        gradients=[tf.constant([[1.2]]), tf.constant([1.6])],
+        loss=tf.constant(8.0),
+        source_tokens=num_tokens,
+        target_tokens=num_tokens,
+        positions=num_tokens,
+        nll=tf.constant(8.0),
+    )
+    gradients, result = step.mean_gradients(sums)
+    actual = [float(tf.squeeze(gradient)) for gradient in gradients]
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+    np.testing.assert_allclose(result.gradient_norm, 0.5, rtol=1e-6)
+
+
 def test_a_trial_computes_everything_and_changes_nothing():
     hparams = HPARAMS.override(compute_dtype="float16", ema_decay=0.9)
     setup = Setup(2, hparams, has_adam=True)

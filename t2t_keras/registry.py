@@ -418,15 +418,15 @@ def _register_function(
     reserved: Collection[str],
     nouns: tuple[str, str],
 ) -> None:
-    """Registers a function or class that hyper-parameters name, and its callers call.
+    """Registers a function or class that the value of a hyper-parameter names.
 
     Args:
         registry: refuses a name that another definition has.
-        functions: the functions by name that the hyper-parameters look up.
+        functions: gets the function by its name, for hyper-parameters to look up.
         definition: the function or class.
         name: its name.
         reserved: the names that it cannot have.
-        nouns: what it is, and whose those names are, for the message.
+        nouns: for the message, what it is and what the reserved names belong to.
 
     Raises:
         UserError: the name is taken.

@@ -1,8 +1,8 @@
 """Average attention (Zhang et al., ACL 2018) as a registered model.
 
 A decoding step costs the same at every length: each hypothesis keeps a sum in place of
-the keys and values of its tokens. Use it by `t2t ... --usr_dir`. Letters in shapes are
-those of `t2t_keras.model.layers`.
+the keys and values of its tokens. Use it with `t2t ... --usr_dir`. Letters in shapes
+are those of `t2t_keras.model.layers`.
 """
 
 import dataclasses

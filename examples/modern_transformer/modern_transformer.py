@@ -1,9 +1,9 @@
 """A Transformer of today as a registered model: the parts that replace the paper's.
 
 Rotary positions (Su et al., 2021), RMSNorm (Zhang and Sennrich, 2019), SwiGLU (Shazeer,
-2020) and grouped key/value heads (Ainslie et al., 2023); use it by `t2t ... --usr_dir`.
-Letters in shapes are those of `t2t_keras.model.layers`; G is the number of key/value
-heads, C the number of cached tokens.
+2020) and grouped key/value heads (Ainslie et al., 2023). Use it with `t2t ...
+--usr_dir`. Letters in shapes are those of `t2t_keras.model.layers`; G is the number of
+key/value heads, C the number of cached tokens.
 """
 
 import dataclasses

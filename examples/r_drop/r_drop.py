@@ -2,7 +2,7 @@
 
 The loss is the mean of both passes, plus alpha / 4 times KL(p || q) + KL(q || p) of
 their distributions p and q, which differ by dropout. It is half of the paper's, so that
-without dropout it is the usual one. Use it by `t2t ... --usr_dir`.
+without dropout it is the usual one. Use it with `t2t ... --usr_dir`.
 """
 
 import dataclasses
@@ -43,8 +43,8 @@ class RDrop(Transformer):
         losses = []
         likelihoods = []
         log_probs = []  # [B, T, V] each
-        for mask in (seed, fold_in(seed, 1)):
-            states, _ = self.decoder_outputs(source, target, mask, packing, first_row)
+        for key in (seed, fold_in(seed, 1)):
+            states, _ = self.decoder_outputs(source, target, key, packing, first_row)
             logits = self.logits(states)
             smoothing = self.hparams.label_smoothing
             loss, nll = summed_cross_entropies(logits, target, smoothing)

@@ -2,8 +2,8 @@
 
 The score of query i and key j is q_i . (k_j + a[j - i]) / sqrt(d), with a learned
 vector a for each distance, clipped. The paper also has vectors for values, and finds
-that those for keys may suffice. Use it by `t2t ... --usr_dir`. Letters in shapes are
-those of `t2t_keras.model.layers`; R is the number of distances.
+that those for keys may suffice. Use it with `t2t ... --usr_dir`. Letters in shapes
+are those of `t2t_keras.model.layers`; R is the number of distances.
 """
 
 import dataclasses
@@ -76,7 +76,7 @@ class RelativeAttention(SelfAttention):
         """Returns j - i of queries i and keys j, int32 [B, 1, T, S] or [1, 1, T, S].
 
         In the decoder, a token sees earlier ones and itself, in their order; in a
-        decoding step only `bias` tells which of the S tokens are its own.
+        decoding step only `bias` tells which of the S tokens precede it.
         """
         if not self.causal:
             steps = ops.arange(ops.shape(query)[2])  # [T]

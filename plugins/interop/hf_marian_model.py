@@ -47,8 +47,8 @@ _SUPPORTED: dict[str, object] = {
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
 }
-# Settings of `generate` that change outputs and have no counterpart, with the values
-# that change nothing, which are the defaults.
+# Settings of `generate` that change outputs and have no counterpart, with their
+# defaults, which change nothing.
 _IGNORED: dict[str, object] = {
     "begin_suppress_tokens": None,
     "diversity_penalty": 0.0,
@@ -290,12 +290,12 @@ def _check_sentences(
 ) -> list[str]:
     """Returns sentences about the settings of `generate` in a file of this name."""
     pairs = ",".join(f"{key}={value}" for key, value in options.items())
-    sentences = [f"{name}: it translates with what is here --decode_hparams {pairs}"]
+    sentences = [f"{name}: its search is that of --decode_hparams {pairs}"]
     neutral = {**_IGNORED, "bad_words_ids": [[config.get("pad_token_id")]]}
     for key, value in neutral.items():
         if config.get(key) not in (None, value):
             sentences.append(
-                f"{name}: nothing here does what its {key} {config[key]!r:.80} does, "
-                "so outputs may differ"
+                f"{name}: {key} {config[key]!r:.80} has no counterpart, so outputs may "
+                "differ"
             )
     return sentences

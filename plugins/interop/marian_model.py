@@ -70,7 +70,7 @@ _NORM_SETTINGS = (
 )
 _NORMS = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
 
-# The decoder's default, with which it divides no score by the length.
+# The default of Marian's decoder.
 _DEFAULT_BEAM_SIZE = 12
 # Settings of the decoder that change outputs and have no counterpart.
 _IGNORED = (
@@ -181,8 +181,9 @@ def _listed_path(name: str, folder: Path, is_relative: bool) -> Path:
     Args:
         name: the path in the configuration.
         folder: the folder.
-        is_relative: whether the path begins in the folder; otherwise it begins where
-            Marian was trained, and a model that was copied is in the folder.
+        is_relative: whether the path is relative to the folder. Otherwise it is that of
+            the machine of the training, and the files of a copied model are in the
+            folder.
     """
     beside = folder / name
     paths = [beside] if is_relative else [Path(name), beside, folder / Path(name).name]
@@ -212,14 +213,12 @@ def _check_sentences(
 ) -> list[str]:
     """Returns sentences about what the user should check."""
     pairs = ",".join(f"{name}={value}" for name, value in options.items())
-    sentences = [
-        f"{config_path.name}: it translates with what is here --decode_hparams {pairs}"
-    ]
+    sentences = [f"{config_path.name}: its search is that of --decode_hparams {pairs}"]
     for name in _IGNORED:
         if config.get(name):
             sentences.append(
-                f"{config_path.name}: nothing here does what its {name} "
-                f"{config[name]!r:.80} does, so outputs may differ"
+                f"{config_path.name}: {name} {config[name]!r:.80} has no counterpart, "
+                "so outputs may differ"
             )
     for script in ("preprocess.sh", "postprocess.sh"):
         if (config_path.parent / script).exists():

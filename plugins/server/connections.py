@@ -51,7 +51,7 @@ class _Phase(enum.Enum):
     BODY = enum.auto()  # the rest of the body
     ANSWER = enum.auto()  # the server's answer
     REFUSED = enum.auto()  # the client to close, after an answer to what is not HTTP
-    REST = enum.auto()  # the rest of a body after the last answer, which nobody keeps
+    REST = enum.auto()  # the rest of a body after the last answer, discarded
 
 
 class Connections:
@@ -326,7 +326,10 @@ class Connection(H11Protocol):
             self._enter(_Phase.HEADERS)
 
     def close(self) -> None:
-        """Closes the connection after the last answer, and the rest of a body."""
+        """Closes the connection after the last answer.
+
+        If the request's body is unfinished, the rest of it is received first.
+        """
         if self.conn.their_state is h11.SEND_BODY and self.transport.can_write_eof():
             self._enter(_Phase.REST)
             self.transport.write_eof()
@@ -334,10 +337,10 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def _discard(self, size: int) -> None:
-        """Counts bytes of a body whose request is answered, which nobody keeps.
+        """Counts discarded bytes of a body whose request is answered.
 
-        Many clients read the answer only after they have sent all of the body, and lose
-        it if the connection is closed before.
+        Many clients read the answer only after they have sent the whole body, and lose
+        it if the connection is closed earlier.
         """
         self._connections.release(self)
         self._discarded_bytes += size
@@ -393,7 +396,7 @@ class Connection(H11Protocol):
 
 
 class _BodyTransport:
-    """The transport of an answer that may not wait for the whole body of its request.
+    """The transport of an answer that may end before the body of its request.
 
     Args:
         connection: the connection, which closes itself.

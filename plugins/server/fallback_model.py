@@ -47,7 +47,7 @@ class FallbackModel(ServedModel):
         try:
             exact = ServedModel(self._load_exact(), **self._options)
         except UserError as error:
-            # It is no mistake in the request: its training has removed the checkpoint.
+            # The request is correct: the training has removed the checkpoint.
             raise RuntimeError(f"the run cannot be loaded: {error}") from error
         say(f"t2t serve: TensorFlow runs requests with {' or '.join(self._refused)}")
         return exact

@@ -35,7 +35,8 @@ class FixedModel:
         self._load = load
         self._version = version
         self._has_failed = False
-        self.refused: dict[int, str] = {}  # without it, the server ends
+        # Always empty: if its version cannot be served, the server ends.
+        self.refused: dict[int, str] = {}
 
     def find(self, served: int | None) -> int | None:
         """Returns the version to load; None: there is nothing to do.
@@ -81,8 +82,8 @@ class VersionFolder:
         load: loads the export in a folder.
 
     Attributes:
-        refused: why each version newer than the served one was reported as one that
-            cannot be served.
+        refused: the reported versions that are newer than the served one and cannot
+            be served, with the reasons.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class VersionFolder:
         return newest
 
     def _find(self, served: int | None, refused: dict[int, str]) -> int | None:
-        """Does the work of `find`, and fills in the versions that are refused."""
+        """Returns what `find` returns, and adds the refused versions to `refused`."""
         versions = find_versions(self._folder)
         for version in sorted(versions, reverse=True):
             if version == served:

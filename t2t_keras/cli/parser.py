@@ -179,13 +179,13 @@ def positional_first(
     words: Sequence[str],
     file_values: Collection[str] = (),
 ) -> list[str]:
-    """Returns the words of a command line with those before the flags that have none.
+    """Returns a command line with its positional arguments moved before its flags.
 
     argparse takes `a --flag x b` for one positional argument and a remainder, and lets
     a flag of several values take what follows it. A positional argument that a flag
-    or the file of `--config` gives, as in `--model RUN FILE`, leaves the words to the
-    others, and is removed from the parser. If there are words for all, those precede
-    the file.
+    or the file of `--config` gives, as in `--model RUN FILE`, is removed from the
+    parser, so that the others take the words. If there are words for all of them, they
+    take precedence over the file.
 
     Args:
         parser: the command's parser.
@@ -218,30 +218,31 @@ def _remove_given(
     flags: Collection[str],
     file_flags: Collection[str],
 ) -> None:
-    """Removes positional arguments that are given, if the others take all words.
+    """Removes positional arguments that flags give, if the others can take all words.
 
     Otherwise argparse tells which flag and word exclude each other.
 
     Args:
         parser: the command's parser.
-        num_words: the number of words that are no flag and no value of one.
+        num_words: the number of words that are neither flags nor their values.
         flags: the flags of the command line, with hyphens.
         file_flags: the flags that the file of `--config` gives, with hyphens.
     """
-    of_words = [action for action in parser._actions if not action.option_strings]
-    by_flags = _given(parser, flags)
-    spare = len(of_words) - len(by_flags) - num_words
+    arguments = [action for action in parser._actions if not action.option_strings]
+    by_flags = _arguments_given_by(flags, parser)
+    spare = len(arguments) - len(by_flags) - num_words
     if spare < 0:
         return
-    by_file = [x for x in _given(parser, file_flags) if x not in by_flags]
+    by_file = _arguments_given_by(file_flags, parser)
+    by_file = [action for action in by_file if action not in by_flags]
     for action in [*by_flags, *by_file[:spare]]:
         parser._remove_action(action)
 
 
-def _given(
-    parser: argparse.ArgumentParser, flags: Collection[str]
+def _arguments_given_by(
+    flags: Collection[str], parser: argparse.ArgumentParser
 ) -> list[argparse.Action]:
-    """Returns the positional arguments for which one of the flags stands."""
+    """Returns the positional arguments that can also be given by one of the flags."""
     arguments: list[argparse.Action] = []
     for group in parser._mutually_exclusive_groups:
         actions = group._group_actions

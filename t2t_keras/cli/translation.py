@@ -113,8 +113,8 @@ def _check_translate(args: argparse.Namespace) -> None:
     model = quoted(args.output_dir or args.export_dir)
     if args.config and args.input is not None and Path(args.input).is_dir():
         raise UserError(
-            f"{args.input} is a directory, and the model is {model} by {args.config}; "
-            "give another model by --model"
+            f"{args.input} is a directory, but {args.config} already names the model "
+            f"{model}; give another model by --model"
         )
     require_readable(
         args.input, f'to translate a text: echo "..." | t2t translate {model}'

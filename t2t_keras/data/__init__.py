@@ -3,12 +3,12 @@
 - Texts: `text_files` opens compressed files, `lines` reads text and refuses other
   formats, of which `marked_text` has some, `pair_files` reads files of pairs, `pharaoh`
   word alignments.
-- Sources of pairs: `sources`, `parallel_files`, `tfds_pairs` with a look for a
+- Sources of pairs: `sources`, `parallel_files`, `tfds_pairs`, which looks for a
   `network`, `archive_format`; `mixture` combines corpora, also those of a
   `mixture_file`; `languages`.
 - Data generation: `datagen` runs the stages of a `data_plan`, or of one `shard` of it:
   `count_pairs`, `train_vocabulary`, `encode_splits`, `write_shards`, `raw_texts`,
-  `write_manifest`. `source_form` warns of sources that are not preprocessed,
+  `write_manifest`. `source_form` warns if sources are not preprocessed,
   `encoding` turns pairs into examples, `cleaning` and `duplicates` drop pairs,
   `token_links` has word alignments, `encoding_pool` uses `worker_processes`,
   `spill_files` shuffle.

@@ -1,4 +1,4 @@
-"""Whether there is a network, before a library tries for minutes to download."""
+"""Looks for a network, before a library tries for minutes to download."""
 
 import contextlib
 import socket
@@ -13,9 +13,9 @@ _PROXIES = {"all", *_PORTS}
 
 
 def is_reachable(urls: Iterable[str]) -> bool:
-    """Returns whether a host of some URLs accepts a connection.
+    """Returns whether the host of one of the URLs accepts a connection.
 
-    It is also true if there is a proxy, which reaches what this machine may not.
+    With a proxy, it is always true: a proxy may reach hosts that this machine cannot.
     """
     if not _PROXIES.isdisjoint(urllib.request.getproxies()):
         return True
@@ -36,7 +36,7 @@ def _address(url: str) -> tuple[str, int]:
 
 def _accepts(host: str, port: int) -> bool:
     """Returns whether a host accepts a connection."""
-    with contextlib.suppress(OSError, UnicodeError):  # a host that is no name
+    with contextlib.suppress(OSError, UnicodeError):  # or not a host name
         socket.create_connection((host, port), _SECONDS).close()
         return True
     return False

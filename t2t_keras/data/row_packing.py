@@ -51,9 +51,10 @@ def row_counts(
 def row_length_choices(lengths: np.ndarray, max_length: int) -> list[tuple[int, int]]:
     """Returns lengths S and T of rows to choose from, ascending.
 
-    Their ratio is about that of all source tokens to all target tokens. If the longest
-    pair and the budget exclude it, such as with long sources, targets of one word, and
-    one long target, the last choice has all of the budget on the side that has more.
+    Their ratio is about that of all source tokens to all target tokens. If rows of
+    this ratio that hold the longest pair exceed the budget, for instance with long
+    sources, targets of one word and one long target, the last choice spends the whole
+    budget on the side with more tokens.
 
     Args:
         lengths: see `pack_rows`.

@@ -1,4 +1,4 @@
-"""Whether the training sources have the form that a text processor gives to inputs."""
+"""Warns if training sources differ from the inputs that a text processor makes."""
 
 from t2t_keras.problem import Problem
 from t2t_keras.text_processor import TextProcessor
@@ -9,7 +9,7 @@ _CHECKED = 100  # pairs
 def source_form_warning(problem: Problem) -> str | None:
     """Returns a warning if `preprocess` changes one of the first training sources.
 
-    Training reads the sources as they are, and evaluation and translation preprocess
+    Training reads its sources as they are; evaluation and translation preprocess
     theirs.
     """
     processor = problem.text_processor
@@ -20,8 +20,8 @@ def source_form_warning(problem: Problem) -> str | None:
         if text != source:
             return (
                 f"warning: `preprocess` of {type(processor).__name__} "
-                f"makes '{text}' of the training source '{source}', so the model will "
-                "translate other texts than it is trained on: let the source yield "
-                "preprocessed texts"
+                f"turns the training source '{source}' into '{text}', so the model "
+                "will translate texts of another form than it is trained on: "
+                "preprocess the sources of the pairs too"
             )
     return None

@@ -159,7 +159,7 @@ def decoded_lines(file: BinaryIO, name: str, start: int = 1) -> Iterator[str]:
     Args:
         file: the file.
         name: the name of the file in messages.
-        start: the number of the line at which the file stands.
+        start: the number of the next line of the file.
 
     Raises:
         UserError: a line is not UTF-8, or is too long.
@@ -183,7 +183,7 @@ def raw_lines(file: BinaryIO, name: str, start: int = 1) -> Iterator[bytes]:
     Args:
         file: the file.
         name: the name of the file in messages.
-        start: the number of the line at which the file stands.
+        start: the number of the next line of the file.
 
     Raises:
         UserError: a line is too long.

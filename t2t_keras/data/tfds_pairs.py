@@ -128,10 +128,10 @@ def _downloaded(builder: "tfds.core.DatasetBuilder") -> set[str]:
 
 
 def _advice(builder: "tfds.core.DatasetBuilder") -> str:
-    """Returns what a user does without a network."""
+    """Returns advice for a machine without a network."""
     full_name = builder.info.full_name
     return (
-        f"run this command where there is a network and copy {full_name} of its "
-        f"~/tensorflow_datasets to {builder.data_dir}, or give your own files to "
-        "translate_text"
+        "run this command on a machine with a network and copy its "
+        f"~/tensorflow_datasets/{full_name} to {builder.data_dir}, or give your own "
+        "files to translate_text"
     )

@@ -160,8 +160,8 @@ class Transformer(TransformerParts):
             source: int32 [B, S]
             target: int32 [B, T]
             seed: [2], of dropout.
-            softmax: the softmax matrix [V, D], for its gradient without that of the
-                embedding if they are one; None: the model's.
+            softmax: the softmax matrix [V, D], if its gradient is needed apart from
+                that of the embedding; None: the model's.
             alignment: [B, T, S], see `alignment_loss`; None: without guided alignment.
             packing: see `decoder_outputs`.
             first_row: likewise.

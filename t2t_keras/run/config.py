@@ -179,7 +179,7 @@ class RunConfig:
             return first_hparams(None, self.init_from)
 
     def existing_usr_dir(self) -> str | None:
-        """Returns the `--usr_dir` of the start of the run; None: it is not there."""
+        """Returns the `--usr_dir` with which the run began; None: it is gone."""
         folder = self.usr_dir
         return folder if folder and Path(folder).is_dir() else None
 

@@ -43,7 +43,8 @@ class Optimizer(Protocol):
             is_applied: bool scalar; if false, weights and state stay as they are. It
                 selects the optimizer's constants, because a `tf.cond` would make the
                 host wait for the gradients. A training begins with such an update, when
-                the state is still zeros: 0 times infinity would be NaN.
+                the state is still zeros: divide by nothing that is 0 then, since 0
+                times infinity is NaN.
         """
 
 

@@ -23,7 +23,7 @@ _LOSS_TOLERANCE = 0.002
 
 
 class PackedPairs(NamedTuple):
-    """Random pairs in rows of their own, and the same pairs in packed rows.
+    """Random pairs, each in a separate row, and the same pairs in packed rows.
 
     Attributes:
         single: "source" [3, S] and "target" [3, T], a pair in each row.
@@ -115,7 +115,8 @@ def _packed_pairs(model: Transformer) -> PackedPairs:
                 packed[0, row, start:stop] = ids[pair, : lengths[pair]]
                 packed[1, row, start:stop] = pair + 1
                 packed[2, row, start:stop] = np.arange(lengths[pair])
-                places[pair] = row, slice(start, stop)  # in the end, of the target
+                # The target comes after the source, and replaces its place.
+                places[pair] = row, slice(start, stop)
                 start = stop
         names = (side, f"{side}_segments", f"{side}_positions")
         batch |= dict(zip(names, packed, strict=True))

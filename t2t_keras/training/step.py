@@ -321,8 +321,8 @@ class TrainStep:
             loss, (weights, softmax), output_gradients=scale
         )
         gradients = list(map(self._dense, gradients, weights))
-        # Apart from the gradient of the look-ups, which was sparse. The loss of a
-        # subclass may use the weight instead.
+        # It is apart from the gradient of the look-ups, which was sparse. It is None if
+        # the loss of a subclass uses the weight instead of `softmax`.
         if d_softmax is not None:
             gradients[self._softmax] += d_softmax  # [V, D]
         # A barrier: TensorFlow's graph optimizer would add up the terms of all replicas

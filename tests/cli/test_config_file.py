@@ -129,7 +129,7 @@ def test_a_directory_in_the_place_of_the_input_is_refused(folder, capfd):
     (folder / "a" / "config.json").write_text("{}")
     (folder / "other").mkdir()
     message = run_refused(capfd, "translate", *write('output_dir = "a"\n'), "other")
-    assert "other is a directory, and the model is a by f.toml" in message
+    assert "other is a directory, but f.toml already names the model a;" in message
     assert "give another model by --model" in message
 
 

@@ -20,7 +20,7 @@ def test_a_source_that_preprocessing_changes_is_said(tmp_path, capsys):
     pairs = [("a dog", "ein Hund"), ("A cat", "eine Katze"), *TRAIN]
     generate(of(pairs), tmp_path, workers=1)
     (warning,) = [x for x in capsys.readouterr().err.splitlines() if "warning" in x]
-    assert "of LowerCase makes 'a cat' of the training source 'A cat', so" in warning
+    assert "of LowerCase turns the training source 'A cat' into 'a cat', so" in warning
 
 
 def test_preprocessed_sources_are_as_they_should_be():

@@ -116,9 +116,9 @@ def row_keys(
 def fold_in(
     seed: Tensor | DropoutKeys | None, number: int
 ) -> Tensor | DropoutKeys | None:
-    """Returns a seed, or keys, with other masks for every number.
+    """Returns a seed, or keys, that gives other dropout masks for each number.
 
-    A layer that is applied twice in a step needs it: its masks would be equal.
+    Without it, a layer that is applied twice in a step has equal masks.
     """
     if seed is None:
         return None

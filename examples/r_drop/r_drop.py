@@ -10,7 +10,14 @@ from typing import Any
 
 from keras import ops
 
-from t2t_keras import HParams, option, register_hparams, register_model, registry
+from t2t_keras import (
+    HParams,
+    UserError,
+    option,
+    register_hparams,
+    register_model,
+    registry,
+)
 from t2t_keras.model import Packing, Transformer
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers import fold_in
@@ -23,6 +30,11 @@ class RDropHParams(HParams):
 
     model: str = option("r_drop", "the registered model (`t2t list`)")
     r_drop_alpha: float = option(5.0, "weight of the divergence (alpha)", ge=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.guided_alignment:
+            raise UserError("hparams: r_drop has no guided_alignment; leave it out")
 
 
 @register_model(hparams=RDropHParams)

@@ -7,6 +7,7 @@ import pytest
 from helpers.model_checks import ids, pad, small_model
 from helpers.numpy_transformer import softmax
 
+from t2t_keras import UserError, registry
 from t2t_keras.model.layers import fold_in
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -48,3 +49,8 @@ def test_without_dropout_it_is_the_usual_loss():
     expected = losses(small_model(dropout=0.0))
     actual = losses(small_model(model="r_drop", dropout=0.0))
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+def test_guided_alignment_is_refused():
+    with pytest.raises(UserError, match="r_drop has no guided_alignment; leave it out"):
+        registry.hparams("r_drop_tiny").override(guided_alignment=0.05)

@@ -13,8 +13,9 @@ ranges; `t2t_remarks` explains changes to the sets.
 toolkits.
 
 `marian_model` reads a Marian model in Marian's files and `hf_marian_model` in those of
-Hugging Face transformers, with `marian_vocabulary` and `marian_weights`; `marian_run`
-makes a run directory of it. `hf_marian_export` writes transformers' files from a run.
+Hugging Face transformers, with `marian_vocabulary`, `marian_weights` and
+`marian_search`; `marian_run` makes a run directory of it. `hf_marian_export` writes
+transformers' files from a run.
 `imported_run` writes the run directories for all programs. `importing` and `adopting`
 are the commands, and `exports` registers the export.
 """

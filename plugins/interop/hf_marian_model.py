@@ -24,6 +24,7 @@ from .hf_marian_names import (
     WEIGHTS_FILE,
     hf_name,
 )
+from .marian_search import decoding_options, search_sentences
 from .marian_vocabulary import (
     NO_ID,
     PAD_TOKEN,
@@ -275,27 +276,18 @@ def _decoding_options(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """
     values: dict[str, Any] = {"num_beams": 1, "length_penalty": 1.0}
     values |= {key: value for key, value in config.items() if value is not None}
-    try:
-        beam_size = int(values["num_beams"])
-        power = float(values["length_penalty"])
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{path}: num_beams and length_penalty must be numbers: {error}"
-        ) from None
-    return {"beam_size": beam_size, "length_penalty": "power", "alpha": power}
+    names = "num_beams and length_penalty"
+    return decoding_options(path, values["num_beams"], values["length_penalty"], names)
 
 
 def _check_sentences(
     config: Mapping[str, Any], name: str, options: Mapping[str, object]
 ) -> list[str]:
     """Returns sentences about the settings of `generate` in a file of this name."""
-    pairs = ",".join(f"{key}={value}" for key, value in options.items())
-    sentences = [f"{name}: its search is that of --decode_hparams {pairs}"]
     neutral = {**_IGNORED, "bad_words_ids": [[config.get("pad_token_id")]]}
-    for key, value in neutral.items():
-        if config.get(key) not in (None, value):
-            sentences.append(
-                f"{name}: {key} {config[key]!r:.80} has no counterpart, so outputs may "
-                "differ"
-            )
-    return sentences
+    ignored = {
+        key: config[key]
+        for key, value in neutral.items()
+        if config.get(key) not in (None, value)
+    }
+    return search_sentences(name, options, ignored)

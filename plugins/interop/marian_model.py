@@ -19,6 +19,7 @@ from t2t_keras.pointer_files import require_fetched_file
 from t2t_keras.quantity import quantity
 
 from .extended_hparams import ExtendedHParams
+from .marian_search import decoding_options, search_sentences
 from .marian_vocabulary import (
     TokenList,
     marian_file,
@@ -198,28 +199,17 @@ def _decoding_options(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
     Raises:
         UserError: a value is not a number.
     """
-    try:
-        power = float(config.get("normalize", 0))
-        beam_size = int(config.get("beam-size", _DEFAULT_BEAM_SIZE))
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{path}: beam-size and normalize must be numbers: {error}"
-        ) from None
-    return {"beam_size": beam_size, "length_penalty": "power", "alpha": power}
+    beam_size = config.get("beam-size", _DEFAULT_BEAM_SIZE)
+    power = config.get("normalize", 0)
+    return decoding_options(path, beam_size, power, "beam-size and normalize")
 
 
 def _check_sentences(
     config: Mapping[str, Any], config_path: Path, options: Mapping[str, object]
 ) -> list[str]:
     """Returns sentences about what the user should check."""
-    pairs = ",".join(f"{name}={value}" for name, value in options.items())
-    sentences = [f"{config_path.name}: its search is that of --decode_hparams {pairs}"]
-    for name in _IGNORED:
-        if config.get(name):
-            sentences.append(
-                f"{config_path.name}: {name} {config[name]!r:.80} has no counterpart, "
-                "so outputs may differ"
-            )
+    ignored = {name: config[name] for name in _IGNORED if config.get(name)}
+    sentences = search_sentences(config_path.name, options, ignored)
     for script in ("preprocess.sh", "postprocess.sh"):
         if (config_path.parent / script).exists():
             sentences.append(f"{script}: only its SentencePiece step is done here")

@@ -220,13 +220,6 @@ class Problem:
         processor = dataclasses.replace(self.text_processor, tags=tuple(tags))
         return self.replace(text_processor=processor)
 
-    def with_sentence_starts(self, starts: Iterable[str]) -> Self:
-        """Returns a copy whose text processor has these words that begin sentences."""
-        processor = dataclasses.replace(
-            self.text_processor, sentence_starts=tuple(starts)
-        )
-        return self.replace(text_processor=processor)
-
     def reversed(self) -> Self:
         """Returns the problem with source and target swapped, on the same data files.
 

@@ -25,8 +25,6 @@ class TextProcessor:
         tags: words that may precede a source, such as `<2de>`, and are one token in
             its vocabulary. If a source is split, all of its parts get its tag. The tags
             of a mixture of corpora need not be given here.
-        sentence_starts: words of sources before which a text of several sentences is
-            split (`text.sentence_starts`). Data generation finds them.
         splits_raw_text: whether `preprocess` splits raw text into words.
         splits_long_sources: whether a source that is too long for the model may be
             split, and the targets of its parts joined; otherwise it is truncated.
@@ -40,7 +38,6 @@ class TextProcessor:
 
     symbols: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    sentence_starts: tuple[str, ...] = ()
 
     splits_raw_text = False
     splits_long_sources = True

@@ -24,7 +24,7 @@ LONGEST = (
     *("test_system", "test_cli_run", "test_saved_model", "test_evaluation"),
     *("test_trainer", "test_phrases", "test_ctranslate2_engine", "test_step"),
     *("test_testing", "test_explanation", "test_site", "test_tokenization"),
-    *("test_keras", "test_registry_models", "test_step_compiled", "test_walks"),
+    *("test_keras", "test_registry_models", "test_step_compiled"),
 )
 
 # The tests in these files and folders share the graphs of `translator`, and its export:

@@ -86,10 +86,9 @@ class CTranslate2Engine:
         self.problem_name = settings.problem
         self.options = DecodingOptions.of_recorded(settings.decoding, path / SETTINGS)
         if settings.tags is None:
-            text_processor = registry.problem(settings.problem).text_processor
+            self.text_processor = registry.problem(settings.problem).text_processor
         else:
-            text_processor = TextProcessor(tags=tuple(settings.tags))
-        self.text_processor = settings.with_sentence_starts(text_processor)
+            self.text_processor = TextProcessor(tags=tuple(settings.tags))
         self.source_tokenizer = load_tokenizer(next(path.glob("source.*")))
         self.target_tokenizer = load_tokenizer(next(path.glob("target.*")))
         self._source_strings = token_strings(self.source_tokenizer)

@@ -61,7 +61,6 @@ def write_settings(
         "problem": problem.name,
         "languages": problem.languages,
         "tags": problem.text_processor.tags if is_plain else None,
-        "sentence_starts": problem.text_processor.sentence_starts,
         "decoding": options.recorded(),
         "positions": options.max_source_length + options.extra_length,
         "compute_type": ctranslate2.Translator(str(path)).compute_type,

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,9 +21,6 @@ from t2t_keras.data.split_files import num_train_shards
 from t2t_keras.problem import Problem, Split
 from t2t_keras.type_hints import Count
 
-# Texts in which the words that begin sentences are counted, which suffice for words
-# that begin one of a thousand.
-_COUNTED = 200_000
 _SAVE_EVERY = 200_000  # pairs after which an interrupted encoding can continue
 
 
@@ -40,14 +36,12 @@ class EncodingState:
             version leaves it.
         dropped: the number of examples that were dropped, by reason.
         single_sentences: see `Encoded`.
-        starts: see `Encoded`.
     """
 
     pairs: Count = 0
     sizes: list[Count] | None = None
     dropped: dict[str, int] = dataclasses.field(default_factory=dict)
     single_sentences: dict[str, int] = dataclasses.field(default_factory=dict)
-    starts: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     checksums: list[Count] | None = None
 
 
@@ -142,7 +136,6 @@ def _encoding_config(
     if split != "train":
         return EncodingConfig(num_shards=1, corpora=starts, tags=tags)
     return EncodingConfig(
-        count_every=math.ceil(sum(sizes) / _COUNTED),
         num_shards=num_train_shards(sum(sizes)),
         seed=plan.config.seed,
         max_length=plan.problem.max_length,
@@ -193,7 +186,6 @@ def _encode_part(problem: Problem, part: SplitPart, encode: Encode) -> None:
     count = state.pairs
     dropped = Counter(state.dropped)
     single_sentences = Counter(state.single_sentences)
-    starts = {name: Counter(counts) for name, counts in state.starts.items()}
     with (
         SpillFiles([*part.spills, part.hashes], state.sizes, state.checksums) as files,
         progress(f"encoding {part.split}", "pairs", total, count) as advance,
@@ -206,7 +198,6 @@ def _encode_part(problem: Problem, part: SplitPart, encode: Encode) -> None:
                 sizes,
                 dict(dropped),
                 dict(single_sentences),
-                {name: dict(counts) for name, counts in starts.items()},
                 files.checksums,
             )
             part.save_state(state)
@@ -219,8 +210,6 @@ def _encode_part(problem: Problem, part: SplitPart, encode: Encode) -> None:
             files.append({**encoded.spills, **hashes})
             dropped += encoded.dropped
             single_sentences += encoded.single_sentences
-            for name, counts in encoded.starts.items():
-                starts.setdefault(name, Counter()).update(counts)
             count += encoded.pairs
             advance(encoded.pairs)
             if count < total and count - saved >= _SAVE_EVERY:

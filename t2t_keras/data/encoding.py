@@ -29,7 +29,6 @@ from t2t_keras.data.tfrecord import frame
 from t2t_keras.data.token_links import token_links
 from t2t_keras.problem import Cleaning, Pair
 from t2t_keras.text.sentence_ends import mark_sentence_ends
-from t2t_keras.text.sentence_starts import find_starts
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tokenizers import load_tokenizer
 
@@ -47,8 +46,6 @@ class EncodingConfig:
         corpora: the index of the first pair of each corpus.
         tags: the word before the sources of each corpus, which the cleaning ignores;
             empty if it has none.
-        count_every: the words that may begin sentences are counted in every so many
-            pairs; 0: in none.
     """
 
     num_shards: int
@@ -57,7 +54,6 @@ class EncodingConfig:
     cleaning: Cleaning = Cleaning()  # noqa: RUF009, it is frozen
     corpora: tuple[int, ...] = (0,)
     tags: tuple[str, ...] = ("",)
-    count_every: int = 0
 
     def corpus(self, index: int) -> int:
         """Returns the index of the corpus that a pair belongs to."""
@@ -77,8 +73,6 @@ class Encoded:
             Duplicates are not counted here.
         single_sentences: side -> number of examples whose text is one sentence.
             Duplicates are counted here.
-        starts: "source_initial", ... -> how often each word with the case of the next
-            one begins a sentence, or is within one; see `find_starts`.
     """
 
     pairs: int
@@ -88,9 +82,6 @@ class Encoded:
     hashes: bytearray = dataclasses.field(default_factory=bytearray)
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
     single_sentences: Counter[str] = dataclasses.field(default_factory=Counter)
-    starts: dict[str, Counter[str]] = dataclasses.field(
-        default_factory=lambda: defaultdict(Counter)
-    )
 
 
 class PairEncoder:
@@ -141,16 +132,11 @@ class PairEncoder:
     def _count_sentences(
         self, index: int, pair: Pair, config: EncodingConfig, result: Encoded
     ) -> None:
-        """Counts the sides that are one sentence, and the words that may begin one."""
+        """Counts the sides that are one sentence."""
         tag = config.tags[config.corpus(index)]
         texts = (pair[0].removeprefix(tag), pair[1])
         for side, text in zip(SIDES, texts, strict=True):
-            marked = mark_sentence_ends(text)
-            result.single_sentences[side] += "\n" not in marked
-            if config.count_every and index % config.count_every == 0:
-                for start, is_initial in find_starts(marked):
-                    position = "initial" if is_initial else "inner"
-                    result.starts[f"{side}_{position}"][start] += 1
+            result.single_sentences[side] += "\n" not in mark_sentence_ends(text)
 
     def _drop_by_text(
         self, start: int, pairs: list[Pair], config: EncodingConfig, result: Encoded

@@ -56,8 +56,6 @@ class Manifest(DataConfig):
         single_sentences: split -> side -> share of the examples whose text on that side
             is one sentence, by the rules of `text.sentence_ends`. Data of earlier
             versions, and data without texts, have none.
-        sentence_starts: side -> words that begin sentences in the training texts of
-            that side, as in `text.sentence_starts`. Data of earlier versions have none.
         index_sha256: split -> `RecordIndex.sha256`. Data of earlier versions have none.
         languages: the language codes of source and target; None: unknown.
         license: the licence of the data, as in `Problem`.
@@ -80,7 +78,6 @@ class Manifest(DataConfig):
     single_sentences: dict[Split, dict[str, float]] = dataclasses.field(
         default_factory=dict
     )
-    sentence_starts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     index_sha256: dict[Split, str] = dataclasses.field(default_factory=dict)
     languages: tuple[str, str] | None = None
     license: str = ""
@@ -176,8 +173,7 @@ class Manifest(DataConfig):
             del fields[name]
         for name in ("text_sha256", "index_sha256"):
             del fields[name]
-        for name in ("single_sentences", "sentence_starts"):
-            del fields[name]  # they follow from the texts
+        del fields["single_sentences"]  # they follow from the texts
         for name in ("sources", "examples", "dropped", "tokens"):
             fields[name] = {split: fields[name].get(split) for split in splits}
         # Data of earlier versions have neither field, and keep their digests.

@@ -1,7 +1,7 @@
 """Writes the manifest of new data."""
 
 import dataclasses
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +22,6 @@ from t2t_keras.data.sides import SIDES, SPLITS, Side
 from t2t_keras.data.write_shards import read_lengths
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Source, Split
-from t2t_keras.text.sentence_starts import choose_starts
 from t2t_keras.text.tokenizers import load_tokenizer
 
 
@@ -61,16 +60,12 @@ def write_manifest(
             merged = getattr(earlier, name) | values
             fields[name] = {split: merged[split] for split in SPLITS if split in merged}
         fields |= {"bpe_dropout": earlier.bpe_dropout, "copies": earlier.copies}
-    starts = sentence_starts(by_split.get("train", ()), states.get("train", ()))
-    if earlier:
-        starts = starts or earlier.sentence_starts
     files = plan.vocabularies
     manifest = Manifest(
         **vars(plan.config),
         vocab_files={side: path.name for side, path in files.items()},
         vocab_sizes={s: load_tokenizer(path).vocab_size for s, path in files.items()},
         vocab_sha256={side: sha256(path) for side, path in files.items()},
-        sentence_starts=starts,
         languages=_languages(plan),
         license=plan.problem.license or (earlier.license if earlier else ""),
         **fields,
@@ -169,26 +164,3 @@ def single_sentence_shares(
         if num_examples:
             shares[split] = {s: round(counts[s] / num_examples, 6) for s in SIDES}
     return shares
-
-
-def sentence_starts(
-    parts: Sequence[SplitPart], states: Sequence[EncodingState]
-) -> dict[str, list[str]]:
-    """Returns the words that begin sentences on each side of the training texts.
-
-    Args:
-        parts: the parts of the training texts.
-        states: the state of each of them.
-    """
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    num_texts = 0
-    for part, state in zip(parts, states, strict=True):
-        num_texts += len(part.pairs) // part.config.count_every
-        for name, counted in state.starts.items():
-            counts[name].update(counted)
-    starts: dict[str, list[str]] = {}
-    for side in SIDES if num_texts else ():
-        starts[side] = choose_starts(
-            counts[f"{side}_initial"], counts[f"{side}_inner"], num_texts
-        )
-    return starts

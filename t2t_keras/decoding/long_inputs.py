@@ -53,7 +53,7 @@ def sentences_of(
     """Returns the sentences of an input; the input itself if it is not split."""
     if not options.split_sentences:
         return [text]
-    return split_sentences(text, text_processor.tags, text_processor.sentence_starts)
+    return split_sentences(text, text_processor.tags)
 
 
 class InputSplitter:

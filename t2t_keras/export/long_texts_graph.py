@@ -51,7 +51,6 @@ class TextSplitter:
     ) -> None:
         self._tokenizer = tokenizer
         self._tags = text_processor.tags
-        self._sentence_starts = text_processor.sentence_starts
         self._options = options
         self._splits_long_inputs = splits_long_inputs(text_processor, options)
         self.may_split = self._splits_long_inputs or options.split_sentences
@@ -60,8 +59,7 @@ class TextSplitter:
         """Returns the rows for texts [B], some of which may be blank [B]."""
         if not self._options.split_sentences:
             return self._split_long(texts, is_blank)
-        starts = self._sentence_starts
-        sentences = split_sentences(texts, self._tags, starts)  # [B, (sentences)]
+        sentences = split_sentences(texts, self._tags)  # [B, (sentences)]
         owners = sentences.value_rowids()
         rows = self._split_long(sentences.values, tf.gather(is_blank, owners))
         is_truncated = tf.math.unsorted_segment_max(

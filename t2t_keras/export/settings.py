@@ -6,7 +6,6 @@ from typing import Any, Self
 
 from t2t_keras.data.json_files import read_json
 from t2t_keras.data.schema import from_fields
-from t2t_keras.text_processor import TextProcessor
 
 SETTINGS = "t2t_export.json"
 # Fields of exports of earlier versions, and their names now.
@@ -20,7 +19,6 @@ class ExportSettings:
     Attributes:
         version: the version of this package that wrote it.
         problem: the name of the problem.
-        sentence_starts: see `TextProcessor`; exports of earlier versions have none.
         languages: the language codes of source and target; None: unknown.
         hparams: the hyper-parameters of the model.
         decoding: the decoding options, as `DecodingOptions.recorded` returns them.
@@ -31,18 +29,12 @@ class ExportSettings:
 
     version: str
     problem: str
-    sentence_starts: list[str] = dataclasses.field(default_factory=list)
     languages: list[str] | None = None
     hparams: dict[str, Any] = dataclasses.field(default_factory=dict)
     decoding: dict[str, Any] = dataclasses.field(default_factory=dict)
     quantization: str | None = None
     verified: int = 0
     identical: int = 0
-
-    def with_sentence_starts(self, text_processor: TextProcessor) -> TextProcessor:
-        """Returns a text processor with the `sentence_starts` of the export."""
-        starts = tuple(self.sentence_starts)
-        return dataclasses.replace(text_processor, sentence_starts=starts)
 
     @classmethod
     def read(cls, export_dir: Path) -> Self | None:

@@ -26,22 +26,17 @@ class TextProcessorSettings(ExportSettings):
 
     def make_text_processor(self) -> TextProcessor | None:
         """Returns the text processor; None if it is unknown here."""
-        text_processor = None
         if self.text_processor == "plain":
-            text_processor = TextProcessor(tags=tuple(self.tags))
-        elif self.text_processor == "registered":
-            text_processor = _registered_text_processor(self.problem)
-        return text_processor and self.with_sentence_starts(text_processor)
+            return TextProcessor(tags=tuple(self.tags))
+        if self.text_processor == "registered":
+            return _registered_text_processor(self.problem)
+        return None
 
 
 def text_processor_settings(problem: Problem) -> dict[str, object]:
     """Returns the fields of `TextProcessorSettings` for a problem."""
     text_processor = problem.text_processor
-    settings: dict[str, object] = {
-        "text_processor": "unknown",
-        "tags": [],
-        "sentence_starts": list(text_processor.sentence_starts),
-    }
+    settings: dict[str, object] = {"text_processor": "unknown", "tags": []}
     if type(text_processor) is TextProcessor:
         tags = list(text_processor.tags)
         return settings | {"text_processor": "plain", "tags": tags}

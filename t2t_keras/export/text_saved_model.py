@@ -149,8 +149,7 @@ class TextSavedModel:
         """Returns outputs with the numbers of sentences, by the rules of the graph."""
         if not self.options.split_sentences:
             return results
-        starts = tuple(self.settings.sentence_starts) if self.settings else ()
-        counts = [len(split_sentences(text, starts=starts)) for text in texts]
+        counts = [len(split_sentences(text)) for text in texts]
         if several := sum(count > 1 for count in counts):
             _log.info(splitting_note(several, len(texts)))
         for outputs, count in zip(results, counts, strict=True):

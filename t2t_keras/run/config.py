@@ -30,7 +30,7 @@ _PATHS = ("data_dir", "usr_dir", "init_from")
 # Fields that may differ when a run is resumed.
 _CHANGEABLE_FIELDS = {
     *("data_dir", "usr_dir", "hparams_set", "symbols", "tags", "languages"),
-    *("bleu_tokenize", "single_sentences", "sentence_starts", "hparams_sha256"),
+    *("bleu_tokenize", "single_sentences", "hparams_sha256"),
     *("accumulate", "train_options"),
 }
 # A model gets single sentences if at least this share of its training sources are such.
@@ -65,8 +65,6 @@ class RunConfig:
     bleu_tokenize: BleuTokens | None = None  # None: by the target language
     # The share of the training sources that are one sentence; None: unknown.
     single_sentences: float | None = None
-    # Words that begin sentences in the training sources; empty in older runs.
-    sentence_starts: list[str] = dataclasses.field(default_factory=list)
     usr_dir: str | None = None
     init_from: str | None = None  # source of the initial weights, see `fine_tune`
     # The number of parts into which a batch is divided, each with a dropout seed:
@@ -231,7 +229,6 @@ class RunConfig:
         if problem.split_sentences is None:
             splits = self.has_single_sentences(problem)
             problem = problem.replace(split_sentences=splits)
-        problem = problem.with_sentence_starts(self.sentence_starts)
         problem = problem.with_tags(self.tags or problem.tags)
         return problem.with_symbols(self.symbols or problem.symbols)
 
@@ -358,7 +355,6 @@ def config_for(
         languages=languages or None,
         bleu_tokenize=bleu_tokenize,
         single_sentences=shares.get(side),
-        sentence_starts=list(manifest.sentence_starts.get(side, [])),
         usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
         init_from=str(Path(init_from).resolve()) if init_from else None,
     )

@@ -7,7 +7,7 @@
 is the base of plugins' tokenizers whose tokens are whole words. `preprocessor` has the
 tokenizers of a Keras model, and `id_tokenizer` takes their place in a model of ids.
 
-`sentence_ends` has the rules by which texts are split into sentences, `sentence_starts`
-finds words that begin them; `sentences` applies them in the graph, `long_texts` without
-TensorFlow. `protected` finds what a translation must keep.
+`sentence_ends` has the rules by which texts are split into sentences; `sentences`
+applies them in the graph, `long_texts` without TensorFlow. `protected` finds what a
+translation must keep.
 """

@@ -8,9 +8,7 @@ The rules are careful: in doubt a text is not split. A sentence ends
   sentence: neither a small letter nor a comma or the like. But it does not end after an
   ellipsis, a single letter and a period ("J. S. Bach", "z. B.", "U.S."), a number of up
   to three digits and a period ("am 3. Mai"), a Roman number, or an abbreviation;
-- after the full-width marks of Chinese and Japanese, with or without white space;
-- before a word that begins sentences (see `sentence_starts`), if white space precedes
-  it and before that a small letter or a closing quote or parenthesis.
+- after the full-width marks of Chinese and Japanese, with or without white space.
 
 Where a text has no capital letter at all, small letters begin sentences, and a period
 between two spaces, as tokenized text has it, ends a sentence whatever follows.
@@ -20,7 +18,6 @@ line. They insert a line break after each mark that may end a sentence, and remo
 where it does not. Every rule takes time in proportion to the length of the line.
 """
 
-import functools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -92,8 +89,6 @@ _BEFORE = f"{SPACE}.\\-\u2010-\u2015/(\\[{{\"'\u2018-\u201f\u00ab\u00bb"
 # Han, Hiragana, Katakana.
 _KANJI = "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _KANJI += "\U00020000-\U0003ffff"
-# What may end a sentence without a mark, before a word that begins one.
-BEFORE_START = f"{SMALL})\\]\"'\u2019\u201d\u00bb"
 
 # Abbreviations that usually stand before a name or within a sentence. Those without a
 # vowel need not be listed, such as "Mr", "bzw" or "Nr".
@@ -209,45 +204,17 @@ _MAY_END = re.compile(
 )
 
 
-def start_rules(starts: Sequence[str]) -> _Rules:
-    """Returns the rules, after all others, that split before words.
-
-    Args:
-        starts: the words with the case of the next one, see `sentence_starts`.
-    """
-    small: list[str] = []
-    capital: list[str] = []
-    for start in starts:
-        word, _, case = start.partition(" ")
-        (capital if case == "A" else small).append(re.escape(word))
-    words = []
-    if small:
-        words.append(rf"(?:{'|'.join(small)})[{SPACE}]+[^{SPACE}{CAPITAL}\n]")
-    if capital:
-        words.append(rf"(?:{'|'.join(capital)})[{SPACE}]+[{CAPITAL}]")
-    if not words:
-        return ()
-    pattern = rf"([{BEFORE_START}])([{SPACE}]+(?:{'|'.join(words)}))"
-    return ((pattern, r"\1" "\n" r"\2"),)
-
-
-@functools.cache
-def _compiled_starts(starts: tuple[str, ...]) -> list[tuple[re.Pattern[str], str]]:
-    return _compiled(start_rules(starts))
-
-
-def mark_sentence_ends(text: str, starts: tuple[str, ...] = ()) -> str:
+def mark_sentence_ends(text: str) -> str:
     """Does what `sentences.mark_sentence_ends` does, without TensorFlow."""
-    return "\n ".join(_marked_line(line, starts) for line in text.split("\n"))
+    return "\n ".join(map(_marked_line, text.split("\n")))
 
 
-def _marked_line(line: str, starts: tuple[str, ...]) -> str:
+def _marked_line(line: str) -> str:
     """Returns a line with a line break after each sentence that another one follows."""
-    rules = _compiled_starts(starts)
-    if _MAY_END.search(line):
-        cased = _CASED_RULES if _HAS_CAPITAL(line) else []
-        rules = [*_INITIAL_RULES, *cased, *_FINAL_RULES, *rules]
-    for pattern, replacement in rules:
+    if not _MAY_END.search(line):
+        return line
+    cased = _CASED_RULES if _HAS_CAPITAL(line) else []
+    for pattern, replacement in [*_INITIAL_RULES, *cased, *_FINAL_RULES]:
         line = pattern.sub(replacement, line)
     return line
 
@@ -262,16 +229,13 @@ def tag_pattern(tags: Sequence[str]) -> str:
     return rf"\A[{WHITE_SPACE}]*({names})[{WHITE_SPACE}]+"
 
 
-def split_sentences(
-    text: str, tags: Sequence[str] = (), starts: tuple[str, ...] = ()
-) -> list[str]:
+def split_sentences(text: str, tags: Sequence[str] = ()) -> list[str]:
     """Returns the sentences of a text, without white space at their ends.
 
     Args:
         text: the text.
         tags: words of which one may precede the text; every sentence then begins with
             it.
-        starts: words that begin sentences, see `sentence_starts`.
 
     Returns:
         The text itself, unchanged, unless it has several sentences.
@@ -282,7 +246,7 @@ def split_sentences(
         tag = f"{match[1]} "
         body = text[match.end() :]
     sentences = []
-    for part in mark_sentence_ends(body, starts).split("\n"):
+    for part in mark_sentence_ends(body).split("\n"):
         sentence = part.strip()
         if not is_blank(sentence):
             sentences.append(f"{tag}{sentence}")

@@ -15,18 +15,13 @@ import tensorflow as tf
 
 from t2t_keras.blank_text import BLANK, WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.graph_ids import CPU
-from t2t_keras.text.sentence_ends import (
-    RULES,
-    WITHOUT_SPACES,
-    start_rules,
-    tag_pattern,
-)
+from t2t_keras.text.sentence_ends import RULES, WITHOUT_SPACES, tag_pattern
 from t2t_keras.text.tokenizer import EOS
 
 _NUMBERS = tf.TensorSpec([None], tf.int64)
 
 
-def mark_sentence_ends(texts: tf.Tensor, starts: Sequence[str] = ()) -> tf.Tensor:
+def mark_sentence_ends(texts: tf.Tensor) -> tf.Tensor:
     r"""Returns texts [B] with a "\n" after each sentence that another text follows.
 
     Nothing else is changed, but a line break of the text becomes "\n ": split at "\n",
@@ -34,13 +29,12 @@ def mark_sentence_ends(texts: tf.Tensor, starts: Sequence[str] = ()) -> tf.Tenso
 
     Args:
         texts: [B] strings.
-        starts: words that begin sentences, see `sentence_starts`.
     """
     lines = tf.strings.split(texts, "\n")
     marked = _replaced(lines.values, RULES.initial)
     has_capital = tf.strings.regex_full_match(marked, rf"[\s\S]*{RULES.capital}[\s\S]*")
     marked = tf.where(has_capital, _replaced(marked, RULES.cased), marked)
-    marked = _replaced(marked, (*RULES.final, *start_rules(starts)))
+    marked = _replaced(marked, RULES.final)
     return tf.strings.reduce_join(lines.with_values(marked), axis=1, separator="\n ")
 
 
@@ -51,16 +45,13 @@ def _replaced(texts: tf.Tensor, rules: Sequence[tuple[str, str]]) -> tf.Tensor:
     return texts
 
 
-def split_sentences(
-    texts: tf.Tensor, tags: Sequence[str] = (), starts: Sequence[str] = ()
-) -> tf.RaggedTensor:
+def split_sentences(texts: tf.Tensor, tags: Sequence[str] = ()) -> tf.RaggedTensor:
     """Splits texts into sentences, as `sentence_ends.split_sentences` does.
 
     Args:
         texts: [B] strings.
         tags: words of which one may precede a text; all its sentences then begin with
             it.
-        starts: words that begin sentences, see `sentence_starts`.
 
     Returns:
         [B, (S)] strings. A text without several sentences is unchanged, also if it is
@@ -68,7 +59,7 @@ def split_sentences(
     """
     with tf.device(CPU):
         tag, bodies = _tag_and_body(texts, tags)
-        sentences = tf.strings.split(mark_sentence_ends(bodies, starts), "\n")
+        sentences = tf.strings.split(mark_sentence_ends(bodies), "\n")
         stripped = tf.strings.regex_replace(sentences.values, WHITE_ENDS, "")
         sentences = sentences.with_values(stripped)
         is_blank = tf.strings.regex_full_match(stripped, BLANK)

@@ -42,8 +42,6 @@ def test_datagen_counts_single_sentences(tmp_path):
     pairs = [*[ONE] * 30, *[TWO] * 10]
     manifest = generate(problem_of(tmp_path, pairs), tmp_path / "data", workers=1)
     assert share(manifest) == {"source": 0.75, "target": 1.0}
-    starts = {"source": ["It a", "The a"], "target": ["Der A"]}
-    assert manifest.sentence_starts == starts
     assert manifest.single_sentences["dev"] == share(manifest)
     # Dropped pairs do not count.
     noise = [("Yes. No. ÿ\x07", "Ja. Nein."), ("", "Ja. Nein.")]
@@ -57,11 +55,10 @@ def test_datagen_counts_single_sentences(tmp_path):
     # Neither do fingerprints depend on it, nor is a manifest without it refused.
     path = Manifest.path(tmp_path / "data", "translate_text")
     fields = json.loads(path.read_text())
-    del fields["single_sentences"], fields["sentence_starts"]
-    del fields["sha256"]
+    del fields["single_sentences"], fields["sha256"]
     path.write_text(json.dumps(fields))
     older = Manifest.load(path)
-    assert older.single_sentences == older.sentence_starts == {}
+    assert older.single_sentences == {}
     assert older.fingerprints("train") == manifest.fingerprints("train")
 
 
@@ -84,9 +81,6 @@ def test_a_run_knows_whether_its_sources_are_sentences(tmp_path, name, twos, spl
     problem = config.registered_problem()
     assert problem.split_sentences is splits
     assert DecodingOptions.of_problem(problem).split_sentences is splits
-    starts = ["The a"] if name == "translate_text" else ["Der A"]
-    assert config.sentence_starts == starts
-    assert problem.text_processor.sentence_starts == tuple(starts)
     # An older run, and a problem whose outputs cannot be joined.
     older = dataclasses.replace(config, single_sentences=None)
     assert not older.registered_problem().split_sentences
@@ -151,7 +145,6 @@ def test_a_run_without_the_statistic_is_as_before(sentence_run, tmp_path):
     path = tmp_path / "run" / "config.json"
     fields = json.loads(path.read_text())
     assert fields.pop("single_sentences") == 1.0
-    assert fields.pop("sentence_starts") == ["The a"]
     del fields["sha256"]
     path.write_text(json.dumps(fields))
     older = RunDirectory(tmp_path / "run")

@@ -129,16 +129,16 @@ def words():
 
 
 def test_sentences_are_those_that_the_model_searches(translator):
-    """Tags and words that begin sentences are those of the text processor."""
-    text_processor = TextProcessor(tags=("<2de>",), sentence_starts=("A a",))
+    """The tags are those of the text processor."""
+    text_processor = TextProcessor(tags=("<2de>",))
     tagged = with_attributes(translator, text_processor=text_processor)
-    text = "<2de> A man is walking A dog runs"
+    text = "<2de> A man is walking. A dog runs"
     parts = [x["source"] for x in explain(ServedModel(tagged), text)]
     assert parts == [text]
     (searched,) = tagged.n_best([text], split_sentences=True)
     model = ServedModel(tagged, split_sentences=True)
     parts = [x["source"] for x in explain(model, text)]
-    assert parts == ["<2de> A man is walking", "<2de> A dog runs"]
+    assert parts == ["<2de> A man is walking.", "<2de> A dog runs"]
     assert searched[0].sentences == len(parts)
 
 

@@ -1,15 +1,15 @@
 """Tables (CSV) whose first line names the columns."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from t2t_keras.data.pair_files import MIN_TABLE_LINES, PairFile, head_lines
+from t2t_keras.data.pair_files import PairFile
 from t2t_keras.data.text_files import decoded_lines, open_binary, readable
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
-from .language_codes import read_head, two_codes
+from .language_codes import head_lines, two_codes
 from .one_line import one_line
 
 _DELIMITERS = ",;\t"
@@ -65,31 +65,9 @@ def _column_names(line: str, delimiter: str) -> list[str]:
     return list(map(str.strip, names))
 
 
-def matches_csv(head: bytes, suffix: str) -> bool:
-    """Returns whether a file has a table.
-
-    In a file with the suffix csv, equal numbers of columns are enough: in texts, commas
-    vary. In other files, all lines after the header must also begin with a quote.
-    """
-    lines = head_lines(head)
-    has_quotes = all(line.startswith('"') for line in lines[1:])
-    if suffix != "csv" and not (has_quotes and len(lines) >= MIN_TABLE_LINES):
-        return False
-    return any(_is_table(lines, delimiter) for delimiter in _DELIMITERS)
-
-
-def _is_table(lines: Sequence[str], delimiter: str) -> bool:
-    try:
-        rows = [*csv.reader((f"{line}\n" for line in lines), delimiter=delimiter)]
-    except csv.Error:
-        return False
-    widths = {len(row) for row in rows[:-1] or rows}  # the last row may be cut off
-    return len(widths) == 1 and widths != {1}
-
-
 def csv_languages(path: str | Path) -> tuple[str, str] | None:
     """Returns the names of the two columns."""
-    lines = head_lines(read_head(path))
+    lines = head_lines(path)
     for delimiter in _DELIMITERS:
         languages = two_codes(_column_names(lines[0], delimiter)) if lines else None
         if languages:

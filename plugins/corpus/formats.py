@@ -6,22 +6,22 @@
   languages in the other order. Units without a target are skipped and counted;
 - `.parquet`: a column `translation` with a field for each language, as WMT's data are
   published on the Hugging Face Hub, or a column for each language;
-- `.jsonl`: in each line an object with such fields;
+- `.jsonl`, `.json`, `.ndjson`: in each line an object with such fields;
 - `.csv`: a column for each language, which the first line names.
 """
 
 from t2t_keras.data.pair_files import Format
 
-from .csv_table import csv_languages, matches_csv, read_csv
-from .json_lines import jsonl_languages, matches_jsonl, read_jsonl
-from .parquet_table import matches_parquet, parquet_languages, read_parquet
-from .tmx import matches_tmx, read_tmx, tmx_languages
-from .xliff import matches_xliff, read_xliff
+from .csv_table import csv_languages, read_csv
+from .json_lines import jsonl_languages, read_jsonl
+from .parquet_table import parquet_languages, read_parquet
+from .tmx import read_tmx, tmx_languages
+from .xliff import read_xliff
 
-TMX = Format(read_tmx, True, "a translation memory (TMX)", matches_tmx, tmx_languages)
-XLIFF = Format(read_xliff, False, "a file of translations (XLIFF)", matches_xliff)
+TMX = Format(read_tmx, "a translation memory (TMX)", languages=tmx_languages)
+XLIFF = Format(read_xliff, "a file of translations (XLIFF)", needs_languages=False)
 PARQUET = Format(
-    read_parquet, True, "a table (Parquet)", matches_parquet, parquet_languages
+    read_parquet, "a table (Parquet)", magic=b"PAR1", languages=parquet_languages
 )
-JSONL = Format(read_jsonl, True, "a file of JSON lines", matches_jsonl, jsonl_languages)
-CSV = Format(read_csv, True, "a table (CSV)", matches_csv, csv_languages)
+JSONL = Format(read_jsonl, "a file of JSON lines", languages=jsonl_languages)
+CSV = Format(read_csv, "a table (CSV)", languages=csv_languages)

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from t2t_keras.data.pair_files import PairFile, head_lines
+from t2t_keras.data.pair_files import PairFile
 from t2t_keras.data.text_files import decoded_lines, open_binary, readable
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
-from .language_codes import read_head, two_codes
+from .language_codes import head_lines, two_codes
 from .one_line import one_line
 
 
@@ -60,34 +60,9 @@ def _texts(file: PairFile, record: Mapping[str, object], location: str) -> Pair:
     return one_line(source), one_line(target)
 
 
-def matches_jsonl(head: bytes, suffix: str) -> bool:
-    """Returns whether each line is a JSON value, which one line of a text may be.
-
-    In a file with another suffix, an object or a list with anything but numbers.
-    """
-    lines = head_lines(head)
-    is_named = suffix in ("jsonl", "ndjson")
-    if len(lines) < (1 if is_named else 2):
-        return False
-    return all(_is_value(line, '{["' if is_named else "{[") for line in lines)
-
-
-def _is_value(line: str, begins: str) -> bool:
-    """Returns whether a line is a JSON value with texts that begins in some way."""
-    if not line.lstrip().startswith(tuple(begins)):
-        return False
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return False
-    except RecursionError:  # the line may be nothing but brackets
-        return True
-    return bool(value) and any(not isinstance(item, int | float) for item in value)
-
-
 def jsonl_languages(path: str | Path) -> tuple[str, str] | None:
     """Returns the names of the two fields of the first object."""
-    lines = head_lines(read_head(path))
+    lines = head_lines(path)
     try:
         record = json.loads(lines[0]) if lines else None
     except (ValueError, RecursionError):

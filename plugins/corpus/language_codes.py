@@ -15,6 +15,15 @@ def read_head(path: str | Path) -> bytes:
         return binary.peek(HEAD)[:HEAD]
 
 
+def head_lines(path: str | Path) -> list[str]:
+    """Returns the first whole lines of a text, without blank ones."""
+    head = read_head(path)
+    lines = head.decode("utf-8-sig", "replace").split("\n")
+    if len(head) >= HEAD:
+        lines.pop()  # it may be cut off
+    return [line.removesuffix("\r") for line in lines if line.strip()]
+
+
 def normalize_code(language: str) -> str:
     """Returns a language code in the form of en-us."""
     return language.lower().replace("_", "-")

@@ -140,11 +140,6 @@ def _texts(file: PairFile, column: "pyarrow.Array") -> list[str]:
     return [by_index[index] for index in column.indices.to_pylist()]
 
 
-def matches_parquet(head: bytes, suffix: str) -> bool:
-    """Returns whether a file is Parquet, given its beginning."""
-    return head.startswith(b"PAR1")
-
-
 def parquet_languages(path: str | Path) -> tuple[str, str] | None:
     """Returns the names of the two columns, or of the fields of `translation`."""
     require_extra("data", str(path), "pyarrow")

@@ -8,7 +8,7 @@ from t2t_keras.data.pair_files import PairFile
 from t2t_keras.problem import Pair
 
 from .language_codes import normalize_code, read_head, two_codes
-from .xml_texts import decode_head, has_root, segment_text, unit_pairs
+from .xml_texts import decode_head, segment_text, unit_pairs
 from .xml_units import LANGUAGE, read_units
 
 
@@ -23,11 +23,6 @@ def read_tmx(file: PairFile) -> Iterator[Pair]:
                 language = variant.get(LANGUAGE) or variant.get("lang") or ""
                 texts[normalize_code(language)] = segment_text(segment)
         yield from unit_pairs(file, texts)
-
-
-def matches_tmx(head: bytes, suffix: str) -> bool:
-    """Returns whether a file is TMX, given its beginning."""
-    return has_root(head, "tmx")
 
 
 def tmx_languages(path: str | Path) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ from t2t_keras.data.pair_files import PairFile
 from t2t_keras.problem import Pair
 
 from .language_codes import normalize_code
-from .xml_texts import has_root, segment_text, unit_pairs
+from .xml_texts import segment_text, unit_pairs
 from .xml_units import Unit, read_units
 
 
@@ -33,8 +33,3 @@ def _languages(unit: Unit) -> tuple[str, str]:
     source = file.get("source-language") or document.get("srcLang") or ""
     target = file.get("target-language") or document.get("trgLang") or ""
     return normalize_code(source), normalize_code(target)
-
-
-def matches_xliff(head: bytes, suffix: str) -> bool:
-    """Returns whether a file is XLIFF, given its beginning."""
-    return has_root(head, "xliff")

@@ -1,6 +1,5 @@
 """The texts of translation units in TMX and XLIFF files."""
 
-import re
 from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree
 
@@ -56,16 +55,3 @@ def decode_head(head: bytes) -> str:
     """Returns the beginning of an XML file as text."""
     is_utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff"))
     return head.decode("utf-16" if is_utf16 else "utf-8-sig", "ignore")
-
-
-def has_root(head: bytes, root: str) -> bool:
-    """Returns whether the root of an XML file has a name, given its beginning."""
-    text = decode_head(head)
-    position = 0
-    # Declaration, comments and document type stand before the root.
-    skipped = re.compile(r"\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>", re.DOTALL)
-    while match := skipped.match(text, position):
-        position = match.end()
-    # Another element follows; in a sentence, words would.
-    start = re.compile(rf"<(?:\w+:)?{root}(?:\s[^<>]*)?>\s*<")
-    return start.match(text, position) is not None

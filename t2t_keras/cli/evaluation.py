@@ -28,7 +28,7 @@ from t2t_keras.cli.decoding import (
 )
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.parser import add_further
-from t2t_keras.data.pair_files import uncompressed_suffix
+from t2t_keras.data.text_files import uncompressed_suffix
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import bleu_scores, metrics_of, with_bleu
 from t2t_keras.evaluation.metrics_line import LOSS_METRICS

@@ -7,46 +7,36 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from t2t_keras.data.checksums import sha256
+from t2t_keras.data.lines import pair_format
 from t2t_keras.data.regular_files import refuse_pipes
-from t2t_keras.data.text_files import (
-    COMPRESSED,
-    HEAD,
-    decoded_lines,
-    open_binary,
-    readable,
-)
+from t2t_keras.data.text_files import HEAD, decoded_lines, open_binary, readable
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
-
-_LINES = 100  # by which a format is recognised
-# So many lines with the same number of columns are a table, whatever the name is.
-MIN_TABLE_LINES = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Format:
     """A format of files of pairs, registered as an entry point of `t2t_keras.formats`.
 
-    The name of the entry point is the suffix, such as `tmx`.
+    The name of the entry point is the suffix of the files' names, such as `tmx`.
 
     Attributes:
         read: yields the pairs of a `PairFile` in the order of the file; counts in its
             `dropped` what is left out; raises `UserError`.
-        needs_languages: whether the languages of the two sides must be given.
         title: what files of this format are called in messages, such as "a translation
             memory (TMX)".
-        matches: returns whether a file is of this format, given its decompressed
-            beginning and the suffix of its name. It must be sure: what looks like
-            another format may be a text.
+        needs_languages: whether the languages of the two sides must be given.
+        magic: the bytes with which all files of this format begin, and no text does;
+            empty: only the name tells the format.
         languages: returns the languages of source and target if a file tells both,
             as one with only two languages does.
     """
 
     read: Callable[["PairFile"], Iterator[Pair]]
-    needs_languages: bool = False
     title: str = "a file of pairs"
-    matches: Callable[[bytes, str], bool] = lambda head, suffix: False
+    needs_languages: bool = True
+    magic: bytes = b""
     languages: Callable[[str | Path], tuple[str, str] | None] = lambda path: None
 
 
@@ -55,7 +45,7 @@ class PairFile:
     """A file of pairs, plain or compressed, which is read as a stream.
 
     `.tsv` has two columns, source and target, without quoting. Plugins add other
-    formats, see `Format`. The content decides the format, or else the suffix.
+    formats, see `Format`. The suffix tells the format, unless the first bytes do.
 
     Attributes:
         path: the file.
@@ -97,90 +87,28 @@ class PairFile:
 
     @functools.cached_property
     def _format(self) -> Format:
-        """The format that the content tells, or the suffix of the name."""
+        """The format that the first bytes or the suffix of the name tell."""
         format = format_of(self.path)
-        suffix = uncompressed_suffix(self.path).lower()
-        if format is None and suffix in formats():
-            format = formats()[suffix]
         if format is None:
             raise UserError(
                 f"{self.path} is not a file of pairs: the suffixes are "
-                f"{', '.join(f'.{name}' for name in formats())}"
+                f"{', '.join(f'.{name}' for name in load_plugins('formats'))}"
             )
         return format
 
 
-def formats() -> dict[str, Format]:
-    """Returns the formats of files of pairs by their suffixes."""
-    return {"tsv": _TSV} | load_plugins("formats")
-
-
-def matching_format(head: bytes, suffix: str) -> Format | None:
-    """Returns the format of a file of pairs; None: it may be a text.
-
-    Args:
-        head: the beginning of the decompressed content.
-        suffix: the suffix of the name without a dot, in lower case.
-    """
-    by_suffix = formats()
-    # The format that the name tells comes first.
-    for name in sorted(by_suffix, key=lambda name: name != suffix):
-        if by_suffix[name].matches(head, suffix):
-            return by_suffix[name]
-    return None
-
-
 def format_of(path: str | Path) -> Format | None:
-    """Returns the format of a file that is said to have both sides of pairs.
-
-    Two columns in each line are enough here, whatever the name is.
+    """Returns the format of a file of pairs; None: it is text.
 
     Args:
-        path: the file. What cannot be read twice, such as a pipe, has no known format.
+        path: the file. Of what cannot be read twice, such as a pipe, only the name
+            counts.
     """
-    if not Path(path).is_file():
-        return None
-    with readable(path), open_binary(path) as file:
-        head = file.peek(HEAD)
-    if format := matching_format(head, uncompressed_suffix(path).lower()):
-        return format
-    return _TSV if has_columns(head, 2) else None
-
-
-def uncompressed_suffix(path: str | Path) -> str:
-    """Returns the suffix of a name before that of a compression, without its dot."""
-    path = Path(path)
-    if path.suffix.lower() in COMPRESSED:
-        path = path.with_suffix("")
-    return path.suffix.removeprefix(".")
-
-
-def head_lines(head: bytes) -> list[str]:
-    """Returns the first whole lines of a text, at most 100, without blank ones.
-
-    Args:
-        head: the beginning of the file, or all of it.
-    """
-    lines = head.decode("utf-8-sig", "replace").split("\n")
-    if len(head) >= HEAD:
-        lines.pop()  # it may be cut off
-    return [line.removesuffix("\r") for line in lines if line.strip()][:_LINES]
-
-
-def has_columns(head: bytes, count: int | None = None) -> bool:
-    """Returns whether every line at the beginning of a file has tabs.
-
-    Args:
-        head: the beginning.
-        count: the number of columns that every line must have; None: two or more.
-    """
-    widths = _widths(head)
-    return widths == {count} if count else min(widths, default=1) > 1
-
-
-def _widths(head: bytes) -> set[int]:
-    """Returns the numbers of columns of the lines at the beginning of a file."""
-    return {line.count("\t") + 1 for line in head_lines(head)}
+    head = b""
+    if Path(path).is_file():
+        with readable(path), open_binary(path) as file:
+            head = file.peek(HEAD)
+    return pair_format(path, head)
 
 
 def _read_tsv(file: PairFile) -> Iterator[Pair]:
@@ -198,13 +126,4 @@ def _read_tsv(file: PairFile) -> Iterator[Pair]:
             yield columns[0], columns[1]
 
 
-def _matches_tsv(head: bytes, suffix: str) -> bool:
-    if suffix in ("tsv", "tab"):
-        return has_columns(head)
-    has_enough_lines = len(head_lines(head)) >= MIN_TABLE_LINES
-    return has_enough_lines and has_columns(head) and len(_widths(head)) == 1
-
-
-_TSV = Format(
-    _read_tsv, title="a table (TSV) with a tab in each line", matches=_matches_tsv
-)
+TSV = Format(_read_tsv, "a table (TSV) with a tab in each line", needs_languages=False)

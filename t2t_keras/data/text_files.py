@@ -119,6 +119,14 @@ def decompressed(
         raise
 
 
+def uncompressed_suffix(path: str | Path) -> str:
+    """Returns the suffix of a name before that of a compression, without its dot."""
+    path = Path(path)
+    if path.suffix.lower() in COMPRESSED:
+        path = path.with_suffix("")
+    return path.suffix.removeprefix(".")
+
+
 def is_compressed(path: str | Path) -> bool:
     """Returns whether a file is compressed, by its content or its name.
 

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib.util
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -68,6 +69,7 @@ def require_unicode(name: str, text: str) -> None:
 
 
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")  # `Path` joins two slashes to one
+_UNREADABLE_NAME = re.compile("[*?\\[\\\\\udc80-\udcff]")
 
 
 def require_local(name: str, path: object) -> None:
@@ -84,6 +86,25 @@ def require_local(name: str, path: object) -> None:
         raise UserError(
             f"{name}: {path} is not a path of this machine; copy the files to a local "
             "disk, or mount the storage (gcsfuse, s3fs), and give that path"
+        )
+
+
+def require_readable_name(name: str, path: object) -> None:
+    """Refuses a directory in which TensorFlow would not find what it wrote.
+
+    Args:
+        name: the flag or argument, for the message.
+        path: the directory.
+
+    Raises:
+        UserError: TensorFlow takes its path for a pattern, or it is not UTF-8.
+    """
+    absolute = os.path.abspath(str(path))
+    if _UNREADABLE_NAME.search(absolute):
+        raise UserError(
+            f"{name}: TensorFlow cannot read files in {absolute!r}, because it takes "
+            "*, ?, [ and \\ in paths for wildcards, and no path that is not UTF-8; "
+            "name another directory"
         )
 
 

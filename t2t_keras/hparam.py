@@ -17,7 +17,6 @@ from t2t_keras.options import (
     require_known,
     split_pairs,
 )
-from t2t_keras.pointer_files import require_fetched_file
 
 # Other names of hyper-parameters that `HParams.parse` accepts, and hints for errors
 # about names that only some models have. Plugins that register models fill both.
@@ -343,7 +342,6 @@ class HParams:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            require_fetched_file(path)
             raise UserError(f"{path} is not valid JSON: {error}") from None
         except FileNotFoundError:
             raise UserError(f"there is no {path}; restore it") from None

@@ -2,10 +2,9 @@
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from t2t_keras.errors import UserError, short_repr
-from t2t_keras.overrides import require_overrides
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,10 +39,6 @@ class CorpusMetric(abc.ABC):
     name: str
     higher_is_better: bool = True
     uses_sources: bool = False
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        require_overrides(cls, CorpusMetric)
 
     @abc.abstractmethod
     def statistics(
@@ -106,10 +101,6 @@ class Metrics(abc.ABC):
 
     selection_metric: str
     higher_is_better: bool = True
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        require_overrides(cls, Metrics)
 
     @abc.abstractmethod
     def score(

@@ -1,11 +1,10 @@
 """TextProcessor: the conversion between users' texts and tokenizers' texts."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from t2t_keras.arguments import check_fields
 from t2t_keras.blank_text import WHITE_ENDS
-from t2t_keras.overrides import require_overrides
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -44,10 +43,6 @@ class TextProcessor:
     repairs_outputs = False
     aligns_outputs = True
     source_flags = "--{split}_source and --{split}_target"
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        require_overrides(cls, TextProcessor)
 
     def __post_init__(self) -> None:
         check_fields(self, f"{type(self).__name__}: ")

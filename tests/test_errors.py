@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from t2t_keras import errors
-from t2t_keras.errors import first_line, install_command
+from t2t_keras.errors import (
+    UserError,
+    first_line,
+    install_command,
+    require_readable_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +69,11 @@ def test_a_package_that_is_not_installed_has_its_name(monkeypatch, tmp_path):
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "t2t_keras" / "errors.py"))
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
     assert install_command("serve") == 'pip install "t2t_keras[serve]"'
+
+
+@pytest.mark.parametrize("name", ["run[1]", "a*b", "a?", "a\\b", "a\udcff"])
+def test_a_name_that_tensorflow_takes_for_a_pattern(tmp_path, name):
+    """TensorFlow writes `run[1]/ckpt.index`, and then finds no file of this name."""
+    with pytest.raises(UserError, match="output_dir: TensorFlow cannot read"):
+        require_readable_name("output_dir", tmp_path / name)
+    require_readable_name("output_dir", tmp_path / "run {1} (ü)")

@@ -20,7 +20,6 @@ from t2t_keras.data.console import say
 from t2t_keras.data.locks import lock
 from t2t_keras.data.parallel_files import side_by_side
 from t2t_keras.data.progress import progress
-from t2t_keras.data.regular_files import open_regular
 from t2t_keras.data.text_files import (
     LONGEST_LINE,
     decoded_lines,
@@ -257,9 +256,8 @@ def _fetch(url: str, path: Path) -> None:
         size = size if continued else 0  # a server may ignore the range
         remaining = response.headers.get("Content-Length")
         total = size + int(remaining) if remaining else None
-        flags = os.O_RDWR | os.O_CREAT | (0 if continued else os.O_TRUNC)
         with (
-            open(open_regular(path, flags), "ab") as file,
+            open(path, "ab" if continued else "wb") as file,
             progress(path.name.removesuffix(".part"), "bytes", total, size) as advance,
         ):
             while block := response.read(_BLOCK):

@@ -1,10 +1,10 @@
 """Converts a run's checkpoint for CTranslate2 into the run directory."""
 
 import os
+import shutil
 from pathlib import Path
 
 from t2t_keras.data.locks import lock
-from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import UnwritableExport
 from t2t_keras.export.verify import Verification
@@ -43,7 +43,7 @@ def convert(path: Path, checkpoint: str | None, options: OptionValues) -> Path:
 
 def _write(path: Path, conversion: Conversion) -> None:
     """Writes a conversion, and deletes all but the newest."""
-    remove_directory(conversion.export, ignore_errors=True)
+    shutil.rmtree(conversion.export, ignore_errors=True)
     run = RunDirectory(path)
     verification = Verification(run.example_sources(_SENTENCES))
     translator = run.translator(conversion.checkpoint)
@@ -56,4 +56,4 @@ def _write(path: Path, conversion: Conversion) -> None:
         raise
     exports = conversion.export.parent.glob("ctranslate2-????????????")
     for old in sorted(exports, key=os.path.getmtime)[:-_KEPT]:
-        remove_directory(old, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

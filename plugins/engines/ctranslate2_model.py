@@ -5,6 +5,7 @@ CTranslate2 (https://github.com/OpenNMT/CTranslate2) is an inference engine in C
 """
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ import keras
 import numpy as np
 
 from t2t_keras.arguments import checked
-from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
@@ -121,7 +121,7 @@ def export_ctranslate2(
                 exact = translator.with_compute_dtype("float32")
             verify.expect_greedy(exact, resolved)
             for dtype in dict.fromkeys((None, quantization)):
-                remove_directory(new, ignore_errors=True)
+                shutil.rmtree(new, ignore_errors=True)
                 _write(translator, new, max_positions, dtype)
                 write_settings(new, translator.problem, resolved)
                 _verify(verify, new, exact=dtype is None)

@@ -3,13 +3,13 @@
 import contextlib
 import dataclasses
 import hashlib
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 
-from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.data.sides import SIDES
 from t2t_keras.decoding.text_arguments import checked_pairs
 from t2t_keras.errors import UserError
@@ -78,7 +78,7 @@ def _new_directory(output_dir: Path) -> Iterator[None]:
         paths = list(output_dir.iterdir()) if existed else [output_dir]
         for path in paths:
             if path.is_dir():
-                remove_directory(path)
+                shutil.rmtree(path)
             else:
                 path.unlink()
         raise

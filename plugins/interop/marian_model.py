@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.data.text_files import read_text
+from t2t_keras.data.text_files import read_text, require_fetched_file
 from t2t_keras.data.yaml_text import parse_yaml
 from t2t_keras.errors import UserError
-from t2t_keras.pointer_files import require_fetched_file
 from t2t_keras.quantity import quantity
 
 from .extended_hparams import ExtendedHParams

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.plain_path import PlainPath
 from t2t_keras.errors import UserError, first_line
-from t2t_keras.run.checkpoint import UNREADABLE, require_fetched_checkpoint
+from t2t_keras.run.checkpoint import UNREADABLE
 from t2t_keras.run.checkpoint_paths import checkpoint_of
 
 from .extended_model import TARGET_SPACES
@@ -73,11 +72,8 @@ class T2TCheckpoint:
         self.path = list_checkpoints(Path(path))[-1]
         if not self.path.with_name(self.path.name + ".index").exists():
             raise UserError(f"{self.path} is not a checkpoint: it has no .index file")
-        require_fetched_checkpoint(self.path)
         try:
-            # The files are opened in each read, so the plain path must stay alive.
-            self._plain = PlainPath(self.path)
-            self._reader = tf.train.load_checkpoint(str(self._plain.path))
+            self._reader = tf.train.load_checkpoint(str(self.path))
         except UNREADABLE as error:
             raise self._damaged(error) from None
         names = self._reader.get_variable_to_shape_map()

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import glob
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from t2t_keras.data.decoded_pairs import read_pairs
 from t2t_keras.data.json_files import write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.data.sides import SIDES, SPLITS
 from t2t_keras.data.split_files import find_shards, index_path, shard_name
 from t2t_keras.errors import UserError
@@ -66,7 +66,7 @@ def adopt(
     indices = {}
     with contextlib.ExitStack() as undo:
         if not data_dir.exists():
-            undo.callback(remove_directory, data_dir)
+            undo.callback(shutil.rmtree, data_dir)
             data_dir.mkdir(parents=True)
         if not vocab_copy.exists():
             undo.callback(vocab_copy.unlink, missing_ok=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Self
 
 from t2t_keras.cli.loaded_model import checkpoint_id
-from t2t_keras.data.paths_below import paths_below
 from t2t_keras.export.formats import find_loader
 from t2t_keras.run.checkpoint_paths import is_path
 from t2t_keras.run.config import RunConfig
@@ -56,7 +55,7 @@ class Model:
         files = module_files(self.usr_dir) if self.usr_dir else []
         for directory in (self.directory, *self.ensemble):
             if find_loader(Path(directory)):
-                files += paths_below(directory)
+                files += Path(directory).rglob("*")
                 continue
             name = "latest" if self.checkpoint == "ema" else self.checkpoint
             path, _ = checkpoint_id(directory, name)

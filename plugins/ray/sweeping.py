@@ -5,12 +5,12 @@ import contextlib
 import dataclasses
 import logging
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command, not_negative, positive
-from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.errors import require_extra
 from t2t_keras.training.trial_processes import stopping
 from t2t_keras.training.trials import Trials
@@ -77,7 +77,7 @@ def _run_trials(trials: Trials, size: WorkerSize) -> signal.Signals | None:
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     events = TrialEvents(trials)
     # The study has what continues a sweep; Tune's own state is not read again.
-    remove_directory(trials.directory / _TUNE, ignore_errors=True)
+    shutil.rmtree(trials.directory / _TUNE, ignore_errors=True)
     try:
         with stopping(events.stop), contextlib.suppress(StoppedError):
             tune.run(
@@ -95,7 +95,7 @@ def _run_trials(trials: Trials, size: WorkerSize) -> signal.Signals | None:
                 verbose=0,
             )
     finally:
-        remove_directory(trials.directory / _TUNE, ignore_errors=True)
+        shutil.rmtree(trials.directory / _TUNE, ignore_errors=True)
     return events.signal
 
 

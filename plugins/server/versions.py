@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from t2t_keras.data.console import say
-from t2t_keras.data.paths_below import paths_below
 from t2t_keras.errors import first_line
 from t2t_keras.export.formats import find_loader
 from t2t_keras.export.integrity import SUMS
@@ -189,7 +188,7 @@ def _files(path: Path) -> _Files:
     """Returns the names, sizes and times of the files in a folder."""
     files = []
     try:
-        for file in sorted(paths_below(path)):
+        for file in sorted(path.rglob("*")):
             status = file.stat()
             files.append((str(file), status.st_size, status.st_mtime_ns))
     except OSError:  # the folder is changing

@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from t2t_keras.data.paths_below import paths_below
-from t2t_keras.data.regular_files import refuse_pipes
+from t2t_keras.data.atomic_files import refuse_pipes
 from t2t_keras.data.text_files import readable
 from t2t_keras.errors import UserError
 
@@ -33,7 +32,7 @@ def tree_files(path: str | Path, sections: str = "") -> list[Path]:
         files = [path]
     elif path.is_dir():
         with readable(path):
-            below = list(paths_below(path))
+            below = list(path.rglob("*"))
         files = sorted(file for file in below if file.is_file() and is_treebank(file))
         if not files:
             raise UserError(f"{path}: the directory has no .mrg or .mrg.gz file")

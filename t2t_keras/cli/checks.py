@@ -9,7 +9,7 @@ from pathlib import Path
 
 from t2t_keras.cli.command import KeyValues
 from t2t_keras.cli.lines import STDIN, read_lines
-from t2t_keras.data.regular_files import is_pipe, is_special
+from t2t_keras.data.atomic_files import is_pipe, is_special
 from t2t_keras.data.text_files import COMPRESSED
 from t2t_keras.errors import UserError, short_repr
 from t2t_keras.options import split_pairs

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import IO, Any, Literal, TextIO
 
 from t2t_keras.data import lines as text_lines
+from t2t_keras.data.atomic_files import is_special
 from t2t_keras.data.json_files import read_json, write_json
 from t2t_keras.data.locks import lock_file
-from t2t_keras.data.regular_files import is_special, open_regular
 from t2t_keras.data.schema import from_fields
 from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.errors import UserError
@@ -174,7 +174,7 @@ def open_output(
     settings = dict(json.loads(json.dumps(settings)))  # tuples become lists
     incomplete, record = incomplete_files(path)
     is_resumed = resume and incomplete.exists()
-    with open(open_regular(incomplete), "r+b") as locked:
+    with open(incomplete, "a+b") as locked:
         _lock(locked, incomplete)
         size = os.fstat(locked.fileno()).st_size
         if is_resumed:

@@ -45,10 +45,9 @@ from t2t_keras.cli.output_rows import (
     score_row,
 )
 from t2t_keras.cli.parser import add_further, add_positional
-from t2t_keras.data.atomic_files import open_lines, write_lines
+from t2t_keras.data.atomic_files import is_special, open_lines, write_lines
 from t2t_keras.data.console import busy, end_spinner, say
 from t2t_keras.data.pharaoh import format_alignment
-from t2t_keras.data.regular_files import is_special
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
 from t2t_keras.options import OptionValues

@@ -1,10 +1,9 @@
 """Raw text to a data directory, and a data directory to batches.
 
-- Texts: `text_files` opens compressed files, `lines` reads text and refuses other
-  formats, of which `marked_text` has some, `pair_files` reads files of pairs, `pharaoh`
-  word alignments.
-- Sources of pairs: `sources`, `parallel_files`, `tfds_pairs`, which looks for a
-  `network`, `archive_format`; `mixture` combines corpora, also those of a
+- Texts: `text_files` opens compressed files, `lines` reads text, `pair_files` files of
+  pairs, `pharaoh` word alignments.
+- Sources of pairs: `sources`, `parallel_files`, `tfds_pairs`,
+  `archive_format`; `mixture` combines corpora, also those of a
   `mixture_file`; `languages`.
 - Data generation: `datagen` runs the stages of a `data_plan`, or of one `shard` of it:
   `count_pairs`, `train_vocabulary`, `encode_splits`, `write_shards`, `raw_texts`,
@@ -24,9 +23,8 @@
   and rows. `pipeline` reads batches from the `record_index`, as `packed_rows` if need
   be, and `decoded_pairs` single records. `augmentation` and `guided_alignment`
   are optional.
-- Files in general: `atomic_files`, `regular_files`, `paths_below` a directory, which
-  `remove_directory` removes, `json_files` with the types of `schema`, `yaml_text`,
-  `toml_text`, `log_files`, `checksums`, `locks`; `plain_path` is for TensorFlow.
+- Files in general: `atomic_files`, `json_files` with the types of `schema`,
+  `yaml_text`, `toml_text`, `log_files`, `checksums`, `locks`.
   `console` and `progress` write to standard error, on a terminal with a `spinner` or a
   `progress_bar`.
 """

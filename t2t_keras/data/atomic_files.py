@@ -1,8 +1,4 @@
-"""Files that appear under their name only when they are complete.
-
-A temporary file is always new and has a random name: a stranger who has put a link into
-the directory cannot redirect what is written.
-"""
+"""Files that appear under their name only when they are complete."""
 
 import contextlib
 import fcntl
@@ -13,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from t2t_keras.data.regular_files import is_special, open_regular
 from t2t_keras.errors import UserError
 
 _INCOMPLETE = ".incomplete"  # suffix of a file's name while it is written
+_OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
 _NAME_BYTES = 220  # length of a temporary name's stem; 255 bytes are allowed in all
 
 
@@ -57,7 +53,7 @@ def _new_file(directory: Path, stem: str) -> tuple[Path, int]:
     """
     while True:
         path = directory / f"{stem}.{secrets.token_hex(4)}{_INCOMPLETE}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             descriptor = os.open(path, flags, 0o666)
         except FileExistsError:
@@ -75,8 +71,8 @@ def _remove_leftovers(directory: Path, stem: str) -> None:
     names = os.listdir(directory) if directory.is_dir() else []
     for name in filter(pattern.fullmatch, names):
         # Without locks, nothing tells whether another process writes the file.
-        with contextlib.suppress(OSError, UserError):
-            descriptor = open_regular(directory / name, os.O_RDWR)
+        with contextlib.suppress(OSError):
+            descriptor = os.open(directory / name, os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 (directory / name).unlink()
@@ -102,3 +98,35 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
     """Writes a file of lines, as `open_lines` does."""
     with open_lines(path) as file:
         file.writelines(f"{line}\n" for line in lines)
+
+
+def refuse_pipes(*paths: str | Path) -> None:
+    """Refuses files that can be read only once.
+
+    Raises:
+        UserError: a path is a pipe or a device.
+    """
+    for path in paths:
+        if is_pipe(path):
+            raise UserError(
+                f"{path} is a pipe or a device, which can be read only once, but its "
+                "texts are read several times; write them into a file"
+            )
+
+
+def is_pipe(path: str | Path) -> bool:
+    """Returns whether a path is a pipe or a device, which can be read only once."""
+    path = Path(path)
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
+def is_special(path: str | Path) -> bool:
+    """Returns whether a path is a pipe, a device, or an open file, as `/dev/stdout`."""
+    step = Path(path)
+    for _ in range(40):  # the limit of the operating system
+        if not step.is_symlink():
+            break
+        if _OPEN_FILE.fullmatch(f"{step.parent.resolve()}/{step.name}"):
+            return True
+        step = step.parent / step.readlink()
+    return Path(path).exists() and not Path(path).is_file()

@@ -30,6 +30,7 @@ import errno
 import functools
 import glob
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,6 @@ from t2t_keras.data.json_files import read_json, write_json
 from t2t_keras.data.locks import lock, purpose_of_holder
 from t2t_keras.data.manifest import Manifest, existing_data
 from t2t_keras.data.raw_texts import write_raw_texts
-from t2t_keras.data.regular_files import refuse_links
-from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.data.schema import from_fields
 from t2t_keras.data.shard import WHOLE, Shard
 from t2t_keras.data.source_form import source_form_warning
@@ -119,7 +118,7 @@ def generate(
             problem.source("train")  # raises UserError if there is none
         elif manifest.has_splits_of(config):
             # A run that was killed while it published may have left its directory.
-            remove_directory(directory, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
             say(f"{data_dir}: the data of '{config.problem}' is there already")
             return _with_new_facts(manifest, problem, data_dir)
         # A second time if an earlier run had left something else to publish.
@@ -147,13 +146,10 @@ def run_stages(
     Returns:
         Whether the data directory is complete, with all shards.
     """
-    if plan.directory.is_symlink():
-        refuse_links(plan.directory)
     shard_lock = plan.shard_lock(shard)
     directory_lock = plan.directory / "lock"  # one shard holds it, the others wait
     with lock(shard_lock, lambda holder: _busy(plan.directory), plan.purpose(shard)):
         with lock(directory_lock, refusal=None):
-            refuse_links(plan.directory)
             _refuse_other_runs(plan, shard)
             if not plan.is_complete():
                 prepare(plan, workers, runner)
@@ -268,7 +264,7 @@ def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
         say(f"{directory}: starting again, because {'; '.join(changes)}")
     for child in directory.iterdir():
         if child.is_dir():
-            remove_directory(child)
+            shutil.rmtree(child)
         elif not child.name.endswith("lock"):
             child.unlink()
     done.mkdir()
@@ -284,7 +280,7 @@ def publish(directory: Path, done: Path, data_dir: Path, manifest_path: Path) ->
             os.replace(path, data_dir / path.name)
     # Another shard may remove the directory as well, or make its lock file there again;
     # then that shard removes the rest.
-    remove_directory(directory, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _with_new_facts(manifest: Manifest, problem: Problem, data_dir: Path) -> Manifest:

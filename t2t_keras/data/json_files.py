@@ -8,7 +8,6 @@ from typing import Any
 
 from t2t_keras.data.atomic_files import atomic
 from t2t_keras.errors import UserError
-from t2t_keras.pointer_files import require_fetched_file
 
 CHECKSUM = "sha256"  # the field with the digest of all other fields
 
@@ -62,7 +61,6 @@ def read_json(
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; {restore}") from None
     except (ValueError, RecursionError):
-        require_fetched_file(path)
         raise UserError(f"{path} is damaged: it is not valid JSON; {restore}") from None
     if not isinstance(fields, dict):
         raise UserError(f"{path} is damaged: it is not a JSON object; {restore}")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TextIO
 
-from t2t_keras.data.regular_files import open_regular
 from t2t_keras.errors import UserError
 
 # Error codes of file systems without locks, such as Lustre mounted without `flock`.
@@ -38,11 +37,11 @@ def lock(
             the file has other content.
 
     Raises:
-        UserError: another process has the lock (the error that `refusal` returns), or
-            the lock file is a link.
+        UserError: another process has the lock (the error that `refusal` returns).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(open_regular(path), "r+", encoding="utf-8", errors="replace") as file:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with open(descriptor, "r+", encoding="utf-8", errors="replace") as file:
         try:
             lock_file(file, waits=refusal is None, path=path)
         except BlockingIOError:
@@ -93,13 +92,9 @@ def lock_file(file: IO[str] | IO[bytes], waits: bool, path: Path) -> None:
 
 
 def purpose_of_holder(path: Path) -> str | None:
-    """Returns the purpose of the process that holds a lock; None if none holds it.
-
-    Raises:
-        UserError: see `open_regular`.
-    """
+    """Returns the purpose of the process that holds a lock; None if none holds it."""
     try:
-        descriptor = open_regular(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return None
     with open(descriptor, "r+", encoding="utf-8", errors="replace") as file:

@@ -11,21 +11,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from t2t_keras.data.console import say
-from t2t_keras.data.regular_files import open_regular
 
 
 def open_log(path: Path) -> TextIO:
     """Opens a log for appending.
 
     A last line that a kill or a full disk left unfinished gets a line break.
-
-    Raises:
-        UserError: see `open_regular`.
     """
-    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    size = os.fstat(descriptor).st_size
-    is_unfinished = size and os.pread(descriptor, 1, size - 1) != b"\n"
-    file = os.fdopen(descriptor, "a", encoding="utf-8")
+    file = open(path, "a+", encoding="utf-8")  # noqa: SIM115  (it is returned)
+    size = os.fstat(file.fileno()).st_size
+    is_unfinished = size and os.pread(file.fileno(), 1, size - 1) != b"\n"
     if is_unfinished:
         file.write("\n")
     return file

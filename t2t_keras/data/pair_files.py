@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from t2t_keras.data.atomic_files import refuse_pipes
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.lines import pair_format
-from t2t_keras.data.regular_files import refuse_pipes
 from t2t_keras.data.text_files import HEAD, decoded_lines, open_binary, readable
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError

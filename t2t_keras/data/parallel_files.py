@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from t2t_keras.data.atomic_files import refuse_pipes
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.line_positions import (
     ByteRange,
@@ -15,7 +16,6 @@ from t2t_keras.data.line_positions import (
 )
 from t2t_keras.data.lines import read_lines
 from t2t_keras.data.pharaoh import parse_reference
-from t2t_keras.data.regular_files import refuse_pipes
 from t2t_keras.errors import UserError
 from t2t_keras.problem import AlignedPair, Alignment, Pair
 from t2t_keras.quantity import quantity

@@ -9,6 +9,7 @@ import gzip
 import io
 import itertools
 import lzma
+import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from t2t_keras.errors import UserError, first_line, require_extra
-from t2t_keras.pointer_files import require_fetched
 
 try:
     from backports import zstd
@@ -50,6 +50,14 @@ _BZIP2_DAMAGE = "Invalid data stream"  # an OSError
 if zstd is not None:
     _OPEN[".zst"] = zstd.open
     _DAMAGE += (zstd.ZstdError,)
+
+# Git LFS and git-annex leave pointers in place of files that were not fetched.
+_MAX_POINTER_BYTES = 4096
+_LFS_POINTER = re.compile(
+    rb"version https?://[\w./-]+/spec/v\d\r?\n(?:ext-[^\n]*\n)*oid \w+:[0-9a-f]+\r?\n"
+    rb"size \d+\s*"
+)
+_ANNEX_POINTER = re.compile(rb"(?:\.\./)*/?(?:\.git/)?annex/objects/[^\n]*\s*")
 
 LONGEST_LINE = 10_000_000  # bytes
 HEAD = 1 << 16  # bytes by which the format of a file is recognised
@@ -221,3 +229,39 @@ def read_text(path: str | Path) -> str:
     return "".join(
         f"{line}\n" for line in decoded_lines(io.BytesIO(content), str(path))
     )
+
+
+def require_fetched(name: str, head: bytes) -> None:
+    """Refuses a pointer file.
+
+    Args:
+        name: the file, for the message.
+        head: its first bytes, or all of them.
+
+    Raises:
+        UserError: it is a pointer of Git LFS or git-annex.
+    """
+    if _LFS_POINTER.fullmatch(head):
+        raise UserError(
+            f"{name} is a pointer of Git LFS, not the file itself; run `git lfs pull` "
+            "in its repository"
+        )
+    if _ANNEX_POINTER.fullmatch(head):
+        raise UserError(
+            f"{name} is a pointer of git-annex, not the file itself; run `git annex "
+            "get` in its repository"
+        )
+
+
+def require_fetched_file(path: str | Path) -> None:
+    """Refuses a pointer file; accepts a file that cannot be read.
+
+    Raises:
+        UserError: it is a pointer.
+    """
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_MAX_POINTER_BYTES)
+    except OSError:
+        return
+    require_fetched(str(path), head)

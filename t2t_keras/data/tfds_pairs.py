@@ -3,13 +3,10 @@
 import contextlib
 import dataclasses
 import sys
-import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t2t_keras.data.json_files import read_json
-from t2t_keras.data.network import is_reachable
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.problem import Pair
 
@@ -48,7 +45,6 @@ class TfdsPairs:
                 downloaded, or tensorflow-datasets is not installed.
         """
         builder = self._builder()
-        _require_network(builder)
         import tensorflow_datasets as tfds
 
         try:
@@ -96,35 +92,6 @@ class TfdsPairs:
             raise UserError(
                 f"tensorflow-datasets: {self.name}: {first_line(error)}"
             ) from None
-
-
-def _require_network(builder: "tfds.core.DatasetBuilder") -> None:
-    """Refuses a dataset that must be downloaded, if none of its hosts can be reached.
-
-    tensorflow-datasets would try ten times, for more than three minutes.
-
-    Raises:
-        UserError: there is no network.
-    """
-    urls = (builder.url_infos or {}).keys()
-    if builder.is_prepared() or not urls or urls & _downloaded(builder):
-        return
-    if not is_reachable(urls):
-        hosts = sorted({urllib.parse.urlsplit(url).netloc for url in urls})
-        raise UserError(
-            f"cannot download {builder.info.full_name}: {', '.join(hosts)} cannot be "
-            f"reached; {_advice(builder)}"
-        )
-
-
-def _downloaded(builder: "tfds.core.DatasetBuilder") -> set[str]:
-    """Returns the URLs of the files that are in the folder of downloads already."""
-    root = str(builder.data_dir).removesuffix(builder.info.full_name)
-    urls: set[str] = set()
-    for path in Path(root, "downloads").rglob("*.INFO*"):
-        with contextlib.suppress(UserError):
-            urls.update((read_json(path) or {}).get("urls") or ())
-    return urls
 
 
 def _advice(builder: "tfds.core.DatasetBuilder") -> str:

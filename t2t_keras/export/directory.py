@@ -3,16 +3,14 @@
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from t2t_keras.data.checksums import sha256
 from t2t_keras.data.locks import lock
-from t2t_keras.data.paths_below import paths_below
-from t2t_keras.data.regular_files import refuse_links
-from t2t_keras.data.remove_directory import remove_directory
 from t2t_keras.entry_points import load_plugins
-from t2t_keras.errors import UserError, first_line
+from t2t_keras.errors import UserError, first_line, require_readable_name
 from t2t_keras.export.integrity import SUMS
 
 
@@ -43,6 +41,7 @@ def require_free(path: Path, overwrite: bool) -> None:
     Raises:
         UserError: the path is taken.
     """
+    require_readable_name("--export_dir", path)
     if not path.name:  # the export is renamed to its name, which . and / lack
         raise UserError(f"--export_dir: {path} has no name; name another directory")
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
@@ -82,15 +81,12 @@ def replaced(path: Path) -> Iterator[Path]:
         "another directory"
     )
     try:
-        if work.is_symlink():
-            refuse_links(work)
         with lock(work / "lock", lambda holder: refusal):
             try:
-                refuse_links(work)
-                remove_directory(new, ignore_errors=True)
-                remove_directory(old, ignore_errors=True)
+                shutil.rmtree(new, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True)
                 yield new
-                files = sorted(path for path in paths_below(new) if path.is_file())
+                files = sorted(path for path in new.rglob("*") if path.is_file())
                 sums = [
                     f"{sha256(f)}  {f.relative_to(new).as_posix()}\n" for f in files
                 ]
@@ -100,7 +96,7 @@ def replaced(path: Path) -> Iterator[Path]:
                 new.rename(path)
             finally:
                 # NFS keeps the open lock file under another name until it is closed.
-                remove_directory(work, ignore_errors=True)
+                shutil.rmtree(work, ignore_errors=True)
         with contextlib.suppress(OSError):
             work.rmdir()
     except Exception as error:
@@ -117,4 +113,4 @@ def replaced(path: Path) -> Iterator[Path]:
 
 def size_of(path: Path) -> int:
     """Returns the total size in bytes of the files of an export."""
-    return sum(file.stat().st_size for file in paths_below(path) if file.is_file())
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from t2t_keras.data.checksums import sha256
 from t2t_keras.errors import UserError
-from t2t_keras.pointer_files import require_fetched_file
 
 SUMS = "SHA256SUMS"
 
@@ -22,11 +21,8 @@ def require_intact(path: Path) -> None:
         UserError: a file differs from its checksum. Exports of earlier versions have no
             checksums.
     """
-    if (path / SUMS).exists():
-        require_fetched_file(path / SUMS)
     for name, expected in checksums(path):
         if not (path / name).is_file() or sha256(path / name) != expected:
-            require_fetched_file(path / name)
             raise _damaged(path, name)
 
 

@@ -19,10 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.arguments import checked
-from t2t_keras.data.console import say
 from t2t_keras.data.example_proto import field
 from t2t_keras.data.json_files import write_json
-from t2t_keras.data.plain_path import has_wildcards
 from t2t_keras.decoding.model_translator import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.errors import UserError
@@ -175,12 +173,6 @@ def export_saved_model(
         with tf.io.TFRecordWriter(str(new / WARM_UP)) as writer:
             for signature, inputs in graph.warm_up(texts).items():
                 writer.write(prediction_log(signature, inputs))
-    if has_wildcards(path.absolute()):
-        say(
-            f"warning: `t2t` reads the export in {export_dir}, but TensorFlow's own "
-            "loaders and TensorFlow Serving do not, because they take *, ?, [ and \\ "
-            "in paths for wildcards; move it before you serve it"
-        )
     return size_of(path)
 
 

@@ -7,7 +7,6 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
 from t2t_keras.captured_stderr import diverted_stderr
-from t2t_keras.data.plain_path import PlainPath
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.export.directory import is_saved_model
@@ -101,12 +100,7 @@ def load_saved_model(export_dir: str | Path) -> tf.Module:
     """
     try:
         with diverted_stderr():
-            plain = PlainPath(export_dir)
-            served = tf.saved_model.load(str(plain.path))
-            served.plain_path = plain  # as long as it may read a file
-            return served
-    except UserError:
-        raise
+            return tf.saved_model.load(str(export_dir))
     except Exception as error:  # which one depends on the damage
         raise UserError(
             f"--export_dir: TensorFlow cannot load {export_dir}: "

@@ -29,10 +29,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.plain_path import PlainPath
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.pointer_files import require_fetched_file
 
 _DATA = ".data-00000-of-00001"
 _SUFFIXES = (".index", _DATA)  # without the index, there is no checkpoint
@@ -122,16 +120,6 @@ class DamagedCheckpoint(UserError):
 UNREADABLE = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
 
 
-def require_fetched_checkpoint(path: Path) -> None:
-    """Refuses a checkpoint if one of its files is a pointer to its content.
-
-    Raises:
-        UserError: a file is such a pointer.
-    """
-    for suffix in _SUFFIXES:
-        require_fetched_file(path.with_name(f"{path.name}{suffix}"))
-
-
 class Checkpoint:
     """A checkpoint on disk, read one tensor at a time.
 
@@ -141,11 +129,8 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        require_fetched_checkpoint(path)
         try:
-            # Kept, because the reader opens the files when it reads them.
-            self._plain = PlainPath(path)
-            self._reader = tf.train.load_checkpoint(str(self._plain.path))
+            self._reader = tf.train.load_checkpoint(str(path))
             self.shapes = dict(self._reader.get_variable_to_shape_map())
         except UNREADABLE as error:
             raise self._damaged(error) from error

@@ -9,7 +9,6 @@ from typing import Any
 
 from t2t_keras.data.console import say
 from t2t_keras.data.log_files import open_log, read_log
-from t2t_keras.errors import UserError
 
 NAME = "history.jsonl"
 
@@ -35,8 +34,6 @@ def record_event(run_dir: Path, event: str, **facts: object) -> None:
     try:
         with open_log(path) as file:
             file.write(f"{text}\n")
-    except UserError as error:
-        say(f"warning: {error}; this {event} is not recorded there")
     except OSError as error:
         say(f"warning: {path}: {error.strerror}; this {event} is not recorded there")
 

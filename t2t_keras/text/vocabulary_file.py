@@ -4,8 +4,8 @@ import os
 import secrets
 from pathlib import Path
 
+from t2t_keras.data.text_files import require_fetched
 from t2t_keras.errors import UserError
-from t2t_keras.pointer_files import require_fetched
 
 
 def read_vocabulary(path: Path) -> bytes:

@@ -16,7 +16,7 @@ from t2t_keras.arguments import checked
 from t2t_keras.data.console import say
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.entry_points import hparams_remarks
-from t2t_keras.errors import UserError, require_local
+from t2t_keras.errors import UserError, require_local, require_readable_name
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
@@ -109,6 +109,7 @@ def train(
     """
     require_tensorflow()
     require_local("output_dir", output_dir)
+    require_readable_name("output_dir", output_dir)
     settings = train_settings(
         output_dir,
         problem,

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -446,16 +445,6 @@ def test_nfs_keeps_the_open_lock_file(tmp_path, monkeypatch):
         nfs.setattr("os.unlink", unlink)
         new.mkdir()
     assert [path.name for path in (tmp_path / "1").iterdir()] == ["SHA256SUMS"]
-
-
-def test_deep_directories_that_were_left_are_removed(tmp_path):
-    path = tmp_path / ".1.incomplete"
-    for name in ("", "new", *["a"] * sys.getrecursionlimit()):
-        path = path / name
-        path.mkdir()
-    with replaced(tmp_path / "1") as new:
-        new.mkdir()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["1"]
 
 
 @pytest.mark.slow

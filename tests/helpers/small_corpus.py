@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.data import datagen, encode_splits, encoding_pool
+from t2t_keras.data import encode_splits, encoding_pool
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.spill_files import SpillFiles
@@ -110,7 +111,7 @@ def faults(at: int, fault):
 
     calls = [(SpillFiles, "append"), (SpillFiles, "flush")]
     calls += [(os, "replace"), (Path, "unlink"), (os, "mkdir")]
-    calls += [(datagen, "remove_directory")]
+    calls += [(shutil, "rmtree")]
     with pytest.MonkeyPatch.context() as monkeypatch:
         for owner, name in calls:
             monkeypatch.setattr(owner, name, watched(getattr(owner, name)))

@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 FOUNDATION = (
     "errors",
     "clone_folders",
-    "pointer_files",
     "captured_stderr",
     "quiet_tensorflow",
     "signals",
@@ -37,7 +36,6 @@ FOUNDATION = (
     "arguments",
     "hparam",
     "blank_text",
-    "overrides",
     "html_page",
     "text_processor",
     "metrics",
@@ -75,7 +73,6 @@ LIGHT = (
     *(
         "errors.py",
         "clone_folders.py",
-        "pointer_files.py",
         "captured_stderr.py",
         "quiet_tensorflow.py",
         "signals.py",
@@ -88,7 +85,6 @@ LIGHT = (
         "arguments.py",
         "hparam.py",
         "blank_text.py",
-        "overrides.py",
         "html_page.py",
         "text_processor.py",
         "metrics.py",

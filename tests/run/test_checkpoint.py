@@ -2,7 +2,6 @@
 
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,40 +40,6 @@ def test_what_is_written_is_read_back_by_tensorflow_itself(tmp_path):
     reader = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-5"))
     np.testing.assert_array_equal(reader.get_tensor("model/b"), [50.0] * 4)
     assert reader.get_tensor("step") == 5
-
-
-@pytest.mark.parametrize("name", ["run[1]", "a\\x", "a*b?[", "[ü]", "plain"])
-def test_a_path_that_tensorflow_takes_for_a_pattern(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # the path may be relative
-    checkpoints = saved(Path(name), 1, 2)
-    assert Checkpoint(checkpoints.find()).step == 2
-    average = average_run(name, 2)
-    np.testing.assert_array_equal(Checkpoint(average).tensor("model/b"), [15.0] * 4)
-    renamed = Path(name) / "c[2].d"  # the file's own name
-    write_checkpoint(renamed, tensors(7, 7.0))
-    checkpoint = Checkpoint(renamed)
-    assert checkpoint.step == 7
-    links = checkpoint._plain.path.parent
-    assert links.is_dir() and links != Path(name)
-    del checkpoint
-    assert not links.exists()
-
-
-def test_a_path_that_is_not_utf8_is_read(tmp_path):
-    saved(tmp_path / "a", 1)
-    directory = (tmp_path / "a").rename(tmp_path / "a\udcff")
-    assert Checkpoint(directory / "model.ckpt-1").step == 1
-
-
-def test_without_a_plain_directory_reading_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "[1]").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "[1]"))
-    checkpoints = saved(tmp_path / "[1]", 1)
-    refused("or set TMPDIR to another", Checkpoint, checkpoints.find())
-    assert {path.name for path in (tmp_path / "[1]").iterdir()} == {
-        "model.ckpt-1.index",
-        f"model.ckpt-1{DATA}",
-    }
 
 
 def test_the_newest_are_kept_and_the_best(tmp_path):

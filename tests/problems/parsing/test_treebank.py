@@ -1,9 +1,6 @@
 """Treebanks as examples, alone and mixed; the parsing problems; their data."""
 
-import inspect
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from helpers.errors import refused
@@ -38,19 +35,6 @@ def test_words_and_symbols(bank, capsys):
     assert warnings.count("wsj_0001.mrg:2: the leaf (NN Xpd TTD)") == 1
     refused(r"wsj_0001\.mrg:2: ", list, TreebankSource(str(bank))())
     assert TreebankSource(bank, "01").symbols(["NN"]) == ("/NP", "NP", "NN")
-
-
-def test_a_folder_may_be_deeper_than_calls(bank):
-    depth = 200
-    deepest = Path(bank, *["d"] * depth)
-    deepest.mkdir(parents=True)
-    (deepest / "wsj_0201.mrg").write_text(TREE)
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(len(inspect.stack(0)) + depth)
-    try:
-        assert list(TreebankSource(bank, "02")()) == [PAIR]
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def test_the_checksum_is_of_content_and_options(bank):

@@ -34,8 +34,8 @@ def measured(*durations: Durations) -> Iterator[None]:
     """Adds the duration of the `with` block to each of the durations."""
     start = time.monotonic()
     yield
-    for duration in durations:
-        duration.add(time.monotonic() - start)
+    for total in durations:
+        total.add(time.monotonic() - start)
 
 
 class Interval:

@@ -78,14 +78,14 @@ def strings(texts):
     return [text.decode() for text in texts.numpy()]
 
 
-def sentences(text):
+def sentences_of(text):
     return tf.strings.split(mark_sentence_ends(tf.constant([text])), "\n")[0]
 
 
 @pytest.mark.parametrize("text", SPLIT)
 def test_sentence_ends(text):
     assert sentence_ends.mark_sentence_ends(text).split("\n") == SPLIT[text]
-    assert strings(sentences(text)) == SPLIT[text]
+    assert strings(sentences_of(text)) == SPLIT[text]
 
 
 def test_every_mark_and_quote_is_known():
@@ -163,7 +163,7 @@ def letters(texts):
 def parts_by_hand(text, max_length):
     """Greedy parts, each the longest that ends a sentence, or else a word."""
     words = []  # (the word, whether it ends a sentence)
-    for sentence in strings(sentences(text)):
+    for sentence in strings(sentences_of(text)):
         words += [(word, False) for word in sentence.split()]
         if words:
             words[-1] = (words[-1][0], True)

@@ -530,8 +530,8 @@ def test_long_texts_are_split_and_joined_as_in_the_graph(tokenizers):
         )
         assert parts == expected.to_list(), repr(text)
         outputs = [tokenizer.decode(part).replace("\n", " ") for part in parts]
-        joined = sentences.join_outputs(tf.ragged.constant([["", *outputs]]))[0].numpy()
-        assert long_texts.join_outputs(outputs) == joined.decode()
+        (joined,) = sentences.join_outputs(tf.ragged.constant([["", *outputs]]))
+        assert long_texts.join_outputs(outputs) == joined.numpy().decode()
 
 
 TRANSLATE = """

@@ -16,10 +16,10 @@ def build_model(
     Raises:
         UserError: there is no such model, or it takes another class of hparams.
     """
-    registered = registry.model(hparams.model)
-    if type(hparams) is not registered.hparams:
+    named = registry.model(hparams.model)
+    if type(hparams) is not named.hparams:
         raise UserError(
-            f"hparams: model '{hparams.model}' takes {registered.hparams.__name__}, not "
+            f"hparams: model '{hparams.model}' takes {named.hparams.__name__}, not "
             f"{type(hparams).__name__}; set model to the name of its model"
         )
-    return registered.build(hparams, source_vocab_size, target_vocab_size)
+    return named.build(hparams, source_vocab_size, target_vocab_size)

@@ -6,7 +6,7 @@
   languages in the other order. Units without a target are skipped and counted;
 - `.parquet`: a column `translation` with a field for each language, as WMT's data are
   published on the Hugging Face Hub, or a column for each language;
-- `.jsonl`, `.json`, `.ndjson`: in each line an object with such fields;
+- `.jsonl`, `.ndjson`: in each line an object with such fields;
 - `.csv`: a column for each language, which the first line names.
 """
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from t2t_keras.data.sides import SIDES
 from t2t_keras.decoding.text_arguments import checked_pairs
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, require_readable_name
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.run.checkpoint import write_checkpoint
@@ -62,7 +62,8 @@ class VocabularyFile(NamedTuple):
 
 
 def require_empty(output_dir: Path) -> None:
-    """Raises UserError if a directory has files."""
+    """Raises UserError if a directory has files, or TensorFlow cannot read there."""
+    require_readable_name("--output_dir", output_dir)
     if output_dir.exists() and any(output_dir.iterdir()):
         raise UserError(f"{output_dir} is not empty; give a new --output_dir")
 

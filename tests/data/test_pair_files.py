@@ -72,7 +72,7 @@ FILES = {  # name -> content
     "wide.tmx": tmx(head='<?xml version="1.0" encoding="UTF-16"?>').encode("utf-16"),
     "a.xlf": XLIFF_1.format("".join(UNIT_1.format(*pair) for pair in PAIRS)),
     "a.xliff": XLIFF_2.format("".join(UNIT_2.format(*pair) for pair in PAIRS)),
-    "a.json": lines_of(lambda en, de: json.dumps({"en": en, "de": de})),
+    "a.ndjson": lines_of(lambda en, de: json.dumps({"en": en, "de": de})),
     "a.jsonl": lines_of(lambda a, b: json.dumps({"translation": {"en": a, "de": b}})),
     "a.tsv": lines_of(lambda source, target: f"{source}\t{target}"),
     "a.csv": "en,de\n" + lines_of(lambda source, target: f"{source},{target}"),

@@ -19,5 +19,5 @@ def test_events_are_read_in_their_order(tmp_path):
 def test_a_failed_record_is_reported(tmp_path, capfd):
     (tmp_path / "history.jsonl").mkdir()
     record_event(tmp_path, "evaluation")
-    warning = "is not a regular file; remove it; this evaluation is not recorded there"
-    assert f"warning: {tmp_path}/history.jsonl {warning}" in capfd.readouterr().err
+    warning = "Is a directory; this evaluation is not recorded there"
+    assert f"warning: {tmp_path}/history.jsonl: {warning}" in capfd.readouterr().err

@@ -25,7 +25,7 @@ from contestants import TrainingStep
 from matmul_rate import median_seconds
 
 from t2t_keras.cli.command import positive
-from t2t_keras.gpu_details import gpu_details
+from t2t_keras.devices import gpu_details
 
 CONTESTANTS = {
     "this_project": "t2t_keras",

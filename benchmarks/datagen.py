@@ -30,12 +30,13 @@ from pathlib import Path
 import sentencepiece
 
 from t2t_keras import registry
-from t2t_keras.cli.command import positive, table
+from t2t_keras.cli.command import positive
+from t2t_keras.console import table
 from t2t_keras.data.datagen import generate
+from t2t_keras.data.encode_splits import CHUNK
 from t2t_keras.data.encoding import EncodingConfig, PairEncoder
-from t2t_keras.data.encoding_pool import CHUNK
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.problem import Pair, Problem
 
 TOY_COPIES = 3

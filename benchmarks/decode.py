@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from t2t_keras.decoding.constraint import Constraint
-    from t2t_keras.decoding.decode_loop import SearchLoop
-    from t2t_keras.decoding.hypotheses import Hypotheses
+    from t2t_keras.decoding.search_loop import Hypotheses, SearchLoop
     from t2t_keras.model.transformer import Transformer
 
 
@@ -78,10 +77,10 @@ def timed_search(
     """
     import tensorflow as tf
 
-    from t2t_keras.decoding.compiled_loop import compiled
-    from t2t_keras.decoding.constraints.minimum_length import MinimumLength
+    from t2t_keras.decoding.constraint import MinimumLength
+    from t2t_keras.decoding.search_loop import compiled
+    from t2t_keras.devices import keep_compiled_programs
     from t2t_keras.model.transformer import Transformer
-    from t2t_keras.xla_cache import keep_compiled_programs
 
     if jit_compile:
         keep_compiled_programs()

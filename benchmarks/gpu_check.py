@@ -46,7 +46,7 @@ from checks.variants import (
 from matmul_rate import seconds_of
 
 from t2t_keras.cli.command import positive
-from t2t_keras.gpu_details import gpu_details
+from t2t_keras.devices import gpu_details
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import model_variables
 

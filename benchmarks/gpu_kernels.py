@@ -25,7 +25,8 @@ from decode import row_search
 from xla_kernels.kernel_costs import Kernel, Rates, kernels
 from xla_kernels.optimized_hlo import read_module
 
-from t2t_keras.cli.command import columns, positive, table
+from t2t_keras.cli.command import positive
+from t2t_keras.console import columns, table
 from t2t_keras.errors import UserError
 
 if TYPE_CHECKING:
@@ -128,9 +129,8 @@ def _search_parts(
     """Returns the parts of a beam search: a step of each loop, and the rest."""
     import tensorflow as tf
 
-    from t2t_keras.decoding.compiled_loop import CompiledLoop
-    from t2t_keras.decoding.constraints.minimum_length import MinimumLength
-    from t2t_keras.decoding.hypotheses import Hypotheses
+    from t2t_keras.decoding.constraint import MinimumLength
+    from t2t_keras.decoding.search_loop import CompiledLoop, Hypotheses
     from t2t_keras.model.transformer import Transformer
 
     model = Transformer(work.hparams, work.vocab_size)

@@ -33,7 +33,7 @@ import workload
 
 from t2t_keras.cli.command import positive, positive_number
 from t2t_keras.export.formats import find_loader
-from t2t_keras.training.launched_processes import T2T
+from t2t_keras.processes import T2T
 
 _HEAD = (
     b"POST /v1/models/model:predict HTTP/1.1\r\nHost: localhost\r\n"

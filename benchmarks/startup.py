@@ -14,7 +14,7 @@ from pathlib import Path
 import workload
 from matmul_rate import median_seconds, seconds_of
 
-from t2t_keras.training.launched_processes import T2T
+from t2t_keras.processes import T2T
 
 PROBLEM = "translate_ende_toy"
 

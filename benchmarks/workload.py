@@ -113,7 +113,7 @@ def description(args: argparse.Namespace, work: Workload) -> dict[str, object]:
 
 def print_report(report: Mapping[str, object], as_json: bool) -> None:
     """Prints a table; with `as_json` on standard error, before the JSON line."""
-    from t2t_keras.cli.command import table
+    from t2t_keras.console import table
 
     print(table(_flat(report)), file=sys.stderr if as_json else sys.stdout)
     if as_json:

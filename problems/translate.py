@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from t2t_keras.data.tfds_pairs import TfdsPairs
+from t2t_keras.data.sources import TfdsPairs
 from t2t_keras.problem import Cleaning, Problem, Source, Split
 from t2t_keras.registry import register_problem
 

@@ -16,13 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t2t_keras.arguments import checked
+from t2t_keras.checking import Positive, Seed, checked
 from t2t_keras.clone_folders import absent_folders
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.hparam import HParams
 from t2t_keras.options import option
 from t2t_keras.problem import Problem, Split
-from t2t_keras.quiet_tensorflow import quiet_import
 from t2t_keras.registry import (
     register_hparams,
     register_model,
@@ -31,8 +30,8 @@ from t2t_keras.registry import (
     register_ranged_hparams,
     register_schedule_factor,
 )
-from t2t_keras.training.options import TrainOptions
-from t2t_keras.type_hints import Positive, Seed
+from t2t_keras.tensorflow_import import quiet_import
+from t2t_keras.training.settings import TrainOptions
 
 __path__ += absent_folders()
 quiet_import()
@@ -98,7 +97,7 @@ def datagen(
     """
     from t2t_keras import registry
     from t2t_keras.data.datagen import generate
-    from t2t_keras.data.parallel_files import ParallelFiles
+    from t2t_keras.data.sources import ParallelFiles
 
     definition = registry.problem(problem)
     if sources:

@@ -69,6 +69,8 @@ def require_unicode(name: str, text: str) -> None:
 
 
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")  # `Path` joins two slashes to one
+
+
 _UNREADABLE_NAME = re.compile("[*?\\[\\\\\udc80-\udcff]")
 
 
@@ -166,3 +168,15 @@ def _requirement(extra: str) -> str:
     except (importlib.metadata.PackageNotFoundError, OSError, ValueError, KeyError):
         return name
     return f"{name} @ {url}" if url else name
+
+
+def quantity(count: int, plural: str, singular: str | None = None) -> str:
+    """Formats a number with its noun, such as "1 sentence" or "1,014 sentences".
+
+    Args:
+        count: the number.
+        plural: the noun.
+        singular: the noun for 1; None: the plural without its last "s".
+    """
+    noun = plural if count != 1 else singular or plural.removesuffix("s")
+    return f"{count:,} {noun}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from t2t_keras.arguments import checked
+from t2t_keras.checking import checked
 from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, did_you_mean, short_repr
 from t2t_keras.options import (

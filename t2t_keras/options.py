@@ -9,9 +9,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from t2t_keras.entry_points import unknown_name
-from t2t_keras.errors import UserError, short_repr
-from t2t_keras.type_hints import (
+from t2t_keras.checking import (
     LARGEST,
     Limits,
     TypeChecker,
@@ -19,6 +17,8 @@ from t2t_keras.type_hints import (
     alternatives,
     resolved_hints,
 )
+from t2t_keras.entry_points import unknown_name
+from t2t_keras.errors import UserError, short_repr
 
 T = TypeVar("T")
 

@@ -1,4 +1,7 @@
-"""Problem: the definition of a sequence-to-sequence task."""
+"""Problem: the definition of a sequence-to-sequence task.
+
+Its `TextProcessor` converts between users' texts and those that a tokenizer encodes.
+"""
 
 import dataclasses
 import itertools
@@ -6,46 +9,113 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from t2t_keras.arguments import check_fields
+from t2t_keras.checking import NonNegative, Positive, check_fields
 from t2t_keras.errors import UserError, short_repr
 from t2t_keras.metrics import Metrics
-from t2t_keras.text_processor import TextProcessor
-from t2t_keras.type_hints import NonNegative, Positive
+from t2t_keras.text.alignment import AlignedPair
+from t2t_keras.text.sentences import WHITE_ENDS
 
 if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-
-Split = Literal["train", "dev", "test"]
-Pair = tuple[str, str]  # (source text, target text)
-Source = Callable[[], Iterable[Pair]]  # called once for every pass over the pairs
-# Pairs (i, j) of source word i and target word j, from 0, in increasing order.
-Alignment = tuple[tuple[int, int], ...]
-
-_MAX_VOCAB_SIZE = 1_000_000
+    import tensorflow as tf
 
 
-class AlignedPair(tuple[str, str]):
-    """A pair with the links between its words, for guided alignment.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextProcessor:
+    """The conversion between users' texts and tokenizers' texts.
+
+    This one only removes white space at both ends, of which a tokenizer would make
+    tokens. A task whose model reads or writes other texts than its users derives a
+    class. `preprocess_graph` and `postprocess_graph` do on string tensors what
+    `preprocess` and `postprocess` do in Python; an exported model runs them.
 
     Attributes:
-        links: the links; words are what white space separates.
+        symbols: texts that are always one token in the target's vocabulary.
+        tags: words that may precede a source, such as `<2de>`, and are one token in
+            its vocabulary. If a source is split, all of its parts get its tag. The tags
+            of a mixture of corpora need not be given here.
+        splits_raw_text: whether `preprocess` splits raw text into words.
+        splits_long_sources: whether a source that is too long for the model may be
+            split, and the targets of its parts joined; otherwise it is truncated.
+        repairs_outputs: whether `postprocess` repairs outputs that violate the
+            problem's constraint. `postprocess_graph` gets only what the constraint
+            allows, and must repair only an empty first output for a source with words.
+        aligns_outputs: whether the words of an output can be aligned with those of its
+            source.
+        source_flags: the flags of `t2t datagen` that name the source of a split.
     """
 
-    links: Alignment
+    symbols: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
-    def __new__(cls, source: str, target: str, links: Alignment) -> Self:
-        """Returns the pair."""
-        pair = super().__new__(cls, (source, target))
-        pair.links = links
-        return pair
+    splits_raw_text = False
+    splits_long_sources = True
+    repairs_outputs = False
+    aligns_outputs = True
+    source_flags = "--{split}_source and --{split}_target"
 
-    def __getnewargs__(self) -> tuple[object, ...]:
-        return *self, self.links  # for pickle
+    def __post_init__(self) -> None:
+        check_fields(self, f"{type(self).__name__}: ")
 
-    def __repr__(self) -> str:
-        return f"AlignedPair{(*self, self.links)}"
+    def preprocess(self, text: str, raw: bool = False) -> str:
+        """Converts a user's input to the text that the source tokenizer encodes.
+
+        Args:
+            text: one line of input.
+            raw: whether the line is raw text; otherwise it looks like the training
+                data.
+        """
+        return text.strip()
+
+    def preprocess_target(self, source: str, output: str) -> str:
+        """Converts an output to a target, the inverse of `postprocess`.
+
+        Args:
+            source: the result of `preprocess`.
+            output: one line in the users' form.
+
+        Raises:
+            UserError: there is no such target.
+        """
+        return output.strip()
+
+    def postprocess(self, source: str, target: str) -> tuple[str, bool]:
+        """Converts a decoded target to an output. An empty target has an empty output.
+
+        Args:
+            source: the result of `preprocess`.
+            target: one line, from the model or the training data.
+
+        Returns:
+            The output in one line, and whether the target had to be repaired.
+        """
+        return target, False
+
+    def preprocess_graph(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
+        """Does what `preprocess` does for texts [B], in the graph."""
+        import tensorflow as tf
+
+        return tf.strings.regex_replace(texts, WHITE_ENDS, "")
+
+    def postprocess_graph(
+        self, sources: "tf.Tensor", targets: "tf.Tensor"
+    ) -> "tf.Tensor":
+        """Does what `postprocess` does, for targets [B, n], in the graph."""
+        return targets
+
+
+Split = Literal["train", "dev", "test"]
+
+
+Pair = tuple[str, str]  # (source text, target text)
+
+
+Source = Callable[[], Iterable[Pair]]  # called once for every pass over the pairs
+
+
+_MAX_VOCAB_SIZE = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,7 +210,7 @@ class Problem:
     extra_length: NonNegative = 50
     split_sentences: bool | None = None
 
-    text_processor: TextProcessor = TextProcessor()  # noqa: RUF009  it is frozen
+    text_processor: TextProcessor = TextProcessor()
     # `Tokenizer` and `BatchConstraint` are defined in packages that import this one.
     constraint: "Callable[[Problem, Any], Callable[..., Any]] | None" = None
     languages: tuple[str, str] | None = None
@@ -274,3 +344,12 @@ class Problem:
                 yield AlignedPair(*texts, pair.links)
             else:
                 yield texts
+
+
+SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+
+
+Side = Literal["source", "target"]
+
+
+SIDES: tuple[Side, Side] = ("source", "target")

@@ -2,7 +2,8 @@
 
 A definition is registered when its module is imported: by the entry points
 `t2t_keras.problems`, `.models` and `.hparams` of an installed package, by `--usr_dir`
-(see `usr_dir`), or by a plain import. A plugin may also have a `Registry`.
+(see `usr_dir`), or by a plain import. A plugin may also have a `Registry`. The core's
+own model is registered here, and is imported when it is built.
 """
 
 import contextlib
@@ -14,9 +15,18 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    get_type_hints,
+    overload,
+)
 
-from t2t_keras.arguments import checked
+from t2t_keras.checking import checked
 from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import (
@@ -32,6 +42,10 @@ from t2t_keras.hparam import (
 from t2t_keras.problem import Problem
 from t2t_keras.ranged_hparams import RangedHParams
 from t2t_keras.user_code import definition_location, error_in_file
+
+if TYPE_CHECKING:
+    from t2t_keras.model import Transformer
+
 
 T = TypeVar("T")
 
@@ -147,16 +161,28 @@ class Model(NamedTuple):
 
 
 _problems: Registry[Problem] = Registry("problems")
+
+
 _hparams: Registry[HParams] = Registry("hparams")
+
+
 _ranged_hparams: Registry[RangedHParams] = Registry("hparams", "ranges")
+
+
 _models: Registry[Model] = Registry("models")
+
+
 _schedule_factors: Registry[Callable[[Any, Any], Any]] = Registry(
     "schedule_factors", "schedule factors"
 )
+
+
 _optimizers: Registry[Callable[[Any, Any], Any]] = Registry("optimizers")
+
 
 # The error of each file of a `--usr_dir` that could not be imported.
 FAILED_FILES: dict[str, UserError] = {}
+
 
 _defers_errors = False
 
@@ -263,6 +289,8 @@ ModelDefinition = TypeVar("ModelDefinition", bound=Callable[..., Any])
 
 @overload
 def register_model(definition: ModelDefinition) -> ModelDefinition: ...
+
+
 @overload
 def register_model(
     *, hparams: type[HParams]
@@ -606,3 +634,13 @@ def _class_fields(cls: type) -> dict[str, Any]:
         for name, value in values.items()
         if value is not getattr(Problem, name, None)
     }
+
+
+@register_model
+def transformer(
+    hparams: HParams, source_vocab_size: int, target_vocab_size: int | None = None
+) -> "Transformer":
+    """The paper's model, and the variants of its Table 3 and section 4."""
+    from t2t_keras.model import Transformer
+
+    return Transformer(hparams, source_vocab_size, target_vocab_size)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from t2t_keras import registry
-from t2t_keras.arguments import checked
+from t2t_keras.checking import checked
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.user_code import error_location, explain_error

@@ -66,11 +66,11 @@ def _prepare_tensorflow(is_fast):
         tf.compat.v1.enable_eager_execution(unoptimized)
         _record_no_stacks()
 
-    from t2t_keras.cli import decoding
+    from t2t_keras.cli import command
     from t2t_keras.training.strategy import make_strategy
 
     # What runs compute is compared exactly; tests of CTranslate2 give `--engine auto`.
-    decoding.DEFAULT_ENGINE = "tensorflow"
+    command.DEFAULT_ENGINE = "tensorflow"
     _tune_no_iterators()
     # Up to eight replicas on the CPU; TensorFlow cannot split it later.
     make_strategy(simulate_devices=8)
@@ -233,7 +233,7 @@ def export_dir(translator, tmp_path_factory):
 @pytest.fixture(scope="session")
 def served(export_dir):
     """The signatures of the export."""
-    from t2t_keras.export.saved_model_loader import load_saved_model
+    from t2t_keras.export.saved_model import load_saved_model
 
     return load_saved_model(export_dir)
 
@@ -242,8 +242,8 @@ def served(export_dir):
 def exported(export_dir, served):
     """The translator of the export, which TensorFlow loads once."""
     import t2t_keras
-    from t2t_keras.export import saved_model_loader
+    from t2t_keras.export import saved_model
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(saved_model_loader, "load_saved_model", lambda path: served)
+        patch.setattr(saved_model, "load_saved_model", lambda path: served)
         return t2t_keras.load(export_dir)

@@ -14,9 +14,8 @@ from training_steps import model_and_step
 from checks.placement import gpu_kernel, host_memory, host_waits, is_pinned, reachable
 from t2t_keras import HParams
 from t2t_keras.data.pipeline import batch_signature
-from t2t_keras.decoding.compiled_loop import compiled
 from t2t_keras.decoding.constraint import Constraint
-from t2t_keras.decoding.decode_loop import GrowingLoop
+from t2t_keras.decoding.search_loop import GrowingLoop, compiled
 from t2t_keras.model.layers.embedding import BLOCK
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.strategy import distribute_batches, make_strategy

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from t2t_keras.processes import T2T
 from t2t_keras.run.checkpoint import Checkpoint
-from t2t_keras.training.launched_processes import T2T
 
 STEPS = 120
 _SAVE_EVERY = 20

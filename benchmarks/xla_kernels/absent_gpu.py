@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.devices import XLA_FLAGS
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.reports.step_time import CARDS
-from t2t_keras.xla_cache import XLA_FLAGS
 from xla_kernels.kernel_costs import Rates
 
 if TYPE_CHECKING:

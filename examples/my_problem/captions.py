@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from t2t_keras import Problem, register_problem
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import ParallelFiles
 
 FILES = {"train": "train", "dev": "val", "test": "test2016"}
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from t2t_keras import Problem, register_problem
 from t2t_keras.metrics import CorpusMetric, Metrics
-from t2t_keras.text_processor import TextProcessor
+from t2t_keras.problem import TextProcessor
 
 SOUNDS = {"ch": "tʃ", "ll": "ʎ", "rr": "r", "qu": "k", "ñ": "ɲ", "j": "x", "z": "θ"}
 SOUNDS |= {"ce": "θ e", "ci": "θ i", "ge": "x e", "gi": "x i", "v": "b", "h": ""}

@@ -14,20 +14,18 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from t2t_keras.data.archive_format import ArchiveFormat
-from t2t_keras.data.checksums import sha256
-from t2t_keras.data.console import say
-from t2t_keras.data.locks import lock
-from t2t_keras.data.parallel_files import side_by_side
-from t2t_keras.data.progress import progress
-from t2t_keras.data.text_files import (
+from t2t_keras.console import progress, say
+from t2t_keras.data.sources import ArchiveFormat, side_by_side
+from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import lock
+from t2t_keras.files.json_files import sha256
+from t2t_keras.files.text_files import (
     LONGEST_LINE,
     decoded_lines,
     decompressed,
     open_binary,
     readable,
 )
-from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
 if TYPE_CHECKING:

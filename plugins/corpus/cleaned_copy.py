@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.progress import progress
+from t2t_keras.console import progress
 from t2t_keras.data.raw_texts import write_texts
+from t2t_keras.files.atomic import open_lines
 from t2t_keras.problem import Pair, Source
 
 from .counted_pairs import counted

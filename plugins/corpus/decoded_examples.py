@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.sides import SIDES
-from t2t_keras.problem import Pair, Problem, Source, Split
-from t2t_keras.text.tokenizer import Tokenizer
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.problem import SIDES, Pair, Problem, Source, Split
+from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
 
 
 def decoded_examples(
@@ -29,7 +27,7 @@ def decoded_examples(
     Raises:
         UserError: the directory has no data of the problem, or is damaged.
     """
-    from t2t_keras.data.decoded_pairs import read_pairs
+    from t2t_keras.data.pipeline import read_pairs
 
     manifest = Manifest.open(data_dir, problem.data_name)
     manifest.check_vocabularies(data_dir)

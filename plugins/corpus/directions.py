@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from t2t_keras.data.parallel_files import ParallelFiles
-from t2t_keras.data.text_files import uncompressed_suffix
+from t2t_keras.data.sources import ParallelFiles
+from t2t_keras.files.text_files import uncompressed_suffix
 from t2t_keras.problem import Pair, Source
 
 from .language_codes import two_codes

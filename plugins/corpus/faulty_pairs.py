@@ -4,8 +4,8 @@ import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from t2t_keras.errors import quantity
 from t2t_keras.problem import Pair, Source
-from t2t_keras.quantity import quantity
 
 from .cleaned_copy import read_pairs_at
 from .findings import Finding

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from t2t_keras.quantity import quantity
+from t2t_keras.errors import quantity
 
 _UNREADABLE = 10.0  # the weight of a source that cannot be read, above all others
 

@@ -10,7 +10,7 @@
 - `.csv`: a column for each language, which the first line names.
 """
 
-from t2t_keras.data.pair_files import Format
+from t2t_keras.data.sources import Format
 
 from .csv_table import csv_languages, read_csv
 from .json_lines import jsonl_languages, read_jsonl

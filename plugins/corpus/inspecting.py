@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_outputs
-from t2t_keras.cli.command import (
-    Command,
-    add_usr_dir,
-    columns,
-    quoted,
-    require_only,
-    wrapped,
-)
+from t2t_keras.cli.command import Command, add_usr_dir, quoted, require_only
 from t2t_keras.cli.data import (
     FILES_HINT,
     add_languages,
@@ -24,11 +16,11 @@ from t2t_keras.cli.data import (
     train_command,
     with_sources,
 )
-from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import say, say_page
-from t2t_keras.errors import UserError
+from t2t_keras.cli.lines import require_outputs
+from t2t_keras.console import columns, say, say_page, wrapped
+from t2t_keras.errors import UserError, quantity
+from t2t_keras.files.atomic import open_lines
 from t2t_keras.problem import Problem, Source, Split
-from t2t_keras.quantity import quantity
 
 from .findings import Finding
 

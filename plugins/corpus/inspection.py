@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypedDict
 
-from t2t_keras.data.progress import progress
+from t2t_keras.console import progress
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Source
 from t2t_keras.text.tokenizer import Tokenizer

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.html_page import html_page
-from t2t_keras.quantity import quantity
+from t2t_keras.errors import quantity
+from t2t_keras.pages import html_page
 
 from .faulty_pairs import FaultyPairs, faulty_pairs_section
 from .recipe import HEADER

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from t2t_keras.data.pair_files import PairFile
-from t2t_keras.data.text_files import decoded_lines, open_binary, readable
+from t2t_keras.data.sources import PairFile
 from t2t_keras.errors import UserError
+from t2t_keras.files.text_files import decoded_lines, open_binary, readable
 from t2t_keras.problem import Pair
 
 from .language_codes import head_lines, two_codes

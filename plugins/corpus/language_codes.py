@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from t2t_keras.data.text_files import HEAD, open_binary, readable
+from t2t_keras.files.text_files import HEAD, open_binary, readable
 
 _CODE = re.compile(r"[a-z]{2,3}(?:_\w+)?")  # as in `parse_languages`
 

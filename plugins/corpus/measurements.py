@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t2t_keras.data.checksums import hash_64
 from t2t_keras.data.cleaning import ENTITY
+from t2t_keras.files.json_files import hash_64
 from t2t_keras.problem import Pair
 
 from .directions import clear_directions

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t2t_keras.data.pair_files import PairFile
-from t2t_keras.data.text_files import LONGEST_LINE, open_binary, readable
+from t2t_keras.data.sources import PairFile
 from t2t_keras.errors import UserError, first_line, require_extra
+from t2t_keras.files.text_files import LONGEST_LINE, open_binary, readable
 from t2t_keras.problem import Pair
 
 from .language_codes import two_codes

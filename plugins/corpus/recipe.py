@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from t2t_keras.data.text_files import read_text
-from t2t_keras.data.toml_text import parse_toml
 from t2t_keras.errors import UserError, did_you_mean
+from t2t_keras.files.config_files import parse_toml
+from t2t_keras.files.text_files import read_text
 from t2t_keras.problem import Pair
 
 from .findings import FAULTS

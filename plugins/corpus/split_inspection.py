@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t2t_keras.blank_text import is_blank
 from t2t_keras.problem import Pair
+from t2t_keras.text.sentences import is_blank
 
 from .directions import is_about_half
 from .findings import FAULTS, Finding

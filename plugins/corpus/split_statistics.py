@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from t2t_keras.data.languages import language_shares
+from t2t_keras.data.sources import language_shares
 from t2t_keras.problem import Pair
 from t2t_keras.text.tokenizer import UNK, Tokenizer
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from t2t_keras.data.pair_files import PairFile
+from t2t_keras.data.sources import PairFile
 from t2t_keras.problem import Pair
 
 from .language_codes import normalize_code, read_head, two_codes

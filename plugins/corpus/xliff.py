@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from t2t_keras.data.pair_files import PairFile
+from t2t_keras.data.sources import PairFile
 from t2t_keras.problem import Pair
 
 from .language_codes import normalize_code

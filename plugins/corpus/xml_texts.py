@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree
 
-from t2t_keras.data.pair_files import PairFile
+from t2t_keras.data.sources import PairFile
 from t2t_keras.problem import Pair
 
 from .language_codes import normalize_code

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-from t2t_keras.data.pair_files import PairFile
-from t2t_keras.data.text_files import LONGEST_LINE, open_binary, readable
+from t2t_keras.data.sources import PairFile
 from t2t_keras.errors import UserError
+from t2t_keras.files.text_files import LONGEST_LINE, open_binary, readable
 
 LANGUAGE = "http://www.w3.org/XML/1998/namespace}lang"
 DEEPEST = 100  # elements within each other

@@ -10,7 +10,7 @@ from t2t_keras.export.formats import ExportFormat
 from t2t_keras.options import OptionValues
 
 if TYPE_CHECKING:
-    from t2t_keras.export.exported_translator import ExportedTranslator
+    from t2t_keras.export.settings import ExportedTranslator
 
     from .conversions import Conversion
 
@@ -23,7 +23,7 @@ def _export(*args: object, **options: object) -> int:
 
 def _load(path: Path) -> "ExportedTranslator":
     require_extra("ctranslate2", f"the export {path}", "ctranslate2")
-    from t2t_keras.export.exported_translator import ExportedTranslator
+    from t2t_keras.export.settings import ExportedTranslator
 
     from .ctranslate2_engine import CTranslate2Engine
 

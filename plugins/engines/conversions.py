@@ -10,15 +10,13 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from t2t_keras.data.checksums import sha256
-from t2t_keras.data.json_files import read_json
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.export.integrity import SUMS, require_intact
+from t2t_keras.export.directory import SUMS, require_intact
 from t2t_keras.export.settings import SETTINGS
+from t2t_keras.files.json_files import read_json, sha256
 from t2t_keras.options import OptionValues
-from t2t_keras.run.checkpoint_paths import CheckpointPaths
-from t2t_keras.run.config import RunConfig
+from t2t_keras.run.config import CheckpointPaths, RunConfig
 
 from .ctranslate2_settings import require_supported
 from .gpus import has_gpu

@@ -4,10 +4,10 @@ import os
 import shutil
 from pathlib import Path
 
-from t2t_keras.data.locks import lock
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import UnwritableExport
 from t2t_keras.export.verify import Verification
+from t2t_keras.files.atomic import lock
 from t2t_keras.options import OptionValues
 from t2t_keras.run.directory import RunDirectory
 

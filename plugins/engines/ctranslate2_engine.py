@@ -11,23 +11,21 @@ import ctranslate2
 import numpy as np
 
 from t2t_keras import registry
-from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.batches import batches, batches_of_pairs
 from t2t_keras.decoding.engine import (
+    AlignmentHead,
     Progress,
     Source,
     TokenHypothesis,
     TokenScores,
+    penalty_of_tokens,
 )
-from t2t_keras.decoding.length_penalty import penalty_of_tokens
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError
-from t2t_keras.export.integrity import require_intact
+from t2t_keras.errors import UserError, quantity
+from t2t_keras.export.directory import require_intact
 from t2t_keras.export.settings import SETTINGS
-from t2t_keras.quantity import quantity
-from t2t_keras.text.tokenizer import EOS, PAD
-from t2t_keras.text.tokenizers import load_tokenizer
-from t2t_keras.text_processor import TextProcessor
+from t2t_keras.problem import TextProcessor
+from t2t_keras.text.tokenizer import EOS, PAD, load_tokenizer
 
 from .ctranslate2_pool import TranslatorPool
 from .ctranslate2_settings import (

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from t2t_keras.arguments import checked
+from t2t_keras.checking import checked
 from t2t_keras.decoding.ensemble import Ensemble
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import replaced, require_free, size_of

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import ctranslate2
 
-from t2t_keras.data.json_files import write_json
+from t2t_keras.checking import Positive
 from t2t_keras.decoding.engine import refuse_changes
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.export.settings import SETTINGS, ExportSettings
-from t2t_keras.problem import Problem
+from t2t_keras.files.json_files import write_json
+from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.tokenizer import Tokenizer
-from t2t_keras.text_processor import TextProcessor
-from t2t_keras.type_hints import Positive
 
 PAD_TOKEN = "<pad>"
 EOS_TOKEN = "</s>"

@@ -12,20 +12,21 @@ from t2t_keras.decoding.engine import (
     Source,
     TokenHypothesis,
     TokenScores,
+    log_probs_of_scores,
     n_best_tokens,
     refuse_changes,
 )
-from t2t_keras.decoding.length_penalty import log_probs_of_scores
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.export.exported_translator import ExportedTranslator
-from t2t_keras.export.integrity import require_intact
-from t2t_keras.export.search_only import SearchOnlyEngine
-from t2t_keras.export.settings import SETTINGS
-from t2t_keras.export.text_processor_settings import TextProcessorSettings
-from t2t_keras.text.tokenizer import Tokenizer
-from t2t_keras.text.tokenizers import load_tokenizer
-from t2t_keras.text_processor import TextProcessor
+from t2t_keras.export.directory import require_intact
+from t2t_keras.export.saved_model_engine import SearchOnlyEngine
+from t2t_keras.export.settings import (
+    SETTINGS,
+    ExportedTranslator,
+    TextProcessorSettings,
+)
+from t2t_keras.problem import TextProcessor
+from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
 
 MODEL = "model.tflite"
 

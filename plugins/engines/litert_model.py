@@ -13,24 +13,23 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.arguments import checked
-from t2t_keras.data.json_files import write_json
+from t2t_keras.checking import checked
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.decode_loop import (
+from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
+from t2t_keras.decoding.graph_engine import ModelTranslator
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.search_loop import (
     GrowingLoop,
+    Hypotheses,
     run_all_rows,
     shape_invariants,
 )
-from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
-from t2t_keras.decoding.hypotheses import Hypotheses
-from t2t_keras.decoding.model_translator import ModelTranslator
-from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import replaced, require_free, size_of
 from t2t_keras.export.formats import require_quantization
-from t2t_keras.export.settings import SETTINGS
-from t2t_keras.export.text_processor_settings import text_processor_settings
+from t2t_keras.export.settings import SETTINGS, text_processor_settings
 from t2t_keras.export.verify import Verification, search_of
+from t2t_keras.files.json_files import write_json
 from t2t_keras.model.backend import Nest
 from t2t_keras.model.layers import SelfAttentionCache
 

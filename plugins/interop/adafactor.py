@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.hparam import HParams
 from t2t_keras.run.checkpoint import slot_name
-from t2t_keras.training.optimizer_api import add_to, slots
+from t2t_keras.training.optimizer import add_to, slots
 
 
 class Adafactor:

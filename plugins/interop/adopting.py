@@ -4,7 +4,8 @@ import argparse
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, add_usr_dir, table
+from t2t_keras.cli.command import Command, add_usr_dir
+from t2t_keras.console import table
 
 
 def _adopt_flags(parser: argparse.ArgumentParser) -> None:

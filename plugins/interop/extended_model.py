@@ -9,15 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from t2t_keras.model.backend import Shape, Tensor
-from t2t_keras.model.layers import (
-    FeedForward,
-    Layer,
-    LayerNorm,
-    sinusoids,
-)
+from t2t_keras.model.backend import Shape, Tensor, serializable
+from t2t_keras.model.layers import FeedForward, Layer, LayerNorm, sinusoids
 from t2t_keras.model.layers.attention import AttentionOptions
-from t2t_keras.model.layers.base import serializable
 from t2t_keras.model.transformer import Transformer
 
 from .extended_hparams import ExtendedHParams

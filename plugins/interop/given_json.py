@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.text_files import open_binary, readable
 from t2t_keras.errors import UserError
+from t2t_keras.files.text_files import open_binary, readable
 
 JsonObject = dict[str, Any]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.data.text_files import require_fetched_file
 from t2t_keras.errors import UserError, require_extra
+from t2t_keras.files.text_files import require_fetched_file
 from t2t_keras.text.tokenizer import EOS, PAD
 
 from .extended_hparams import ExtendedHParams

@@ -10,13 +10,11 @@ from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 
-from t2t_keras.data.sides import SIDES
-from t2t_keras.decoding.text_arguments import checked_pairs
+from t2t_keras.decoding.inputs import checked_pairs
 from t2t_keras.errors import UserError, require_readable_name
 from t2t_keras.hparam import HParams
-from t2t_keras.problem import Problem
-from t2t_keras.run.checkpoint import write_checkpoint
-from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.problem import SIDES, Problem
+from t2t_keras.run.checkpoint import CheckpointDirectory, write_checkpoint
 from t2t_keras.run.config import RunConfig, config_for
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.run.history import record_event

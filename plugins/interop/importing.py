@@ -5,25 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import (
-    require_directory,
-    require_lines,
-    require_readable,
-)
 from t2t_keras.cli.command import (
     Command,
+    add_further,
     add_usr_dir,
     not_negative,
     positive,
     quoted,
 )
-from t2t_keras.cli.lines import read_lines
-from t2t_keras.cli.parser import add_further
-from t2t_keras.errors import UserError
+from t2t_keras.cli.lines import (
+    read_lines,
+    require_directory,
+    require_lines,
+    require_readable,
+)
+from t2t_keras.errors import UserError, quantity
 from t2t_keras.export.formats import format_of
-from t2t_keras.quantity import quantity
-from t2t_keras.run.checkpoint_paths import checkpoint_of, has_checkpoint
-from t2t_keras.run.config import is_run
+from t2t_keras.run.config import checkpoint_of, has_checkpoint, is_run
 
 _PROGRAMS = ("t2t", "marian", "hf-marian")
 

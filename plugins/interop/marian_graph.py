@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from t2t_keras.text.graph_ids import CPU, text_ids
 from t2t_keras.text.sentence_piece_graph import sentence_piece_op
+from t2t_keras.text.sentences_graph import CPU, text_ids_graph
 from t2t_keras.text.tokenizer import UNK
 
 
@@ -30,5 +30,5 @@ class MarianGraph(tf.Module):
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Turns ids [B, T] into strings [B]."""
         with tf.device(CPU):
-            texts = self._tokenizer.detokenize(text_ids(ids, self._vocab_size))
+            texts = self._tokenizer.detokenize(text_ids_graph(ids, self._vocab_size))
             return tf.strings.regex_replace(texts, r"\A +| +\z", "")

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.data.text_files import read_text, require_fetched_file
-from t2t_keras.data.yaml_text import parse_yaml
-from t2t_keras.errors import UserError
-from t2t_keras.quantity import quantity
+from t2t_keras.errors import UserError, quantity
+from t2t_keras.files.config_files import parse_yaml
+from t2t_keras.files.text_files import read_text, require_fetched_file
 
 from .extended_hparams import ExtendedHParams
 from .marian_search import decoding_options, search_sentences

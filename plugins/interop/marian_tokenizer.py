@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 import sentencepiece
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.tokenizer import EOS, PAD, UNK, text_ids
-from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
+from t2t_keras.text.tokenizer import (
+    EOS,
+    PAD,
+    UNK,
+    read_vocabulary,
+    text_ids,
+    write_vocabulary,
+)
 
 from .marian_vocabulary import END_OF_TOKENS
 

@@ -7,16 +7,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
-from t2t_keras.text.graph_ids import CPU, text_pieces
+from t2t_keras.text.sentences_graph import CPU, text_pieces
 from t2t_keras.text.tokenizer import EOS
 
-from .subword_pieces import (
-    SYMBOL_END,
-    SYMBOL_MARK,
-    SYMBOL_START,
-    UNDEFINED,
-    spellings,
-)
+from .subword_pieces import SYMBOL_END, SYMBOL_MARK, SYMBOL_START, UNDEFINED, spellings
 
 _SPACE = ord(" ")
 _UNDERSCORE = ord("_")

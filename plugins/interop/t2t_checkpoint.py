@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.run.checkpoint import UNREADABLE
-from t2t_keras.run.checkpoint_paths import checkpoint_of
+from t2t_keras.run.config import checkpoint_of
 
 from .extended_model import TARGET_SPACES
 

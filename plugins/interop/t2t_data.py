@@ -9,18 +9,13 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from t2t_keras.data.checksums import sha256
-from t2t_keras.data.decoded_pairs import read_pairs
-from t2t_keras.data.json_files import write_json
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.sides import SIDES, SPLITS
-from t2t_keras.data.split_files import find_shards, index_path, shard_name
+from t2t_keras.data.pipeline import read_pairs
+from t2t_keras.data.record_index import RecordIndex, find_shards, index_path, shard_name
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, Split
-from t2t_keras.text.tokenizer import EOS, Tokenizer
-from t2t_keras.text.tokenizers import load_tokenizer
-from t2t_keras.text.vocabulary_file import write_vocabulary
+from t2t_keras.files.json_files import sha256, write_json
+from t2t_keras.problem import SIDES, SPLITS, Problem, Split
+from t2t_keras.text.tokenizer import EOS, Tokenizer, load_tokenizer, write_vocabulary
 
 _SUFFIX = ".subwords"
 

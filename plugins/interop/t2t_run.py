@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from t2t_keras import registry
-from t2t_keras.data.checksums import sha256
-from t2t_keras.data.sides import SIDES
-from t2t_keras.data.text_files import read_text
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.files.json_files import sha256
+from t2t_keras.files.text_files import read_text
+from t2t_keras.problem import SIDES, Problem
+from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.usr_dir import load_usr_dir
 
 from .imported_run import (

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.tokenizer import EOS, UNK, text_ids
-from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
-from t2t_keras.text.word_list import WordListTokenizer
+from t2t_keras.text.tokenizer import (
+    EOS,
+    UNK,
+    WordListTokenizer,
+    read_vocabulary,
+    text_ids,
+    write_vocabulary,
+)
 
 if TYPE_CHECKING:
     from .token_vocabulary_graph import ByteGraph, TokenGraph

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from t2t_keras.blank_text import WHITE_SPACE
-from t2t_keras.text.graph_ids import CPU, text_pieces
+from t2t_keras.text.sentences import WHITE_SPACE
+from t2t_keras.text.sentences_graph import CPU, text_pieces
 from t2t_keras.text.tokenizer import EOS, UNK
 
 

@@ -2,7 +2,7 @@
 
 The launcher gives every process a TF_CONFIG, as a user of several machines does by
 hand, and waits for them without importing TensorFlow; see
-`t2t_keras.training.launched_processes`.
+`t2t_keras.processes`.
 """
 
 import argparse
@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from t2t_keras.cli.command import Command, positive
+from t2t_keras.devices import visible_gpus
 from t2t_keras.errors import UserError
-from t2t_keras.training.launched_processes import T2T, Processes
-from t2t_keras.training.stopping import LAUNCHED
-from t2t_keras.visible_gpus import visible_gpus
+from t2t_keras.processes import LAUNCHED, T2T, Processes
 
 
 def _launch_flags(parser: argparse.ArgumentParser) -> None:

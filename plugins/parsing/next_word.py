@@ -6,9 +6,9 @@ from typing import Any
 from keras import ops
 
 from t2t_keras.model.backend import Tensor
-from t2t_keras.model.cache import DecodingCache
 from t2t_keras.model.layers import SelfAttention
-from t2t_keras.model.packing import Packing
+from t2t_keras.model.layers.cache import DecodingCache
+from t2t_keras.model.layers.masks import Packing
 from t2t_keras.model.transformer import Transformer
 
 from .next_word_hparams import NextWordHParams

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from t2t_keras.data.text_files import decoded_lines
 from t2t_keras.errors import UserError
-from t2t_keras.text.tokenizer import UNK
-from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
-from t2t_keras.text.word_list import WordListTokenizer
+from t2t_keras.files.text_files import decoded_lines
+from t2t_keras.text.tokenizer import (
+    UNK,
+    WordListTokenizer,
+    read_vocabulary,
+    write_vocabulary,
+)
 
 from .word_classes import SPECIAL, word_classes
 

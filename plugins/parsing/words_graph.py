@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from t2t_keras.text.graph_ids import CPU, text_pieces
+from t2t_keras.text.sentences_graph import CPU, text_pieces
 from t2t_keras.text.tokenizer import EOS, UNK
 
 from .word_classes import ENDINGS, SHAPE, SPECIAL, ending_pattern

@@ -32,6 +32,6 @@ user's environment.
 
 Ray is imported inside functions of the files that a command line imports, because it
 takes a second, and may be absent. An extension of a command is a
-`t2t_keras.cli.extensions.Extension`, whose `select` returns another `Command` if
+`t2t_keras.cli.command.Extension`, whose `select` returns another `Command` if
 `--cluster` is given.
 """

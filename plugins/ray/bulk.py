@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import duration, say, speed
-from t2t_keras.errors import UserError
-from t2t_keras.quantity import quantity
+from t2t_keras.console import duration, say, speed
+from t2t_keras.errors import UserError, quantity
+from t2t_keras.files.atomic import open_lines
 
 from .cluster import connected, require_capacity
 from .faulty_lines import CheckedFile

@@ -9,9 +9,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_keras.captured_stderr import diverted_stderr
-from t2t_keras.errors import UserError, first_line, require_extra
-from t2t_keras.quantity import quantity
+from t2t_keras.errors import UserError, first_line, quantity, require_extra
+from t2t_keras.tensorflow_import import diverted_stderr
 
 from .flags import WorkerSize
 

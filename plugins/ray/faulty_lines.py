@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from t2t_keras.data.lines import require_text
-from t2t_keras.data.text_files import LONGEST_LINE, decompressed, readable
+from t2t_keras.files.text_files import (
+    LONGEST_LINE,
+    decompressed,
+    readable,
+    require_text,
+)
 
 
 class CheckedLine(NamedTuple):

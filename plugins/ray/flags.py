@@ -4,10 +4,15 @@ import argparse
 import dataclasses
 from collections.abc import Callable
 
-from t2t_keras.cli.command import Command, not_negative, positive, utf8
-from t2t_keras.cli.extensions import Extension
-from t2t_keras.cli.parser import add_further
-from t2t_keras.quantity import quantity
+from t2t_keras.cli.command import (
+    Command,
+    Extension,
+    add_further,
+    not_negative,
+    positive,
+    utf8,
+)
+from t2t_keras.errors import quantity
 
 
 @dataclasses.dataclass(frozen=True)

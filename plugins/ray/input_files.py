@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from t2t_keras.data.text_files import COMPRESSED
 from t2t_keras.errors import UserError
+from t2t_keras.files.text_files import COMPRESSED
 
 from .output_files import RESERVED_NAMES
 

@@ -13,18 +13,11 @@ from typing import Any
 
 from t2t_keras.cli.command import Command, not_negative
 from t2t_keras.cli.training import settings_of
-from t2t_keras.data.console import end_spinner, say
-from t2t_keras.data.locks import purpose_of_holder
-from t2t_keras.errors import UserError, first_line, require_extra
-from t2t_keras.quantity import quantity
+from t2t_keras.console import end_spinner, say
+from t2t_keras.errors import UserError, first_line, quantity, require_extra
+from t2t_keras.files.atomic import purpose_of_holder
+from t2t_keras.processes import LAUNCHED, T2T, LostProcesses, Processes, last_lines
 from t2t_keras.run.config import TRAINING_LOCK
-from t2t_keras.training.launched_processes import (
-    T2T,
-    LostProcesses,
-    Processes,
-    last_lines,
-)
-from t2t_keras.training.stopping import LAUNCHED
 
 from .cluster import connected, require_capacity
 from .flags import WorkerSize, add_cluster_flags, cluster_extension, worker_size
@@ -71,7 +64,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.cli.command_line import parse
+    from t2t_keras.cli.program import parse
 
     train = parse(args.train_command)[1]  # ends the program at an unknown flag
     size = worker_size(args)

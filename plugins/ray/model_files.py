@@ -5,10 +5,9 @@ import dataclasses
 from pathlib import Path
 from typing import Self
 
-from t2t_keras.cli.loaded_model import checkpoint_id
+from t2t_keras.cli.translation import checkpoint_id
 from t2t_keras.export.formats import find_loader
-from t2t_keras.run.checkpoint_paths import is_path
-from t2t_keras.run.config import RunConfig
+from t2t_keras.run.config import RunConfig, is_path
 
 from .input_files import absolute
 from .source_files import module_files

@@ -18,10 +18,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.locks import lock
-from t2t_keras.data.log_files import open_log, read_log
 from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import lock, open_lines
+from t2t_keras.files.json_files import open_log, read_log
 
 _LOG = "cluster.jsonl"
 _FAULTS = "cluster.faults.jsonl"

@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.command import Command, table
-from t2t_keras.cli.loaded_model import ensemble_ids, run_id
+from t2t_keras.cli.command import Command
+from t2t_keras.cli.translation import ensemble_ids, run_id
+from t2t_keras.console import table
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.run.config import require_run
 

@@ -9,8 +9,8 @@ import ray
 
 from t2t_keras import load
 from t2t_keras.cli.command import MAX_SEED, quoted
-from t2t_keras.cli.output_rows import numbered_rows, score_row
-from t2t_keras.cores import PYTHON_CPU_COUNT
+from t2t_keras.cli.translation import numbered_rows, score_row
+from t2t_keras.devices import PYTHON_CPU_COUNT
 from t2t_keras.errors import UserError
 from t2t_keras.options import OptionValues
 from t2t_keras.usr_dir import load_usr_dir

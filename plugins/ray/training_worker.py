@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from t2t_keras.signals import end_with_parent
+from t2t_keras.processes import end_with_parent
 
 from .process_environment import process_environment
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.command import Command
-from t2t_keras.cli.decoding import check_decoder, given_decoding
-from t2t_keras.cli.loaded_model import choose_engine, model_id, output_settings
-from t2t_keras.cli.output_rows import is_numbered
-from t2t_keras.errors import UserError, require_extra
-from t2t_keras.quantity import quantity
+from t2t_keras.cli.command import Command, check_decoder, given_decoding
+from t2t_keras.cli.translation import (
+    choose_engine,
+    is_numbered,
+    model_id,
+    output_settings,
+)
+from t2t_keras.errors import UserError, quantity, require_extra
 
 from .flags import add_cluster_flags, cluster_extension, worker_size
 from .input_files import matching_files, output_paths

@@ -11,7 +11,7 @@ from typing import Any
 
 from ray import tune
 
-from t2t_keras.training.metrics_file import read_evaluations
+from t2t_keras.training.metrics_files import read_evaluations
 from t2t_keras.training.trial_processes import failure_reason, start_trial
 from t2t_keras.training.trials import OCCUPIED, REFUSED
 

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from t2t_keras.cli.chunks import MAX_CHARACTERS, MAX_LINES
+from t2t_keras.cli.translation import MAX_CHARACTERS, MAX_LINES
 
 # Limits of what is sent to a worker at once.
 _BATCHES_PER_WORKER = 8

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from t2t_keras.data.console import say
+from t2t_keras.console import say
 from t2t_keras.errors import UserError, first_line
 
 from .cluster import LifeWatch, require_start

@@ -4,15 +4,18 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from t2t_keras.cli.checks import require_readable
-from t2t_keras.cli.command import Command, positive, quoted, table
-from t2t_keras.cli.lines import read_lines
+from t2t_keras.cli.command import Command, positive, quoted
+from t2t_keras.cli.lines import read_lines, require_readable
 from t2t_keras.cli.translation import add_pairs, check_pairs, read_pairs
-from t2t_keras.data.atomic_files import write_lines
-from t2t_keras.data.pharaoh import Reference, format_alignment, parse_reference
-from t2t_keras.errors import UserError
-from t2t_keras.problem import Alignment
-from t2t_keras.quantity import quantity
+from t2t_keras.console import table
+from t2t_keras.errors import UserError, quantity
+from t2t_keras.files.atomic import write_lines
+from t2t_keras.text.alignment import (
+    Alignment,
+    Reference,
+    format_alignment,
+    parse_reference,
+)
 
 
 def _align_flags(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +59,7 @@ def _check_align(args: argparse.Namespace) -> None:
 
 
 def _align(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.decoding.alignment import AlignmentHead
+    from t2t_keras.decoding.engine import AlignmentHead
     from t2t_keras.run.directory import RunDirectory
 
     sources, targets = read_pairs(args)

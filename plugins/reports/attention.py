@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
-from t2t_keras.cli.checks import require_outputs
-from t2t_keras.cli.command import Command, add_run, quoted, table, utf8
-from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import say_page
+from t2t_keras.cli.command import Command, add_run, quoted, utf8
+from t2t_keras.cli.lines import require_outputs
+from t2t_keras.console import say_page, table
+from t2t_keras.files.atomic import open_lines
 from t2t_keras.run.config import require_run
 
 

@@ -3,7 +3,7 @@
 import html
 
 from t2t_keras.errors import UserError
-from t2t_keras.html_page import html_page, texts_list
+from t2t_keras.pages import html_page, texts_list
 
 from .attention_view import Picture, attention_view, view_script, view_style
 from .sentence_attention import SentenceAttention

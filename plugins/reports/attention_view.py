@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t2t_keras.html_page import json_element
+from t2t_keras.pages import json_element
 
 _CONTROLS = """\
 <form class="row" hidden>

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run, export_command, quoted
-from t2t_keras.cli.config_file import flag_text
-from t2t_keras.data.atomic_files import write_lines
-from t2t_keras.data.console import duration
+from t2t_keras.cli.lines import require_outputs
+from t2t_keras.cli.program import flag_text
+from t2t_keras.console import duration
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.evaluation.metrics_line import LOSS_METRICS
+from t2t_keras.errors import quantity
+from t2t_keras.files.atomic import write_lines
+from t2t_keras.metrics import LOSS_METRICS
 from t2t_keras.problem import Problem
-from t2t_keras.quantity import quantity
 from t2t_keras.run.history import read_history, trainings
 
 from .run_facts import decoded_part, set_rows

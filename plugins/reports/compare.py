@@ -9,23 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, add_checkpoint, columns, positive, wrapped
-from t2t_keras.cli.decoding import (
+from t2t_keras.cli.command import (
     FLAGS,
+    Command,
+    add_checkpoint,
     add_decoding_flags,
     add_engine,
+    add_further,
     check_decoding,
+    positive,
 )
 from t2t_keras.cli.evaluation import check_language, suffix_language, with_scoring
-from t2t_keras.cli.parser import add_further
-from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import folded, say_page
-from t2t_keras.errors import UserError, did_you_mean
+from t2t_keras.console import columns, folded, say_page, wrapped
+from t2t_keras.errors import UserError, did_you_mean, quantity
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.tokenization import BleuTokens
+from t2t_keras.files.atomic import open_lines
 from t2t_keras.metrics import CorpusMetric
 from t2t_keras.problem import Problem, Split
-from t2t_keras.quantity import quantity
 from t2t_keras.run.config import is_run
 
 from .scorers import scorer, scorer_names

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from t2t_keras import registry
 from t2t_keras.cli.command import (
     Command,
+    add_further,
     add_hparams,
     add_usr_dir,
     at_least_two,
@@ -15,10 +16,8 @@ from t2t_keras.cli.command import (
     positive_number,
     quoted,
     require_only,
-    table,
 )
-from t2t_keras.cli.parser import add_further
-from t2t_keras.data.console import say
+from t2t_keras.console import say, table
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import format_of

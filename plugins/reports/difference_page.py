@@ -4,7 +4,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from t2t_keras.html_page import html_page, texts_list
+from t2t_keras.pages import html_page, texts_list
 
 from .text_differences import mark_differences
 

@@ -3,14 +3,13 @@
 import dataclasses
 from pathlib import Path
 
-from t2t_keras.cli.config_file import flag_text
-from t2t_keras.data.json_files import read_json
-from t2t_keras.data.schema import from_fields
-from t2t_keras.evaluation.metrics_line import shown_metrics
+from t2t_keras.cli.program import flag_text
 from t2t_keras.export.directory import size_of
 from t2t_keras.export.settings import SETTINGS, ExportSettings
+from t2t_keras.files.json_files import from_fields, read_json
 from t2t_keras.hparam import HParams
-from t2t_keras.run.checkpoint_paths import CheckpointPaths
+from t2t_keras.metrics import shown_metrics
+from t2t_keras.run.config import CheckpointPaths
 
 from .run_facts import RunFacts, set_rows
 from .run_records import Record

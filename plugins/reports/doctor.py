@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command
-from t2t_keras.data.locks import NO_LOCKS
+from t2t_keras.files.atomic import NO_LOCKS
 
 # At least one of these files exists if an NVIDIA driver is loaded.
 NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")

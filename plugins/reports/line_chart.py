@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from t2t_keras.evaluation.metrics_line import short_number
+from t2t_keras.metrics import short_number
 
 # A curve has at most this many points; a screen shows no more of them.
 _MAX_POINTS = 300

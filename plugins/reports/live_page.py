@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from t2t_keras.training.hook_plugins import HookPlugin
+from t2t_keras.training.hooks import HookPlugin
 
 if TYPE_CHECKING:
     from t2t_keras.evaluation.evaluator import Evaluator

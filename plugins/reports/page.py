@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras.blank_text import is_blank
-from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run, export_command
-from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import say, say_page
-from t2t_keras.data.progress import progress
+from t2t_keras.cli.lines import require_outputs
+from t2t_keras.console import progress, say, say_page
 from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import open_lines
 from t2t_keras.run.config import require_run
-from t2t_keras.run.dev_samples import DevSamples, samples_of
+from t2t_keras.run.history import DevSamples, samples_of
+from t2t_keras.text.sentences import is_blank
 
 from .run_facts import RunFacts, read_run
 
 if TYPE_CHECKING:
-    from t2t_keras.decoding.model_translator import ModelTranslator
+    from t2t_keras.decoding.graph_engine import ModelTranslator
     from t2t_keras.run.directory import RunDirectory
 
     from .sentence_attention import SentenceAttention

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from t2t_keras.data.console import say, say_page
+from t2t_keras.console import say, say_page
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.training.hooks import Hook
 

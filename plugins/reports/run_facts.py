@@ -6,23 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from t2t_keras.cli.config_file import flag_text
+from t2t_keras.cli.program import flag_text
 from t2t_keras.cli.repeating import training_flags
-from t2t_keras.data.console import duration
+from t2t_keras.console import duration
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.run.config import RunConfig
-from t2t_keras.run.dev_samples import DevSamples, read_samples
-from t2t_keras.run.history import read_history, trainings
+from t2t_keras.run.history import DevSamples, read_history, read_samples, trainings
 
 from .model_cost import KNOWN_MODELS, count_parameters, flops_per_token
-from .run_records import (
-    Record,
-    metric_records,
-    target_tokens,
-    training_seconds,
-)
+from .run_records import Record, metric_records, target_tokens, training_seconds
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest

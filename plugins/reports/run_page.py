@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from t2t_keras.evaluation.bleu import metrics_of
-from t2t_keras.evaluation.metrics_line import short_number
-from t2t_keras.html_page import html_page, texts_list
+from t2t_keras.metrics import short_number
+from t2t_keras.pages import html_page, texts_list
 
 from .attention_page import pictures
 from .attention_view import attention_view, view_script, view_style

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.log_files import read_log, without_repeated_steps
+from t2t_keras.files.json_files import read_log, without_repeated_steps
 
 Record = dict[str, Any]
 

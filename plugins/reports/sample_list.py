@@ -4,9 +4,9 @@ import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from t2t_keras.html_page import texts_list
-from t2t_keras.quantity import quantity
-from t2t_keras.run.dev_samples import DevSamples, Sample
+from t2t_keras.errors import quantity
+from t2t_keras.pages import texts_list
+from t2t_keras.run.history import DevSamples, Sample
 
 from .text_differences import mark_differences
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from t2t_keras.blank_text import is_blank
 from t2t_keras.errors import UserError
+from t2t_keras.text.sentences import is_blank
 
 if TYPE_CHECKING:
-    from t2t_keras.decoding.model_translator import ModelTranslator
+    from t2t_keras.decoding.graph_engine import ModelTranslator
     from t2t_keras.model.backend import Tensor
 
 

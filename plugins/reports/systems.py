@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from t2t_keras import load
-from t2t_keras.cli.checks import (
+from t2t_keras.cli.command import given_decoding
+from t2t_keras.cli.evaluation import load_engine, select_split
+from t2t_keras.cli.lines import (
+    read_lines,
     require_directory,
     require_lines,
     require_outputs,
     require_readable,
 )
-from t2t_keras.cli.decoding import given_decoding
-from t2t_keras.cli.evaluation import load_engine, select_split
-from t2t_keras.cli.lines import read_lines
-from t2t_keras.data.console import say
+from t2t_keras.console import say
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import find_loader
 from t2t_keras.problem import Split
@@ -180,7 +180,7 @@ def _decode_run(
     args: argparse.Namespace, system: str, run: "RunDirectory", split: Split
 ) -> "Decoded":
     """Decodes the sources of a split with a run's model."""
-    from t2t_keras.data.progress import progress
+    from t2t_keras.console import progress
     from t2t_keras.run.evaluation import open_split
 
     checkpoint = system if _is_checkpoint(system) else args.checkpoint
@@ -195,7 +195,7 @@ def _decode_export(
     args: argparse.Namespace, system: str, sources: list[str]
 ) -> list[str]:
     """Decodes the sources with an export."""
-    from t2t_keras.data.progress import progress
+    from t2t_keras.console import progress
 
     say(f"decoding with {system}")
     model = load(system)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from t2t_keras.html_page import style_sheet
+from t2t_keras.pages import style_sheet
 
 from .connections import BUSY, Connections
 from .content_encoding import decompress, is_compressed

@@ -19,27 +19,24 @@ from t2t_keras import load
 from t2t_keras.cli.command import (
     Command,
     add_checkpoint,
-    described,
-    not_negative,
-    not_negative_number,
-    two_columns,
-)
-from t2t_keras.cli.decoding import (
     add_decoding_flags,
     add_engine,
+    add_further,
     check_decoding,
     check_served,
+    described,
     given_decoding,
     is_converted,
+    not_negative,
+    not_negative_number,
 )
-from t2t_keras.cli.parser import add_further
-from t2t_keras.data.console import say
+from t2t_keras.console import say, two_columns
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.formats import converted, find_loader
 from t2t_keras.options import parse_value, split_pairs
+from t2t_keras.processes import handled_signals, handling, leave_closed_terminal
 from t2t_keras.run.config import is_run
-from t2t_keras.signals import handled_signals, handling, leave_closed_terminal
 
 from .limits import Limits
 from .logs import few_warnings
@@ -201,7 +198,7 @@ def load_model(args: argparse.Namespace, path: Path) -> "ServedModel":
 
 def _checkpoint_path(run: Path, args: argparse.Namespace) -> Path:
     """Returns the checkpoint that is served, so that a later one is not loaded."""
-    from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+    from t2t_keras.run.checkpoint import CheckpointDirectory
 
     return CheckpointDirectory(run).find(args.checkpoint)
 

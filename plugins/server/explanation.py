@@ -9,20 +9,19 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.decoding.length_penalty import penalty_of_tokens
-from t2t_keras.decoding.long_inputs import sentences_of
+from t2t_keras.decoding.engine import AlignmentHead, penalty_of_tokens
+from t2t_keras.decoding.inputs import sentences_of
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.text.token_words import words_of_tokens
+from t2t_keras.problem import TextProcessor
+from t2t_keras.text.alignment import words_of_tokens
 from t2t_keras.text.tokenizer import EOS, Tokenizer
-from t2t_keras.text_processor import TextProcessor
 
 from .rows import Options, Outputs
 
 if TYPE_CHECKING:
+    from t2t_keras.decoding.engine import Hypothesis
     from t2t_keras.decoding.options import DecodingOptions
-    from t2t_keras.decoding.outputs import Hypothesis
     from t2t_keras.export.text_saved_model import TextSavedModel
 
 # What a page offers; a model may lack some of it.

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from t2t_keras.data.console import say
+from t2t_keras.console import say
 from t2t_keras.errors import UserError
 
 from .explanation import PHRASES

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-from t2t_keras.quantity import quantity
+from t2t_keras.errors import quantity
 
 _SECONDS = 60.0
 

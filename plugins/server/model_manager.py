@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from starlette.exceptions import HTTPException
 
-from t2t_keras.data.console import busy, say
+from t2t_keras.console import busy, say
 from t2t_keras.errors import UserError, first_line
 
 from .batcher import Batcher

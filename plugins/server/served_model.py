@@ -13,7 +13,7 @@ from .explanation import Explainer, missing_features
 from .rows import Options, Outputs
 
 if TYPE_CHECKING:
-    from t2t_keras.decoding.outputs import Hypothesis
+    from t2t_keras.decoding.engine import Hypothesis
     from t2t_keras.export.text_saved_model import TextSavedModel
 
 

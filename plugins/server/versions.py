@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from t2t_keras.data.console import say
+from t2t_keras.console import say
 from t2t_keras.errors import first_line
+from t2t_keras.export.directory import SUMS
 from t2t_keras.export.formats import find_loader
-from t2t_keras.export.integrity import SUMS
 
 from .served_model import ServedModel
 

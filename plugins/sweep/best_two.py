@@ -9,15 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t2t_keras.data.json_files import read_json, write_json
-from t2t_keras.data.lines import read_lines
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, quantity
 from t2t_keras.evaluation.bleu import metrics_of
-from t2t_keras.evaluation.metrics_line import short_number
-from t2t_keras.quantity import quantity
+from t2t_keras.files.json_files import read_json, write_json
+from t2t_keras.files.text_files import read_lines
+from t2t_keras.metrics import short_number
+from t2t_keras.processes import T2T, end_with_parent
 from t2t_keras.run.config import RunConfig
-from t2t_keras.signals import end_with_parent
-from t2t_keras.training.launched_processes import T2T
 
 from .settings import SweepSettings
 from .trial import SweepTrial, run_dir

@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from t2t_keras.evaluation.metrics_line import short_number
-from t2t_keras.quantity import quantity
+from t2t_keras.errors import quantity
+from t2t_keras.metrics import short_number
 
 Mark = Literal["best", "complete", "pruned"]
 

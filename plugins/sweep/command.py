@@ -10,24 +10,22 @@ from typing import Any
 from t2t_keras import registry
 from t2t_keras.cli.command import (
     Command,
+    add_further,
     add_hparams,
     add_keys,
     add_option_flags,
     add_usr_dir,
-    columns,
     given_options,
     not_negative,
     positive,
     seed,
 )
-from t2t_keras.cli.parser import add_further
-from t2t_keras.data.console import say
-from t2t_keras.data.locks import lock
-from t2t_keras.data.progress import progress
+from t2t_keras.console import columns, progress, say
 from t2t_keras.errors import UserError, require_extra, require_local
 from t2t_keras.evaluation.bleu import metrics_of
+from t2t_keras.files.atomic import lock
 from t2t_keras.options import OptionValues, split_pairs
-from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.settings import TrainOptions
 
 from .settings import Direction, SweepSettings
 from .trial import shown_hparams, shown_value

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from t2t_keras import registry
-from t2t_keras.data.console import say
+from t2t_keras.console import say
 from t2t_keras.training.trials import TrialProcess
 
 from .refusals import Refusals

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.data.console import busy, say
+from t2t_keras.console import busy, say
 from t2t_keras.errors import UserError
-from t2t_keras.evaluation.metrics_line import short_number
-from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.files.atomic import open_lines
+from t2t_keras.metrics import short_number
+from t2t_keras.run.checkpoint import CheckpointDirectory
 
 from .best_two import (
     best_complete,

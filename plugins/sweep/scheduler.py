@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from t2t_keras.cores import num_cores
+from t2t_keras.devices import num_cores, visible_gpus
 from t2t_keras.errors import UserError
 from t2t_keras.training.trial_processes import failure_reason, start_trial, stopping
 from t2t_keras.training.trials import OCCUPIED, REFUSED
-from t2t_keras.visible_gpus import visible_gpus
 
 from .refusals import Refusals, has_cause_outside
 from .study import SweepStudy

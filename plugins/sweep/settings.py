@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from t2t_keras.options import OptionValues
 from t2t_keras.ranged_hparams import Choices, Interval, Range, Value
-from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.settings import TrainOptions
 
 Direction = Literal["maximize", "minimize"]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from t2t_keras.evaluation.metrics_line import short_number
+from t2t_keras.metrics import short_number
 from t2t_keras.ranged_hparams import Value
 
 State = Literal["running", "complete", "pruned", "failed"]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from t2t_keras.training.hooks import Hook
-from t2t_keras.training.metrics_file import read_evaluations
+from t2t_keras.training.metrics_files import read_evaluations
 
 from .study import SweepStudy
 

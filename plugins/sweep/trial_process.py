@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t2t_keras.data.locks import OccupiedDirectory
 from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import OccupiedDirectory
 from t2t_keras.ranged_hparams import Value
 from t2t_keras.training.trials import OCCUPIED, REFUSED
 
@@ -87,9 +87,9 @@ def train_trial(
     """
     import tensorflow as tf
 
-    from t2t_keras.training.hook_plugins import HookPlugin
+    from t2t_keras.devices import keep_compiled_programs
+    from t2t_keras.training.hooks import HookPlugin
     from t2t_keras.training.train import train
-    from t2t_keras.xla_cache import keep_compiled_programs
 
     keep_compiled_programs()
     if not tf.config.list_physical_devices("GPU"):

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t2t_keras.html_page import html_page
-from t2t_keras.quantity import quantity
+from t2t_keras.errors import quantity
+from t2t_keras.pages import html_page
 from t2t_keras.ranged_hparams import Choices, Range, Value
 
 from .best_two import DevTest, best_complete, best_first, verdict

@@ -139,7 +139,7 @@ def _check_independence(model: "Transformer") -> None:
 
 
 def _check_packing(model: "Transformer") -> None:
-    from t2t_keras.training.packing_check import (
+    from t2t_keras.training.sanity_checks import (
         packed_and_single_logits,
         packed_and_single_losses,
     )

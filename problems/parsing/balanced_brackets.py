@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.graph_ids import CPU
+from t2t_keras.text.sentences_graph import CPU
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 from .graph import word_kinds

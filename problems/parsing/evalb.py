@@ -10,9 +10,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from t2t_keras.data.lines import read_lines
-from t2t_keras.errors import UserError
-from t2t_keras.quantity import quantity
+from t2t_keras.errors import UserError, quantity
+from t2t_keras.files.text_files import read_lines
 
 from .evalb_lines import Bracket, EvalbLine, align_quotes
 from .evalb_parameters import COLLINS, EvalbParameters

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.text_files import read_text
 from t2t_keras.errors import UserError
+from t2t_keras.files.text_files import read_text
 
 _log = logging.getLogger(__name__)
 

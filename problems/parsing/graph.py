@@ -8,17 +8,10 @@ from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
-from t2t_keras.text.graph_ids import CPU
+from t2t_keras.text.sentences_graph import CPU
 
 from .linearise import UNKNOWN_TAG, UNTAGGED, Brackets
-from .punctuation import (
-    APOSTROPHES,
-    DASHES,
-    KIND_OF_TAG,
-    OPENING,
-    TAG_OF_MARK,
-    WORD,
-)
+from .punctuation import APOSTROPHES, DASHES, KIND_OF_TAG, OPENING, TAG_OF_MARK, WORD
 from .tree import OUTER
 from .words import rules
 

@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from t2t_keras.errors import UserError
-from t2t_keras.quantity import quantity
+from t2t_keras.errors import UserError, quantity
 
 from .labels import unknown_label
 from .tree import Tree

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from t2t_keras.errors import UserError
 from t2t_keras.metrics import CorpusMetric, Metrics
-from t2t_keras.problem import Problem
-from t2t_keras.text_processor import TextProcessor
+from t2t_keras.problem import Problem, TextProcessor
 
 from .linearise import Brackets, linearise, restore_text
 from .tree import parse_tree, prepare

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.errors import UserError
+from t2t_keras.files.text_files import open_binary, raw_lines, readable
 
 from .conventions import end_of_remark, is_between_trees, is_sgml, other_format
 from .survey import Survey

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from t2t_keras.data.atomic_files import refuse_pipes
-from t2t_keras.data.text_files import readable
 from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import refuse_pipes
+from t2t_keras.files.text_files import readable
 
 # The Wall Street Journal's file NN of section SS: wsj_SSNN.mrg.
 _WSJ_FILE = re.compile(r"wsj_(\d{4})\.mrg(\.gz)?", re.IGNORECASE)

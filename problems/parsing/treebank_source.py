@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t2t_keras.data.checksums import sha256
-from t2t_keras.data.console import say
+from t2t_keras.console import say
+from t2t_keras.files.json_files import sha256
 from t2t_keras.problem import Pair
 
 from .linearise import Brackets, linearise

@@ -22,7 +22,6 @@ the other.
 
 from t2t_keras.registry import register_problem
 
-from . import toy as toy  # it registers parsing_toy
 from .commands import ParsingProblem
 from .linearise import SYMBOLS, UNTAGGED_SYMBOLS
 from .task import BracketF1, Trees, brackets

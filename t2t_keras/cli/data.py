@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any, get_args
 from t2t_keras import registry
 from t2t_keras.cli.command import (
     Command,
+    add_further,
     add_usr_dir,
     given_options,
     positive,
     quoted,
     seed,
-    table,
 )
-from t2t_keras.cli.parser import add_further
-from t2t_keras.data.console import say
+from t2t_keras.console import say, table
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, Source, Split
+from t2t_keras.problem import Problem, Source, Split, TextProcessor
 from t2t_keras.run.config import RunConfig, require_run
-from t2t_keras.text_processor import TextProcessor
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
@@ -136,7 +134,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 def _uses_tensorflow(args: argparse.Namespace) -> bool:
     """Returns whether the data come from tensorflow-datasets."""
-    from t2t_keras.data.tfds_pairs import TfdsPairs
+    from t2t_keras.data.sources import TfdsPairs
 
     if args.usr_dir:  # its problems are not yet known
         return False
@@ -212,7 +210,7 @@ def _problem(args: argparse.Namespace) -> Problem:
     if args.languages:
         problem = problem.replace(languages=data_languages(args, problem))
     if args.vocab:
-        from t2t_keras.data.vocabulary_files import use_vocabularies
+        from t2t_keras.data.manifest import use_vocabularies
 
         files = _vocabularies(args.vocab)
         problem = use_vocabularies(problem, files, Path(args.data_dir))
@@ -225,7 +223,7 @@ def data_languages(
     """Returns the languages of the flags or the problem, in the data's direction."""
     languages = problem.languages
     if text := getattr(args, "languages", None):
-        from t2t_keras.data.languages import parse_languages
+        from t2t_keras.data.sources import parse_languages
 
         languages = parse_languages(text)
     # The data of `x_rev` are those of `x`.
@@ -244,7 +242,7 @@ def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
 
 def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
     """Returns the sources that the command line names."""
-    from t2t_keras.data.mixture_file import read_mixture
+    from t2t_keras.data.mixture import read_mixture
 
     sources = read_mixture(args.mixture) if args.mixture else {}
     if sources and problem.reverse:
@@ -282,9 +280,8 @@ def _pairs(
         args: the flags, which may name the languages.
         problem: the problem of the data.
     """
-    from t2t_keras.data.lines import require_text_file
-    from t2t_keras.data.pair_files import PairFile, format_of
-    from t2t_keras.data.parallel_files import ParallelFiles
+    from t2t_keras.data.sources import PairFile, ParallelFiles, format_of
+    from t2t_keras.files.text_files import require_text_file
 
     exist = os.path.exists(source) and os.path.exists(target)
     is_one_file = exist and os.path.samefile(source, target)

@@ -6,36 +6,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import load
-from t2t_keras.cli.checks import require_directory, require_outputs
 from t2t_keras.cli.command import (
+    DEFAULT_ENGINE,
     Command,
     add_checkpoint,
+    add_decoding_flags,
+    add_engine,
+    add_further,
     add_run_dir,
-    columns,
+    check_decoding,
+    check_export,
     export_command,
+    given_decoding,
     not_negative,
     not_negative_number,
     require_only,
-    table,
 )
-from t2t_keras.cli.decoding import (
-    DEFAULT_ENGINE,
-    add_decoding_flags,
-    add_engine,
-    check_decoding,
-    check_export,
-    given_decoding,
-)
-from t2t_keras.cli.lines import read_lines
-from t2t_keras.cli.parser import add_further
-from t2t_keras.data.text_files import uncompressed_suffix
-from t2t_keras.errors import UserError
+from t2t_keras.cli.lines import read_lines, require_directory, require_outputs
+from t2t_keras.console import columns, table
+from t2t_keras.errors import UserError, quantity
 from t2t_keras.evaluation.bleu import bleu_scores, metrics_of, with_bleu
-from t2t_keras.evaluation.metrics_line import LOSS_METRICS
 from t2t_keras.evaluation.tokenization import BleuTokens, has_tokenization
 from t2t_keras.export.formats import converted, find_loader
+from t2t_keras.files.text_files import uncompressed_suffix
+from t2t_keras.metrics import LOSS_METRICS
 from t2t_keras.problem import Problem, Split
-from t2t_keras.quantity import quantity
 from t2t_keras.run.config import require_run
 
 if TYPE_CHECKING:
@@ -150,8 +145,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         references = list(read_lines(args.references))
         language = args.language or suffix_language(args.references)
         return {"bleu": bleu_scores(hypotheses, references, language, args.tokenize)}
-    from t2t_keras.run.continuous_eval import await_run, continuous_eval
-    from t2t_keras.run.evaluation import evaluate
+    from t2t_keras.run.evaluation import await_run, continuous_eval, evaluate
 
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)

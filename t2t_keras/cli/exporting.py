@@ -5,23 +5,22 @@ import time
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.checks import require_utf8
 from t2t_keras.cli.command import (
     Command,
     add_checkpoint,
-    add_ensemble,
-    add_run_dir,
-    not_negative,
-    quoted,
-    table,
-)
-from t2t_keras.cli.decoding import (
     add_decoding_flags,
+    add_ensemble,
+    add_further,
+    add_positional,
+    add_run_dir,
     check_decoding,
     flag_name,
     given_decoding,
+    not_negative,
+    quoted,
 )
-from t2t_keras.cli.parser import add_further, add_positional
+from t2t_keras.cli.lines import require_utf8
+from t2t_keras.console import table
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import require_free
 from t2t_keras.export.formats import export_formats, require_quantization

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, add_usr_dir, columns, table
-from t2t_keras.errors import UserError
-from t2t_keras.quantity import quantity
+from t2t_keras.cli.command import Command, add_usr_dir
+from t2t_keras.console import columns, table
+from t2t_keras.errors import UserError, quantity
 
 # A family with more sets than this is one line of the list.
 _SHOWN_SETS = 5

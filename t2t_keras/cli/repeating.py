@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run_dir
-from t2t_keras.data.atomic_files import write_lines
+from t2t_keras.cli.lines import require_outputs
 from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import write_lines
 from t2t_keras.run.config import RunConfig, require_run
 from t2t_keras.usr_dir import load_usr_dir
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_directory, require_utf8
 from t2t_keras.cli.command import (
     Command,
+    add_further,
     add_hparams,
     add_keys,
     add_option_flags,
@@ -23,22 +23,21 @@ from t2t_keras.cli.command import (
     positive,
     quoted,
     seed,
-    table,
 )
-from t2t_keras.cli.parser import add_further
-from t2t_keras.data.console import say
+from t2t_keras.cli.lines import require_directory, require_utf8
+from t2t_keras.console import say, table
 from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
+from t2t_keras.processes import LAUNCHED, LOST
 from t2t_keras.run.config import RunConfig, existing_config
-from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.settings import (
     SAVING,
+    TrainOptions,
     TrainSettings,
     repeated_options,
     train_settings,
 )
-from t2t_keras.training.stopping import LAUNCHED, LOST
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
@@ -204,7 +203,7 @@ def _load_callbacks(function_name: str | None) -> list[Any]:
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.training.process_group import LostProcess
+    from t2t_keras.training.strategy import LostProcess
     from t2t_keras.training.train import train
 
     # All other parameters of `train` have a flag of the same name.
@@ -267,7 +266,7 @@ def _average_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _average(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.run.averaging import average_run
+    from t2t_keras.run.checkpoint import average_run
 
     return {"checkpoint": str(average_run(args.output_dir, args.last))}
 

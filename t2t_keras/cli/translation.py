@@ -2,33 +2,31 @@
 
 import argparse
 import contextlib
+import json
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from t2t_keras import load
-from t2t_keras.cli.checks import require_outputs, require_readable
-from t2t_keras.cli.chunks import chunks
 from t2t_keras.cli.command import (
     MAX_SEED,
     Command,
-    add_ensemble,
-    add_model,
-    add_run,
-    quoted,
-    table,
-)
-from t2t_keras.cli.decoding import (
     add_decoding_flags,
     add_engine,
+    add_ensemble,
+    add_further,
+    add_model,
+    add_positional,
+    add_run,
     check_decoder,
     given_decoding,
     is_converted,
+    quoted,
 )
 from t2t_keras.cli.lines import (
     STDOUT,
@@ -37,22 +35,151 @@ from t2t_keras.cli.lines import (
     incomplete_files,
     open_output,
     read_lines,
+    require_outputs,
+    require_readable,
 )
-from t2t_keras.cli.loaded_model import choose_engine, model_id, output_settings
-from t2t_keras.cli.output_rows import (
-    is_numbered,
-    numbered_rows,
-    score_row,
-)
-from t2t_keras.cli.parser import add_further, add_positional
-from t2t_keras.data.atomic_files import is_special, open_lines, write_lines
-from t2t_keras.data.console import busy, end_spinner, say
-from t2t_keras.data.pharaoh import format_alignment
-from t2t_keras.errors import UserError
-from t2t_keras.export.directory import is_saved_model
+from t2t_keras.console import busy, end_spinner, say, table
+from t2t_keras.errors import UserError, quantity
+from t2t_keras.export.directory import SUMS, is_saved_model
+from t2t_keras.export.formats import converted
+from t2t_keras.files.atomic import is_special, open_lines, write_lines
+from t2t_keras.files.json_files import sha256
 from t2t_keras.options import OptionValues
-from t2t_keras.quantity import quantity
 from t2t_keras.run.config import require_run
+from t2t_keras.text.alignment import format_alignment
+
+if TYPE_CHECKING:
+    from t2t_keras.decoding.engine import Hypothesis, Score
+    from t2t_keras.decoding.translator import Translator
+
+
+MAX_LINES = 2000
+
+
+MAX_CHARACTERS = 4_000_000
+
+
+def chunks(lines: Iterator[str], one_by_one: bool) -> Iterator[list[str]]:
+    """Yields lines to decode together, and reads no further than these."""
+    chunk: list[str] = []
+    characters = 0
+    for line in lines:
+        chunk.append(line)
+        characters += len(line)
+        is_full = len(chunk) == MAX_LINES or characters >= MAX_CHARACTERS
+        if is_full or one_by_one:
+            yield chunk
+            chunk = []
+            characters = 0
+    if chunk:
+        yield chunk
+
+
+def is_numbered(args: argparse.Namespace, options: OptionValues) -> bool:
+    """Returns whether the output has line numbers, ranks and scores."""
+    return bool(args.scores or args.token_scores or options.get("n_best", 1) > 1)
+
+
+def numbered_rows(
+    line_number: int,
+    hypotheses: "Sequence[Hypothesis]",
+    translator: "Translator | None",
+) -> Iterator[str]:
+    """Yields the lines of `--scores`.
+
+    Args:
+        line_number: number of the input, from 1.
+        hypotheses: its outputs, best first.
+        translator: the translator, for token scores; None: they are not written.
+    """
+    for rank, hypothesis in enumerate(hypotheses, 1):
+        row = f"{line_number}\t{rank}\t{hypothesis.score:.6f}\t{hypothesis.text}"
+        if translator is not None:
+            row += f"\t{token_scores(translator, hypothesis)}"
+        yield f"{row}\n"
+
+
+def token_scores(translator: "Translator", scored: "Hypothesis | Score") -> str:
+    """Returns a list in JSON: the tokens, each with its log-probability."""
+    pieces = translator.target_tokenizer.pieces
+    pairs = zip(scored.ids, scored.token_log_probs, strict=True)
+    rows = [(pieces[token], round(log_prob, 6)) for token, log_prob in pairs]
+    return json.dumps(rows, ensure_ascii=False)
+
+
+def score_row(score: "Score", translator: "Translator | None" = None) -> str:
+    """Returns the line of a pair, `log-probability TAB tokens`.
+
+    Args:
+        score: the score of the target.
+        translator: the translator, for token scores; None: they are not written.
+    """
+    row = f"{score.log_prob:.6f}\t{score.tokens}"
+    return row if translator is None else f"{row}\t{token_scores(translator, score)}"
+
+
+def choose_engine(args: argparse.Namespace) -> None:
+    """Replaces a run by its conversion for a faster engine, as `--engine` says."""
+    if args.engine == "auto" and args.output_dir and not args.ensemble:
+        run = Path(args.output_dir)
+        path, args.checkpoint = converted(run, args.checkpoint, given_decoding(args))
+        args.output_dir = run if path == run else None
+        args.export_dir = None if path == run else path
+
+
+def model_id(args: argparse.Namespace) -> tuple[str | None, str]:
+    """Returns the checkpoint to load, and a checksum of the model."""
+    if args.export_dir:
+        names = ("saved_model.pb", "variables/variables.index", SUMS)
+        paths = [Path(args.export_dir, name) for name in names]
+        digests = [sha256(path)[:12] for path in paths if path.exists()]
+        return args.checkpoint, "-".join(digests)
+    return run_id(args)
+
+
+def run_id(args: argparse.Namespace) -> tuple[str | None, str]:
+    """Returns the checkpoint of a run, or of an ensemble, to load, and a checksum.
+
+    The checksum is of the weights of the first run. Each run of an ensemble has its own
+    files, so that its checkpoint is what the user has given, not a path.
+    """
+    path, checksum = checkpoint_id(args.output_dir, args.checkpoint)
+    return args.checkpoint if args.ensemble else path, checksum
+
+
+def checkpoint_id(output_dir: str, checkpoint: str | None = None) -> tuple[str, str]:
+    """Returns the checkpoint of a run to load, and a checksum of its weights.
+
+    Args:
+        output_dir: the run.
+        checkpoint: see `t2t_keras.load`; a name becomes a path, except "ema".
+    """
+    from t2t_keras.run.directory import RunDirectory
+
+    is_average = checkpoint == "ema"
+    checkpoints = RunDirectory(output_dir).checkpoints
+    path = checkpoints.find("latest" if is_average else checkpoint)
+    # The index has the checksums of all weights.
+    checksum = sha256(Path(f"{path}.index"))[:12]
+    return ("ema", f"ema-{checksum}") if is_average else (str(path), checksum)
+
+
+def ensemble_ids(args: argparse.Namespace) -> dict[str, str]:
+    """Returns a checksum of the weights of each further run of an ensemble."""
+    return {run: checkpoint_id(run, args.checkpoint)[1] for run in args.ensemble}
+
+
+def output_settings(
+    args: argparse.Namespace, model_id: str, options: OptionValues
+) -> dict[str, object]:
+    """Returns everything that the output depends on except the input."""
+    settings = {"model": model_id, "scores": is_numbered(args, options), **options}
+    if args.token_scores:
+        settings["token_scores"] = True
+    if args.ensemble:
+        settings["ensemble"] = ensemble_ids(args)
+    settings.pop("batch_tokens", None)  # it only changes how results are rounded
+    return settings
 
 
 def _translate_flags(parser: argparse.ArgumentParser) -> None:
@@ -178,7 +305,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     counts = output.done
     sentences = counts.get("sentences", 0)
     if counts.get("several"):
-        from t2t_keras.decoding.long_inputs import splitting_note
+        from t2t_keras.decoding.inputs import splitting_note
 
         say(splitting_note(counts["several"], sentences))
     result = {"sentences": sentences, "seconds": round(time.monotonic() - start, 2)}
@@ -235,7 +362,7 @@ def _progress(
     """Shows progress, unless the output itself appears on the terminal."""
     if _is_interactive(args) or (args.output is None and os.isatty(STDOUT)):
         return nullcontext()
-    from t2t_keras.data.progress import progress
+    from t2t_keras.console import progress
 
     return progress("translate", "sentences", count_lines(args.input), done)
 

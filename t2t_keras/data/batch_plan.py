@@ -1,11 +1,16 @@
-"""Plans batches from the lengths of the records, before any record is read."""
+"""Plans batches from the lengths of the records, before any record is read.
 
+Batches have the lengths of their records, those of tensor2tensor's buckets, or few
+shapes, because XLA compiles the update once for each shape.
+"""
+
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from t2t_keras.errors import UserError
-from t2t_keras.quantity import quantity
+from t2t_keras.data.record_index import part_starts
+from t2t_keras.errors import UserError, quantity
 
 
 class BatchPlan:
@@ -150,3 +155,196 @@ class BatchPlan:
         slant = (self._target_length - self._source_length) * sign
         shuffled = rng.permutation(len(self._longer)).astype(self._dtype)
         return np.lexsort((shuffled, slant, self._longer)).astype(self._dtype)
+
+
+# tensor2tensor's buckets.
+_FIRST_BOUND = 8
+
+
+_GROWTH = 1.1  # from one bound to the next
+
+
+_MAX_LENGTH = 256  # `max_length` of tensor2tensor's hparam sets
+
+
+class BucketPlan(BatchPlan):
+    """The batches of every epoch by tensor2tensor's rule; arguments as in `BatchPlan`.
+
+    Pairs are shuffled and fall into buckets by the length of their longer side. A
+    bucket yields a batch whenever it is full, and yields the rest at the end of an
+    epoch (tensor2tensor has no epochs and carries the rest over). Batches are shuffled.
+
+    With batch_tokens = 8 x 4096 one batch of a bucket serves all of eight GPUs, where
+    tensor2tensor rounds the rows for one GPU and takes eight times as many.
+    """
+
+    @property
+    def _bounds(self) -> np.ndarray:
+        return self._bucket_shapes
+
+    def _cut(self, batch_tokens: int) -> list[int]:
+        longest = max(_MAX_LENGTH, int(self._longer.max()))
+        bounds, rows = t2t_buckets(batch_tokens, longest)
+        self._bucket = np.searchsorted(bounds, self._longer, side="right")
+        order = np.argsort(self._bucket, kind="stable")
+        sizes = np.bincount(self._bucket, minlength=len(rows))
+        firsts = part_starts(sizes)
+        used = np.flatnonzero(sizes)
+        self._bucket_shapes = self._shapes(
+            np.minimum(sizes, rows)[used], order, firsts[used]
+        )
+        return batch_starts(sizes, rows)
+
+    def _order(self, rng: np.random.Generator) -> np.ndarray:
+        shuffled = rng.permutation(len(self._longer)).astype(self._dtype)
+        return shuffled[np.argsort(self._bucket[shuffled], kind="stable")]
+
+
+def batch_starts(sizes: np.ndarray, rows: Sequence[int] | np.ndarray) -> list[int]:
+    """Returns where batches start in records in the order of their buckets.
+
+    Args:
+        sizes: the number of records in each bucket.
+        rows: the number of records in a batch of each bucket.
+    """
+    bucket_starts = part_starts(sizes)
+    starts: list[int] = []
+    for start, size, step in zip(
+        bucket_starts.tolist(), sizes.tolist(), rows, strict=True
+    ):
+        starts += range(start, start + size, step)
+    return starts
+
+
+def t2t_buckets(batch_tokens: int, max_length: int) -> tuple[list[int], list[int]]:
+    """Returns the bounds of the buckets, and the rows of a batch of each bucket.
+
+    Bucket i holds the pairs whose longer side has at least bounds[i - 1] tokens and
+    fewer than bounds[i]; the last one has no upper bound but max_length. The rows that
+    fit into the budget at the upper bound are rounded down to a divisor of a highly
+    composite number, so that a window of that many pairs makes whole batches in every
+    bucket.
+
+    Args:
+        batch_tokens: tensor2tensor's `batch_size`.
+        max_length: length of the longest pair.
+    """
+    bounds = []
+    bound = _FIRST_BOUND
+    while bound < max_length:
+        bounds.append(bound)
+        bound = max(bound + 1, int(_GROWTH * bound))
+    max_rows = [max(1, batch_tokens // upper) for upper in [*bounds, max_length]]
+    window = _highly_composite(3 * max(max_rows))
+    rows = []
+    for limit in max_rows:
+        while window % limit:
+            limit -= 1
+        rows.append(limit)
+    return bounds, rows
+
+
+@functools.cache
+def _highly_composite(limit: int) -> int:
+    """Returns the highest number up to a limit with more divisors than all below it."""
+    divisors = np.zeros(limit + 1, np.int64)
+    for n in range(1, limit + 1):
+        divisors[n::n] += 1
+    previous_max = np.maximum.accumulate(divisors)[:-1]
+    return 1 + int(np.flatnonzero(divisors[1:] > previous_max)[-1])
+
+
+# Limits of `StaticShapePlan`.
+_MAX_SHAPES = 12
+
+
+_MULTIPLE = 8  # Lengths are rounded up to it: GPUs' matrix units take eight rows.
+
+
+class StaticShapePlan(BucketPlan):
+    """The batches of every epoch in at most twelve shapes; arguments as in `BatchPlan`.
+
+    XLA compiles a graph for every shape of its inputs. Here all batches of a bucket
+    have one shape: its longest source and target, rounded up to a multiple of 8 (if the
+    budget allows), and the same number of rows, for which the last one is filled up
+    with empty rows. The buckets minimize the padding of an epoch.
+    """
+
+    def shape(self, records: np.ndarray) -> tuple[int, int, int]:
+        """Returns the rows, S and T to which the batch of some records is padded."""
+        rows, source, target = self._bucket_shapes[self._bucket[records[0]]].tolist()
+        return rows, source, target
+
+    def _cut(self, batch_tokens: int) -> list[int]:
+        lengths = np.stack([self._source_length, self._target_length], axis=1)
+        rounded = -(-lengths // _MULTIPLE) * _MULTIPLE
+        _, bucket, sizes = np.unique(
+            rounded.max(axis=1), return_inverse=True, return_counts=True
+        )
+        longest = np.zeros((len(sizes), 2), np.int64)
+        np.maximum.at(longest, bucket, np.minimum(rounded, batch_tokens))
+        merged = least_padding(sizes, longest, batch_tokens)
+        self._bucket = merged[bucket]
+        firsts = np.flatnonzero(np.diff(merged, prepend=-1))
+        sizes = np.add.reduceat(sizes, firsts)
+        longest = np.maximum.reduceat(longest, firsts)
+        rows = _even_rows(sizes, longest, batch_tokens)
+        self._bucket_shapes = np.column_stack([rows, longest])
+        return batch_starts(sizes, rows)
+
+    def _shapes(
+        self, rows: np.ndarray, order: np.ndarray, starts: Sequence[int] | np.ndarray
+    ) -> np.ndarray:
+        return self._bucket_shapes[self._bucket[order[starts]]]
+
+
+def least_padding(
+    sizes: np.ndarray,
+    longest: np.ndarray,
+    batch_tokens: int,
+    max_buckets: int = _MAX_SHAPES,
+) -> np.ndarray:
+    """Merges neighbouring buckets so that the padded batches have the fewest tokens.
+
+    Args:
+        sizes: the number of pairs in each bucket, int64 [N].
+        longest: the longest source and target of each bucket, int64 [N, 2].
+        batch_tokens: the budget of a batch.
+        max_buckets: how many buckets may be left.
+
+    Returns:
+        The index of the merged bucket that each bucket is in, int64 [N].
+    """
+    count = len(sizes)
+    # cost[i, j]: the tokens of the batches of buckets i to j, merged.
+    cost = np.full((count, count), np.inf)
+    for i in range(count):
+        sides = np.maximum.accumulate(longest[i:])
+        pairs = np.cumsum(sizes[i:])
+        rows = _even_rows(pairs, sides, batch_tokens)
+        cost[i, i:] = -(-pairs // rows) * rows * sides.sum(axis=1)
+    # Of the first j buckets, merged into at most k: the fewest tokens, and how many
+    # buckets each of the merged ones has.
+    best = np.array([0.0] + [np.inf] * count)
+    parts: list[list[int]] = [[] for _ in range(count + 1)]
+    for _ in range(min(max_buckets, count)):
+        totals = best[:-1, None] + cost
+        best = np.concatenate([[0.0], totals.min(axis=0)])
+        firsts = totals.argmin(axis=0).tolist()  # of the last merged bucket
+        parts = [[], *([*parts[i], j + 1 - i] for j, i in enumerate(firsts))]
+    return np.repeat(np.arange(len(parts[-1])), parts[-1])
+
+
+def _even_rows(sizes: np.ndarray, longest: np.ndarray, batch_tokens: int) -> np.ndarray:
+    """Returns the rows of the batches of each bucket: as few batches as possible.
+
+    With the same number of rows in all batches of a bucket, the last one has fewer
+    empty rows than there are batches.
+
+    Args:
+        sizes: the number of pairs in each bucket, int64 [N].
+        longest: the longest source and target of each bucket, int64 [N, 2].
+        batch_tokens: the budget of a batch.
+    """
+    batches = -(-sizes // (batch_tokens // longest.max(axis=1)))
+    return -(-sizes // batches)

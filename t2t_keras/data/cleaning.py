@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar, get_type_hints
 
-from t2t_keras.blank_text import is_blank
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Cleaning, Pair
+from t2t_keras.text.sentences import is_blank
 
 # C0 and C1 control characters except the tab, and U+FFFD, which stands for bytes that
 # could not be decoded.

@@ -5,23 +5,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t2t_keras.data.json_files import read_json, write_json
+from t2t_keras.checking import Count
+from t2t_keras.console import progress
 from t2t_keras.data.line_positions import Position
+from t2t_keras.data.manifest import Counts, read_counts
 from t2t_keras.data.mixture import Corpus, corpora_of
-from t2t_keras.data.progress import progress
-from t2t_keras.data.schema import typed_value
 from t2t_keras.data.source_survey import survey
 from t2t_keras.data.tasks import TaskRunner
 from t2t_keras.errors import UserError
+from t2t_keras.files.json_files import read_json, typed_value, write_json
 from t2t_keras.problem import Problem, Split
-from t2t_keras.quantity import quantity
-from t2t_keras.type_hints import Count
 
 _CHUNK = 1000  # pairs after which the progress is updated
-
-# The number of pairs by split and name of the corpus. A source that is not a mixture
-# has one corpus, whose name is empty.
-Counts = dict[Split, dict[str, int]]
 
 
 def count_pairs(problem: Problem, splits: Sequence[Split], directory: Path) -> Counts:
@@ -77,16 +72,6 @@ def _require_pairs(
         raise UserError(f"the {split} source{name} has not a single pair{details}")
 
 
-def read_counts(path: Path) -> Counts:
-    """Returns the counts in a file, by split and name; none if there is no file.
-
-    Raises:
-        UserError: the file is damaged.
-    """
-    hint = dict[Split, dict[str, Count]]
-    return typed_value(hint, read_json(path) or {}, "counts", path)
-
-
 def count_in_tasks(
     problem: Problem, splits: Sequence[Split], directory: Path, runner: TaskRunner
 ) -> Counts:
@@ -136,11 +121,3 @@ def read_positions(directory: Path) -> dict[Split, dict[str, list[list[Position]
     path = directory / "positions.json"
     hint = dict[Split, dict[str, list[list[tuple[Count, Count]]]]]
     return typed_value(hint, read_json(path) or {}, "positions", path)
-
-
-def changed_source(split: Split, expected: int, actual: int) -> UserError:
-    """Returns the error for a source that does not yield the same pairs every time."""
-    return UserError(
-        f"the {split} source gave {quantity(expected, 'pairs')} at first and "
-        f"{actual:,} when read again; it must give the same ones every time"
-    )

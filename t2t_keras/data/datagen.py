@@ -35,36 +35,62 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.arguments import checked
-from t2t_keras.cores import num_cores
-from t2t_keras.data.console import say
-from t2t_keras.data.count_pairs import (
-    Counts,
-    count_in_tasks,
-    count_pairs,
-    read_counts,
-)
-from t2t_keras.data.data_config import DataConfig, data_config, differences
-from t2t_keras.data.data_plan import DataPlan
+from t2t_keras.checking import Positive, Seed, checked
+from t2t_keras.console import say
+from t2t_keras.data.count_pairs import count_in_tasks, count_pairs
 from t2t_keras.data.drawing_tasks import draw_training_pairs
 from t2t_keras.data.encode_splits import SplitPart, encode_splits, shard_parts
 from t2t_keras.data.encoding_tasks import encode_in_tasks, task_parts
-from t2t_keras.data.json_files import read_json, write_json
-from t2t_keras.data.locks import lock, purpose_of_holder
-from t2t_keras.data.manifest import Manifest, existing_data
+from t2t_keras.data.manifest import (
+    Counts,
+    DataConfig,
+    DataPlan,
+    Manifest,
+    data_config,
+    differences,
+    existing_data,
+    read_counts,
+)
 from t2t_keras.data.raw_texts import write_raw_texts
-from t2t_keras.data.schema import from_fields
+from t2t_keras.data.record_index import unfinished_dir
 from t2t_keras.data.shard import WHOLE, Shard
-from t2t_keras.data.source_form import source_form_warning
-from t2t_keras.data.split_files import unfinished_dir
 from t2t_keras.data.tasks import TaskRunner, run_here
-from t2t_keras.data.train_vocabulary import require_tags, train_vocabularies
-from t2t_keras.data.vocabulary_size import chosen_vocab_size, vocabulary_warnings
+from t2t_keras.data.vocabulary import (
+    chosen_vocab_size,
+    require_tags,
+    train_vocabularies,
+    vocabulary_warnings,
+)
 from t2t_keras.data.write_manifest import write_manifest
 from t2t_keras.data.write_shards import write_shards
+from t2t_keras.devices import num_cores
 from t2t_keras.errors import UserError, require_local
-from t2t_keras.problem import Problem, Split
-from t2t_keras.type_hints import Positive, Seed
+from t2t_keras.files.atomic import lock, purpose_of_holder
+from t2t_keras.files.json_files import from_fields, read_json, write_json
+from t2t_keras.problem import Problem, Split, TextProcessor
+
+_CHECKED = 100  # pairs
+
+
+def source_form_warning(problem: Problem) -> str | None:
+    """Returns a warning if `preprocess` changes one of the first training sources.
+
+    Training reads its sources as they are; evaluation and translation preprocess
+    theirs.
+    """
+    processor = problem.text_processor
+    if type(processor).preprocess is TextProcessor.preprocess:
+        return None
+    for source, _ in problem.pairs("train", stop=_CHECKED):
+        text = processor.preprocess(source)
+        if text != source:
+            return (
+                f"warning: `preprocess` of {type(processor).__name__} "
+                f"turns the training source '{source}' into '{text}', so the model "
+                "will translate texts of another form than it is trained on: "
+                "preprocess the sources of the pairs too"
+            )
+    return None
 
 
 @checked

@@ -4,11 +4,10 @@ import bisect
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from t2t_keras.data.count_pairs import Counts
-from t2t_keras.data.data_plan import DataPlan
 from t2t_keras.data.encoding_tasks import indexed_problem, task_parts
+from t2t_keras.data.manifest import Counts, DataPlan
 from t2t_keras.data.tasks import TaskRunner
-from t2t_keras.data.train_vocabulary import draw
+from t2t_keras.data.vocabulary import draw
 from t2t_keras.problem import Pair, Problem
 
 

@@ -8,29 +8,114 @@ later one shard at a time is read and sorted (`spill_files.read_sorted`).
 """
 
 import bisect
+import contextlib
 import dataclasses
 import math
+import os
+import resource
 import struct
+import zlib
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t2t_keras.data.checksums import hash_64
 from t2t_keras.data.cleaning import (
     LENGTH_FILTERS,
     TEXT_FILTERS,
     active_filters,
     drop_reason,
 )
-from t2t_keras.data.duplicates import HASH_ENTRY
-from t2t_keras.data.example_proto import example
-from t2t_keras.data.sides import SIDES
-from t2t_keras.data.spill_files import SPILL_HEADER
-from t2t_keras.data.tfrecord import frame
-from t2t_keras.data.token_links import token_links
-from t2t_keras.problem import Cleaning, Pair
-from t2t_keras.text.sentence_ends import mark_sentence_ends
-from t2t_keras.text.tokenizer import Tokenizer
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.data.tfrecord import example, frame
+from t2t_keras.errors import UserError
+from t2t_keras.files.json_files import hash_64
+from t2t_keras.problem import SIDES, Cleaning, Pair
+from t2t_keras.text.alignment import token_links
+from t2t_keras.text.sentences import mark_sentence_ends
+from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+
+HASH_ENTRY = struct.Struct("<QQ")  # key of an example, hash of its texts
+
+
+# Precedes each record of a spill file: key, record bytes, source and target tokens,
+# index of the corpus.
+SPILL_HEADER = struct.Struct("<QIIII")
+
+
+_BUFFER = 1 << 16  # bytes that every open spill file may hold in memory
+
+
+_OTHER_FILES = 200  # that a process may have open
+
+
+class SpillFiles(contextlib.ExitStack):
+    """Spill files that are open for appending, one for each shard.
+
+    Args:
+        paths: the files.
+        sizes: number of bytes of each file to keep, when an interrupted encoding
+            continues; the rest is cut off. None starts with empty files.
+        checksums: the CRC-32 of the bytes that are kept, of each file; None: unknown,
+            as an earlier version leaves it.
+
+    Attributes:
+        checksums: the CRC-32 of each file; None: unknown.
+
+    Raises:
+        UserError: a file is shorter than its size.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        sizes: Sequence[int] | None = None,
+        checksums: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        self.checksums = [0] * len(paths) if sizes is None else None
+        if checksums is not None:
+            self.checksums = list(checksums)
+        _allow_open_files(len(paths))
+        mode = "wb" if sizes is None else "r+b"
+        self._files = []
+        for path in paths:
+            file = self.enter_context(path.open(mode, buffering=_BUFFER))
+            self._files.append(file)
+        if sizes is not None and len(sizes) != len(self._files):
+            raise UserError(
+                f"{paths[0].parent} is damaged: it has the sizes of {len(sizes)} files "
+                f"of {len(self._files)}; remove it and run the same command again"
+            )
+        for file, size in zip(self._files, sizes or [], strict=sizes is not None):
+            if file.seek(0, os.SEEK_END) < size:
+                raise UserError(
+                    f"{file.name} has been cut off, perhaps by a power failure; remove "
+                    f"{Path(file.name).parent} and run the same command again"
+                )
+            file.truncate(size)
+            file.seek(size)
+
+    def append(self, contents: Mapping[int, bytes | bytearray]) -> None:
+        """Appends to some of the files, which are numbered from 0."""
+        for index, content in contents.items():
+            self._files[index].write(content)
+            if self.checksums is not None:
+                checksum = zlib.crc32(content, self.checksums[index])
+                self.checksums[index] = checksum
+
+    def flush(self) -> list[int]:
+        """Writes the buffers; returns the sizes of the files."""
+        for file in self._files:
+            file.flush()
+        return [file.tell() for file in self._files]
+
+
+def _allow_open_files(count: int) -> None:
+    """Raises this process's limit of open files, by default 1,024, if it is too low."""
+    needed = count + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_low = soft != resource.RLIM_INFINITY and soft < needed
+    if is_low and (hard == resource.RLIM_INFINITY or needed <= hard):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,8 +11,8 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from t2t_keras.data.count_pairs import Counts, read_positions
-from t2t_keras.data.data_plan import DataPlan
+from t2t_keras.console import progress
+from t2t_keras.data.count_pairs import read_positions
 from t2t_keras.data.encode_splits import (
     EncodingState,
     SplitPart,
@@ -20,14 +20,13 @@ from t2t_keras.data.encode_splits import (
     split_parts,
 )
 from t2t_keras.data.indexed_source import IndexedSource
-from t2t_keras.data.locks import lock
-from t2t_keras.data.progress import progress
-from t2t_keras.data.sides import Side
-from t2t_keras.data.spill_files import damaged_spill
-from t2t_keras.data.split_files import shard_name
+from t2t_keras.data.manifest import Counts, DataPlan
+from t2t_keras.data.record_index import shard_name
 from t2t_keras.data.tasks import TaskRunner
+from t2t_keras.data.write_shards import damaged_spill
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, Split
+from t2t_keras.files.atomic import lock
+from t2t_keras.problem import Problem, Side, Split
 
 _PAIRS = 100_000  # of a part, unless there are too many of them
 _MAX_PARTS = 256  # of a split: each has a spill file for each shard

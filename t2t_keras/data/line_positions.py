@@ -10,15 +10,15 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from t2t_keras.data.lines import require_text_file
-from t2t_keras.data.text_files import (
+from t2t_keras.errors import UserError
+from t2t_keras.files.text_files import (
     LONGEST_LINE,
     decoded_lines,
     is_compressed,
     raw_lines,
     readable,
+    require_text_file,
 )
-from t2t_keras.errors import UserError
 
 # The index of a line, from 0, and the offset of its first byte.
 Position = tuple[int, int]

@@ -1,23 +1,210 @@
-"""The manifest: what a data directory was made from, and what it contains."""
+"""The manifest: what a data directory was made from, and what it contains.
+
+`DataConfig` is what its bytes depend on; a `DataPlan` is what a run of datagen makes,
+with the paths of its files until they are published.
+"""
 
 import dataclasses
 import glob
 import itertools
-from collections.abc import Sequence
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Self, TypedDict
 
-from t2t_keras.data.checksums import sha256
-from t2t_keras.data.data_config import DataConfig, differences
-from t2t_keras.data.json_files import digest, read_json
-from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.schema import TWO, FileName, from_fields
-from t2t_keras.data.sides import SIDES
-from t2t_keras.data.split_files import find_shards, unfinished_dir
-from t2t_keras.errors import UserError
-from t2t_keras.problem import Split
-from t2t_keras.quantity import quantity
-from t2t_keras.type_hints import Count, Limits, Rule
+from t2t_keras.checking import Count, Limits, Rule
+from t2t_keras.data.record_index import RecordIndex, find_shards, unfinished_dir
+from t2t_keras.data.shard import Shard
+from t2t_keras.data.sources import checksum
+from t2t_keras.errors import UserError, quantity
+from t2t_keras.files.json_files import (
+    TWO,
+    FileName,
+    digest,
+    from_fields,
+    read_json,
+    sha256,
+    typed_value,
+)
+from t2t_keras.problem import SIDES, SPLITS, Problem, Side, Split
+from t2t_keras.text.tokenizer import (
+    load_tokenizer,
+    tokenizer_class,
+    tokenizer_classes,
+    vocabulary_suffix,
+    write_vocabulary,
+)
+
+# The number of pairs by split and name of the corpus. A source that is not a mixture
+# has one corpus, whose name is empty.
+Counts = dict[Split, dict[str, int]]
+
+
+def read_counts(path: Path) -> Counts:
+    """Returns the counts in a file, by split and name; none if there is no file.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    hint = dict[Split, dict[str, Count]]
+    return typed_value(hint, read_json(path) or {}, "counts", path)
+
+
+def vocab_files(problem: Problem) -> dict[Side, str]:
+    """Returns the file name of each side's vocabulary; the same one when shared."""
+    stem = f"vocab.{problem.data_name}"
+    suffix = tokenizer_class(problem.tokenizer).suffix
+    if problem.shared_vocab:
+        return dict.fromkeys(SIDES, f"{stem}.{problem.vocab_size}{suffix}")
+    return {side: f"{stem}.{side}.{problem.vocab_size}{suffix}" for side in SIDES}
+
+
+def size_in_file_name(problem: Problem, data_dir: Path) -> int | None:
+    """Returns the size in the name of the vocabulary file that a directory has.
+
+    Returns:
+        None if the directory has no vocabulary of the problem, or several.
+    """
+    stem = f"vocab.{problem.data_name}"
+    suffix = tokenizer_class(problem.tokenizer).suffix
+    side = "" if problem.shared_vocab else r"\.(?:source|target)"
+    name = re.compile(rf"{re.escape(stem)}{side}\.(\d+){re.escape(suffix)}")
+    names = os.listdir(data_dir) if data_dir.is_dir() else []
+    sizes = {int(match[1]) for match in map(name.fullmatch, names) if match}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def use_vocabularies(
+    problem: Problem, files: tuple[Path, Path], data_dir: Path
+) -> Problem:
+    """Copies vocabularies into a data directory, where `generate` finds them.
+
+    Args:
+        problem: the problem to make data of.
+        files: the vocabularies of source and target; one file twice if they share it.
+        data_dir: the data directory, which is made if absent.
+
+    Returns:
+        The problem with the tokenizer and the size of the vocabularies.
+
+    Raises:
+        UserError: a file is not a vocabulary, the two need different tokenizers, or
+            the directory has another vocabulary in its place.
+    """
+    sizes = [load_tokenizer(path).vocab_size for path in files]
+    suffix = vocabulary_suffix(files[0])
+    if vocabulary_suffix(files[1]) != suffix:
+        raise UserError(f"{files[0]} and {files[1]} are of different kinds")
+    names = {cls.suffix: name for name, cls in tokenizer_classes()}
+    problem = problem.replace(
+        tokenizer=names[suffix],
+        vocab_size=max(sizes),
+        shared_vocab=files[0].read_bytes() == files[1].read_bytes(),
+    )
+    if problem.reverse:  # the data are of the other direction
+        files = files[::-1]
+    data_dir.mkdir(parents=True, exist_ok=True)
+    for file, name in zip(files, vocab_files(problem).values(), strict=True):
+        path = data_dir / name
+        if path.exists() and path.read_bytes() != file.read_bytes():
+            raise UserError(f"{path} is another vocabulary; give a new --data_dir")
+        write_vocabulary(path, file.read_bytes())
+    return problem
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """All that the bytes of a data directory depend on.
+
+    Attributes:
+        problem: the problem's `data_name`, with which the file names begin.
+        seed: seed of the vocabulary's sample and of the order of the examples.
+        tokenizer: as in `Problem`, as are the next five.
+        vocab_size: the size that was asked for.
+        shared_vocab: whether both sides have the same vocabulary.
+        symbols: texts that are one token of the target.
+        tags: words before sources that are one token of the source.
+        max_length: largest number of tokens on a side of a training pair.
+        cleaning: the rules by which training pairs are dropped, see `problem.Cleaning`.
+        sources: split -> checksum of its source.
+        given_vocabularies: vocabulary files that were there before: name -> SHA-256.
+    """
+
+    problem: FileName
+    seed: int
+    tokenizer: str
+    vocab_size: int
+    shared_vocab: bool
+    symbols: tuple[str, ...]
+    max_length: int
+    sources: dict[Split, str]
+    given_vocabularies: dict[str, str]
+    cleaning: dict[str, float | bool] = dataclasses.field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+
+    def added_to(self, earlier: "DataConfig") -> "DataConfig":
+        """Returns the config of earlier data, with the splits of this one added."""
+        fields = {name: getattr(earlier, name) for name in vars(self)}
+        merged = {**earlier.sources, **self.sources}
+        sources = {split: merged[split] for split in SPLITS if split in merged}
+        return DataConfig(**fields | {"sources": sources})
+
+
+def data_config(problem: Problem, data_dir: Path, seed: int) -> DataConfig:
+    """Returns the config for the data of a problem, whose `vocab_size` is set.
+
+    Args:
+        problem: the problem.
+        data_dir: the data directory, which may have vocabularies.
+        seed: see `DataConfig`.
+    """
+    assert problem.vocab_size is not None
+    given_vocabularies = {}
+    for name in sorted(set(vocab_files(problem).values())):
+        if (data_dir / name).exists():
+            given_vocabularies[name] = sha256(data_dir / name)
+    sources: dict[Split, str] = {}
+    for split in SPLITS:
+        if split in problem.sources:
+            sources[split] = checksum(problem.sources[split])
+    cleaning = dataclasses.asdict(problem.cleaning)
+    return DataConfig(
+        problem=problem.data_name,
+        seed=seed,
+        tokenizer=problem.tokenizer,
+        vocab_size=problem.vocab_size,
+        shared_vocab=problem.shared_vocab,
+        symbols=tuple(problem.text_processor.symbols),
+        tags=problem.tags,
+        max_length=problem.max_length,
+        cleaning={rule: value for rule, value in cleaning.items() if value},
+        sources=sources,
+        given_vocabularies=given_vocabularies,
+    )
+
+
+def differences(
+    earlier: Mapping[str, object], current: Mapping[str, object]
+) -> list[str]:
+    """Returns the differences in the fields of a `DataConfig`, in phrases."""
+    phrases = []
+    for name, value in current.items():
+        old = earlier[name]
+        if not (isinstance(value, dict) and isinstance(old, dict)):
+            if old != value:
+                phrases.append(f"{name} was {old!r} and is now {value!r}")
+            continue
+        for key in sorted(old.keys() | value.keys()):
+            if key not in old:
+                phrases.append(f"{name} '{key}' is new")
+            elif key not in value:
+                phrases.append(f"{name} '{key}' is gone")
+            elif old[key] != value[key]:
+                phrases.append(f"{name} '{key}' has changed")
+    return phrases
+
 
 _ON_BOTH_SIDES = Rule(
     lambda values: values.keys() == {*SIDES}, "an object with source and target"
@@ -239,3 +426,68 @@ def existing_data(config: DataConfig, data_dir: Path) -> Manifest | None:
     for split in manifest.examples:
         find_shards(data_dir, config.problem, split)
     return manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class DataPlan:
+    """What a run of datagen makes.
+
+    Attributes:
+        problem: the problem to make data of.
+        config: all that the result depends on.
+        data_dir: the directory that gets the result.
+        earlier: manifest of the directory to which splits are added, if there is one.
+    """
+
+    problem: Problem
+    config: DataConfig
+    data_dir: Path
+    earlier: Manifest | None = None
+
+    @property
+    def splits(self) -> list[Split]:
+        """The splits to make, in order."""
+        present = self.earlier.sources if self.earlier else ()
+        return [s for s in SPLITS if s in self.config.sources and s not in present]
+
+    @property
+    def directory(self) -> Path:
+        """The directory of all files until they are published."""
+        return unfinished_dir(self.data_dir, self.problem.data_name)
+
+    @property
+    def done(self) -> Path:
+        """The directory of the files that will be published."""
+        return self.directory / "done"
+
+    @property
+    def manifest_path(self) -> Path:
+        """The manifest before it is published."""
+        return self.done / Manifest.path(self.data_dir, self.problem.data_name).name
+
+    @property
+    def vocabularies(self) -> dict[Side, Path]:
+        """The vocabulary file of each side."""
+        if self.earlier:
+            return {s: self.data_dir / self.earlier.vocab_files[s] for s in SIDES}
+        paths = {}
+        for side, name in vocab_files(self.problem).items():
+            is_given = name in self.config.given_vocabularies
+            paths[side] = (self.data_dir if is_given else self.done) / name
+        return paths
+
+    def is_complete(self) -> bool:
+        """Returns whether all files are made, though perhaps not yet published."""
+        path = Manifest.path(self.data_dir, self.problem.data_name)
+        published = Manifest.load(path)
+        if published and published.sources.keys() >= self.config.sources.keys():
+            return True
+        return self.manifest_path.exists()
+
+    def shard_lock(self, shard: Shard) -> Path:
+        """Returns the lock file of the process that works on a shard."""
+        return self.directory / f"part-{shard.index}-of-{shard.count}.lock"
+
+    def purpose(self, shard: Shard) -> str:
+        """Returns what all processes that share the work write to their locks."""
+        return f"{shard.count} parts, {json.dumps(vars(self.config))}"

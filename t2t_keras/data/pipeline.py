@@ -1,28 +1,125 @@
-"""Reads records into padded batches of ids, in the background, with tf.data."""
+"""Reads records into padded or packed batches, in the background, with tf.data.
+
+Shapes: P pairs, R rows, S and T tokens of a row on each side.
+"""
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.batch_plan import BatchPlan
-from t2t_keras.data.guided_alignment import LINKS, alignment_weights
-from t2t_keras.data.packed_rows import packed_batch
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.sides import SIDES
+from t2t_keras.problem import SIDES
+
+LINKS = {"links": tf.io.RaggedFeature(tf.int64)}
+
+
+_EXAMINED = 1000  # records
+
+
+def has_links(index: RecordIndex) -> bool:
+    """Returns whether any of the first records has links of a word alignment."""
+    payloads = index.read(range(min(len(index), _EXAMINED)))
+    return bool(tf.size(tf.io.parse_example(payloads, LINKS)["links"].values))
+
+
+def alignment_weights(
+    links: tf.RaggedTensor,
+    source: tf.Tensor,
+    target: tf.Tensor,
+    swapped: bool,
+    origins: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns the attention that guided alignment teaches, float32 [rows, T, S].
+
+    In the row of a target token that is linked to n source tokens, each of these has
+    the weight 1 / n; all other weights are 0.
+
+    Args:
+        links: positions by pair, see `example`.
+        source: ids [rows, S]
+        target: ids [rows, T]
+        swapped: see `RecordIndex`.
+        origins: the row, and the positions in target and source, where a pair begins,
+            int64 [pairs, 3]; None: each pair has its own row.
+    """
+    positions = tf.reshape(links.values, [-1, 2])  # of target and source token
+    if swapped:
+        positions = positions[:, ::-1]
+    pairs = tf.cast(links.value_rowids()[::2], tf.int64)
+    if origins is None:
+        indices = tf.concat([pairs[:, tf.newaxis], positions], axis=1)
+    else:
+        indices = tf.pad(positions, [[0, 0], [1, 0]]) + tf.gather(origins, pairs)
+    shape = tf.concat([tf.shape(target), tf.shape(source)[1:]], axis=0)
+    ones = tf.ones([tf.shape(indices)[0]])
+    counts = tf.scatter_nd(indices, ones, tf.cast(shape, tf.int64))
+    return tf.math.divide_no_nan(counts, tf.reduce_sum(counts, 2, keepdims=True))
+
+
+def packed_batch(
+    ids: tuple[tf.RaggedTensor, tf.RaggedTensor],
+    rows: tf.Tensor,
+    segments: tf.Tensor,
+    shape: tf.Tensor,
+) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    """Joins pairs to rows, one after the other.
+
+    Args:
+        ids: source and target of each pair, int64 [P, (tokens)].
+        rows: the row of each pair, ascending, int64 [P].
+        segments: the number that the tokens of each pair get, int64 [P].
+        shape: R, S and T, int64 [3].
+
+    Returns:
+        The ids of each side with their segments and positions, see `pipeline.Batch`;
+        and the row of each pair with the positions in target and source where it
+        begins, int64 [P, 3].
+    """
+    num_rows, *lengths = tf.unstack(tf.ensure_shape(shape, [3]))
+    rows = tf.ensure_shape(rows, [None])
+    segments = tf.ensure_shape(segments, [None])
+    batch: dict[str, tf.Tensor] = {}
+    origins = [rows]
+    for side, of_side, length in zip(SIDES, ids, lengths, strict=True):
+        of_side = of_side.with_row_splits_dtype(tf.int64)
+        pair = of_side.value_rowids()  # of each token
+        starts = of_side.row_starts()  # [P]
+        columns = {
+            side: of_side.values,
+            f"{side}_segments": tf.gather(segments, pair),
+            f"{side}_positions": tf.range(tf.size(pair, tf.int64))
+            - tf.gather(starts, pair),
+        }
+        for name, values in columns.items():
+            joined = tf.RaggedTensor.from_value_rowids(
+                values, tf.gather(rows, pair), num_rows
+            )
+            padded = joined.to_tensor(shape=tf.stack([num_rows, length]))
+            batch[name] = tf.cast(padded, tf.int32)
+        row_starts = tf.gather(joined.row_starts(), rows)
+        origins.insert(1, starts - row_starts)  # the target's first
+    return batch, tf.stack(origins, axis=1)
+
 
 FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
     "targets": tf.io.RaggedFeature(tf.int64),
 }
+
+
 # The ids "source" [rows, S] and "target" [rows, T], int32, padded with 0. With packed
 # rows, "source_segments", "source_positions", "target_segments" and "target_positions"
 # of the same shapes: a segment is 1 + the number of the pair in the batch of a step,
 # over all replicas, and 0 in padding; positions begin with 0 in each pair. And perhaps
 # the "alignment" [rows, T, S], float32, see `alignment_weights`.
 Batch = dict[str, tf.Tensor]
+
+
 # (example, step, number of the pair in the batch) -> example.
 Augment = Callable[[bytes, int, int], bytes]
 
@@ -236,3 +333,19 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
+
+
+_CHUNK = 1000  # records that are read at a time
+
+
+def read_pairs(
+    index: RecordIndex, records: Iterable[int]
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Yields (source ids, target ids) of some records; each side ends in EOS."""
+    remaining = iter(records)
+    while chunk := list(itertools.islice(remaining, _CHUNK)):
+        examples = tf.io.parse_example(index.read(chunk), FEATURES)
+        source_feature, target_feature = index.features
+        sources = examples[source_feature].to_list()
+        targets = examples[target_feature].to_list()
+        yield from zip(sources, targets, strict=True)

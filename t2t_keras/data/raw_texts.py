@@ -9,13 +9,11 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from t2t_keras.data.atomic_files import atomic
-from t2t_keras.data.count_pairs import changed_source
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.sides import SIDES
-from t2t_keras.errors import UserError
-from t2t_keras.problem import Pair, Problem, Split
-from t2t_keras.quantity import quantity
+from t2t_keras.data.sources import changed_source
+from t2t_keras.errors import UserError, quantity
+from t2t_keras.files.atomic import atomic
+from t2t_keras.problem import SIDES, Pair, Problem, Split
 
 
 def text_paths(data_dir: Path, data_name: str, split: str) -> list[Path]:

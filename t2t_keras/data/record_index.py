@@ -1,21 +1,205 @@
-"""Finds and reads the records of a split."""
+"""Finds and reads the records of a split.
+
+A shard `{data_name}-{split}-00000-of-00100` is, as tensor2tensor writes it, a TFRecord
+file of `tf.train.Example` with the int64 lists `inputs` and `targets`, each ending in
+EOS, and, where word alignments were given, `links`. The index of a split,
+`{data_name}-{split}.index.npz`, has the lengths of its records.
+"""
 
 import contextlib
 import dataclasses
 import functools
+import hashlib
+import itertools
 import os
+import re
+import struct
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from t2t_keras.data.console import say
-from t2t_keras.data.index_files import index_sha256, load_index, save_index, scan_shard
-from t2t_keras.data.part_starts import part_starts
-from t2t_keras.data.split_files import find_shards, index_path
-from t2t_keras.data.tfrecord import FRAME, damaged_record, unframe
+from t2t_keras.console import say
+from t2t_keras.data.tfrecord import FRAME, damaged_record, read_payloads, unframe
 from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import atomic
+
+# What NumPy raises for a damaged index.
+_UNREADABLE = (
+    *(ValueError, TypeError, KeyError, EOFError, OSError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError, OverflowError),
+    *(struct.error, SyntaxError, tokenize.TokenError),
+)
+
+
+_EDGE = 4096  # bytes at both ends of a shard, whose checksum tells if it has changed
+
+
+def save_index(
+    path: Path, shards: Sequence[Path], lengths: Sequence[np.ndarray]
+) -> None:
+    """Writes an index, atomically.
+
+    Args:
+        path: see `index_path`.
+        shards: the TFRecord files.
+        lengths: for each shard, int32 [N, 3 or 4]: payload bytes, source tokens and
+            target tokens of every record, and in a mixture the number of its corpus.
+    """
+    marks = np.array([_mark(shard) for shard in shards], np.int64)
+    by_shard: dict[str, Any] = {str(i): table for i, table in enumerate(lengths)}
+    with atomic(path) as incomplete, incomplete.open("wb") as file:
+        np.savez(file, marks=marks, **by_shard)
+
+
+def _mark(shard: Path) -> tuple[int, int]:
+    """Returns the size of a file and a checksum of its two ends."""
+    size = shard.stat().st_size
+    with shard.open("rb") as file:
+        content = file.read(_EDGE)
+        file.seek(max(0, size - _EDGE))
+        return size, zlib.crc32(content + file.read(_EDGE))
+
+
+def index_sha256(lengths: Sequence[np.ndarray]) -> str:
+    """Returns the SHA-256 of the content of an index, see `save_index`."""
+    content = hashlib.sha256()
+    for table in lengths:
+        content.update(repr(table.shape).encode())
+        content.update(np.ascontiguousarray(table, "<i4").tobytes())
+    return content.hexdigest()
+
+
+def load_index(path: Path, shards: list[Path]) -> list[np.ndarray] | None:
+    """Loads the lengths by shard; None if there are none, or not for these shards."""
+    if not path.exists():
+        return None
+    try:
+        with np.load(path) as arrays:
+            marks = np.array([_mark(shard) for shard in shards], np.int64)
+            if not np.array_equal(arrays["marks"], marks):
+                return None
+            lengths = [arrays[str(shard)] for shard in range(len(shards))]
+    except _UNREADABLE:
+        lengths = []
+    sizes = [shard.stat().st_size for shard in shards]
+    if len(lengths) != len(shards) or not all(map(_fills, lengths, sizes)):
+        say(f"{path} is damaged; building it again from the shards")
+        return None
+    return lengths
+
+
+def _fills(table: np.ndarray, size: int) -> bool:
+    """Returns whether the records of a table fill a shard of this size exactly.
+
+    The archive's checksum covers only what is read. If a wrong bit makes the shape of a
+    table smaller, the other rows are neither read nor verified.
+    """
+    if table.dtype != np.int32 or table.ndim != 2 or table.shape[1] not in (3, 4):
+        return False
+    return int(table[:, 0].sum(dtype=np.int64)) + FRAME * len(table) == size
+
+
+def scan_shard(shard: Path) -> np.ndarray:
+    """Returns the lengths, int32 [N, 3], of the records of a shard."""
+    import tensorflow as tf
+
+    features = {name: tf.io.RaggedFeature(tf.int64) for name in ("inputs", "targets")}
+    parts = [np.empty([0, 3], np.int32)]
+    payloads = read_payloads(shard)
+    while batch := list(itertools.islice(payloads, 4096)):
+        try:
+            examples = tf.io.parse_example(batch, features)
+        except tf.errors.InvalidArgumentError as error:
+            raise UserError(
+                f"{shard}: a record is not a tf.train.Example of integers; this is not "
+                "data of a sequence-to-sequence problem"
+            ) from error
+        columns = [
+            np.array(list(map(len, batch))),
+            examples["inputs"].row_lengths(),
+            examples["targets"].row_lengths(),
+        ]
+        parts.append(np.stack(columns, axis=1).astype(np.int32))
+    lengths = np.concatenate(parts)
+    if len(lengths) and not lengths.min():  # an absent feature parses as an empty one
+        raise UserError(
+            f"{shard}: a record lacks `inputs` or `targets`; this is not data of a "
+            "sequence-to-sequence problem"
+        )
+    return lengths
+
+
+def part_starts(sizes: np.ndarray) -> np.ndarray:
+    """Returns where parts of these sizes start, one after the other, from 0: [N].
+
+    Args:
+        sizes: int [N].
+    """
+    return np.cumsum(sizes) - sizes
+
+
+def shard_name(data_name: str, split: str, shard: int, num_shards: int) -> str:
+    """Returns a shard's file name, as tensor2tensor names it."""
+    return f"{data_name}-{split}-{shard:05d}-of-{num_shards:05d}"
+
+
+def index_path(data_dir: Path, data_name: str, split: str) -> Path:
+    """Returns the path of the index of a split."""
+    return Path(data_dir) / f"{data_name}-{split}.index.npz"
+
+
+def unfinished_dir(data_dir: Path, data_name: str) -> Path:
+    """Returns the directory in which datagen works until the data are complete."""
+    return Path(data_dir) / f"{data_name}.incomplete"
+
+
+def num_train_shards(num_examples: int) -> int:
+    """Returns the number of shards for a number of training examples.
+
+    There is one for every 10,000 examples up to tensor2tensor's 100. Beyond 50 million
+    examples there are more, so that at most half a million are sorted in memory.
+    """
+    return max(min(-(-num_examples // 10_000), 100), -(-num_examples // 500_000))
+
+
+def find_shards(data_dir: Path, data_name: str, split: str) -> list[Path]:
+    """Returns the shards of a split, in order.
+
+    Raises:
+        UserError: there are none, some are missing, or there are two sets of them.
+    """
+    data_dir = Path(data_dir)
+    manifest = data_dir / f"{data_name}.manifest.json"
+    if unfinished_dir(data_dir, data_name).exists() and not manifest.exists():
+        raise UserError(
+            f"the data of '{data_name}' in {data_dir} is unfinished; run the same "
+            "`t2t datagen` again, and it continues where it stopped"
+        )
+    pattern = re.compile(rf"{re.escape(data_name)}-{split}-(\d{{5}})-of-(\d{{5}})")
+    names = os.listdir(data_dir) if data_dir.is_dir() else []
+    matches = sorted(filter(None, map(pattern.fullmatch, names)), key=lambda m: m[0])
+    if not matches:
+        raise UserError(
+            f"there is no {split} data of '{data_name}' in {data_dir}; "
+            "`t2t datagen` makes it, and adds it to a directory that has other splits"
+        )
+    totals = {int(match[2]) for match in matches}
+    if len(totals) > 1:
+        raise UserError(
+            f"{data_dir} has the {split} data of '{data_name}' more than once, in "
+            f"{' and in '.join(map(str, sorted(totals)))} shards; remove one set"
+        )
+    if [int(match[1]) for match in matches] != list(range(*totals)):
+        raise UserError(
+            f"{data_dir} has only {len(matches)} of the {max(totals)} {split} shards "
+            f"of '{data_name}'; copy the rest, or generate the data again"
+        )
+    return [data_dir / match[0] for match in matches]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,9 +1,12 @@
-"""The TFRecord format, read and written without TensorFlow."""
+"""TFRecord files of `tf.train.Example`, read and written without TensorFlow.
+
+TensorFlow's import takes three seconds and 550 MB in every worker process of datagen.
+"""
 
 import functools
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import google_crc32c
@@ -11,9 +14,17 @@ import google_crc32c
 from t2t_keras.errors import UserError
 
 HEADER_BYTES = 12
+
+
 CHECKSUM_BYTES = 4
+
+
 FRAME = HEADER_BYTES + CHECKSUM_BYTES  # bytes of a record that are not payload
+
+
 _LENGTH = struct.Struct("<Q")
+
+
 _CRC = struct.Struct("<I")
 
 
@@ -73,3 +84,39 @@ def damaged_record(shard: Path, record_number: int, offset: int) -> UserError:
         f"{offset:,}) is wrong; copy the file again, or remove the data and run "
         "`t2t datagen` again"
     )
+
+
+def field(tag: int, content: bytes) -> bytes:
+    """Returns the field with a tag: a message, a string, or packed integers."""
+    return b"".join((varint(tag << 3 | 2), varint(len(content)), content))
+
+
+@functools.lru_cache(1 << 16)
+def varint(value: int) -> bytes:
+    """Returns an integer in base 128, least significant digit first."""
+    digits = bytearray()
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*digits, value])
+
+
+def example(
+    source: Sequence[int], target: Sequence[int], links: Sequence[int] = ()
+) -> bytes:
+    """Returns a serialized `tf.train.Example` with int64 lists `inputs` and `targets`.
+
+    The bytes equal TensorFlow's deterministic serialization.
+
+    Args:
+        source: ids of the source.
+        target: ids of the target.
+        links: the positions of tokens that are linked, for each link the target token's
+            and the source token's; the list `links`, unless empty.
+    """
+    features = b""
+    for name, ids in ((b"inputs", source), (b"links", links), (b"targets", target)):
+        if ids or name != b"links":
+            int64_list = field(3, field(1, b"".join(map(varint, ids))))
+            features += field(1, field(1, name) + field(2, int64_list))
+    return field(1, features)

@@ -7,22 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.data.checksums import sha256
 from t2t_keras.data.cleaning import reasons
-from t2t_keras.data.count_pairs import Counts, read_counts
-from t2t_keras.data.data_plan import DataPlan
 from t2t_keras.data.encode_splits import EncodingState, SplitPart
-from t2t_keras.data.index_files import index_sha256
-from t2t_keras.data.json_files import write_json
-from t2t_keras.data.languages import guessed_languages
-from t2t_keras.data.manifest import CorpusRecord, Manifest
+from t2t_keras.data.manifest import (
+    CorpusRecord,
+    Counts,
+    DataPlan,
+    Manifest,
+    read_counts,
+)
 from t2t_keras.data.mixture import Mixture
 from t2t_keras.data.raw_texts import text_paths
-from t2t_keras.data.sides import SIDES, SPLITS, Side
+from t2t_keras.data.record_index import index_sha256
+from t2t_keras.data.sources import guessed_languages
 from t2t_keras.data.write_shards import read_lengths
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Source, Split
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.files.json_files import sha256, write_json
+from t2t_keras.problem import SIDES, SPLITS, Side, Source, Split
+from t2t_keras.text.tokenizer import load_tokenizer
 
 
 def write_manifest(

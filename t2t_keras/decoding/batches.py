@@ -1,14 +1,19 @@
-"""Batches of sequences of similar length."""
+"""Batches of sequences of similar length, which threads search."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import tensorflow as tf
 
+from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis
+from t2t_keras.devices import num_cores, program_failures_named
 from t2t_keras.text.tokenizer import padded_rows
 
 # On a CPU, with a thread for each: the operations of one step are too small to keep
 # all cores busy.
 MAX_PARALLEL_BATCHES = 4
+
 
 # With few distinct widths, the device's libraries can reuse what they have prepared.
 _WIDTH_MULTIPLE = 8
@@ -68,3 +73,47 @@ def batches_of_pairs(
 def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
     """Returns the rows as one int32 array, padded with PAD to a multiple of 8."""
     return padded_rows(rows, padded_width(max(map(len, rows))))
+
+
+def parallel_batches() -> int:
+    """Returns how many batches are searched at the same time, each in a thread.
+
+    A GPU searches one batch at a time.
+    """
+    has_gpu = bool(tf.config.list_logical_devices("GPU"))
+    return 1 if has_gpu else min(num_cores(), MAX_PARALLEL_BATCHES)
+
+
+def search_in_batches(
+    search_batch: Callable[[Sequence[Source]], list[list[TokenHypothesis]]],
+    sources: Sequence[Source],
+    batch_tokens: int,
+    progress: Progress | None = None,
+    width_of: Callable[[int], int] = padded_width,
+) -> list[list[TokenHypothesis]]:
+    """Returns the hypotheses of each source, which is searched in a batch.
+
+    Args:
+        search_batch: searches one batch.
+        sources: the sources of all batches.
+        batch_tokens: see `batches`.
+        progress: called after each batch.
+        width_of: see `batches`.
+    """
+    lengths = [len(source.ids) for source in sources]
+    groups = batches(lengths, batch_tokens, parallel_batches(), width_of)
+    grouped = []
+    for group in groups:
+        grouped.append([sources[i] for i in group])
+    results: list[list[TokenHypothesis]] = [[]] * len(sources)
+    executor = ThreadPoolExecutor(parallel_batches())
+    try:
+        searched = executor.map(program_failures_named()(search_batch), grouped)
+        for group, batch, n_best_lists in zip(groups, grouped, searched, strict=True):
+            for i, hypotheses in zip(group, n_best_lists, strict=True):
+                results[i] = hypotheses
+            if progress is not None:
+                progress(batch)
+    finally:
+        executor.shutdown(cancel_futures=True)
+    return results

@@ -55,10 +55,16 @@ import tensorflow as tf
 
 from t2t_keras.decoding.candidates import BeamAllocation, BestCandidates, Candidates
 from t2t_keras.decoding.constraint import AllOf, Constraint, allow_only_mask
-from t2t_keras.decoding.decode_loop import GrowingLoop, SearchLoop, where_rows
 from t2t_keras.decoding.ensemble import DecodingModel
-from t2t_keras.decoding.hypotheses import NEG_INF, Hypotheses, length_penalties
 from t2t_keras.decoding.options import LengthPenalty
+from t2t_keras.decoding.search_loop import (
+    NEG_INF,
+    GrowingLoop,
+    Hypotheses,
+    SearchLoop,
+    length_penalties,
+    where_rows,
+)
 from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
 

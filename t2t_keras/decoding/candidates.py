@@ -1,12 +1,45 @@
-"""Candidates: continuations by one token among which beam search chooses."""
+"""Candidates: continuations by one token among which beam search chooses.
+
+Only the blocks of values with the largest maxima are searched, which takes a quarter of
+the time of `tf.math.top_k` for 32,000 values on a CPU.
+"""
 
 from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
-from t2t_keras.decoding.blocks import BLOCK_SIZE, divide, first_of_largest
-from t2t_keras.decoding.hypotheses import NEG_INF
+from t2t_keras.decoding.search_loop import NEG_INF
 from t2t_keras.model.backend import Nest
+
+BLOCK_SIZE = 64
+
+
+def divide(values: tf.Tensor, fill: float | bool) -> tf.Tensor:
+    """Returns values [..., V] in blocks [..., blocks, 64], the last one filled up."""
+    values = tf.convert_to_tensor(values)
+    size = values.shape[-1]
+    *axes, _ = tf.unstack(tf.shape(values))
+    if size % BLOCK_SIZE:
+        padding = tf.fill([*axes, -size % BLOCK_SIZE], tf.cast(fill, values.dtype))
+        values = tf.concat([values, padding], axis=-1)
+    return tf.reshape(values, [*axes, -(-size // BLOCK_SIZE), BLOCK_SIZE])
+
+
+def first_of_largest(values: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
+    """Returns the indices [B, k] of the k largest values [B, N], in ascending order.
+
+    They are float32: a GPU computes with int32 on the host. An index's place is the
+    number of smaller ones: counting is one kernel on a GPU, sorting two.
+    """
+    indices = tf.math.top_k(values, k, sorted=False).indices  # [B, k]
+    indices = tf.cast(indices, tf.float32)
+    row = tf.expand_dims(indices, 1)  # [B, 1, k]; LiteRT cannot index by None
+    # Entry j of row i: whether the j-th index is smaller than the i-th.
+    is_smaller = row < tf.expand_dims(indices, 2)  # [B, k, k]
+    ranks = tf.reduce_sum(tf.cast(is_smaller, tf.float32), axis=2)  # [B, k]
+    rank_of_row = tf.expand_dims(tf.cast(tf.range(k), tf.float32), 1)  # [k, 1]
+    is_rank = rank_of_row == tf.expand_dims(ranks, 1)  # [B, k, k]
+    return tf.reduce_sum(tf.where(is_rank, row, 0.0), axis=2)
 
 
 class Candidates(NamedTuple):

@@ -1,20 +1,56 @@
-"""The interface between `Translator` and the programs that compute a model.
+"""The interface of engines, and what they return: hypotheses, scores, alignments.
 
-A translator works with texts, and an engine with ids. To run a model in another
-program, write a class with the attributes and methods of `Engine`, which need not be a
-subclass of it.
+Log-probabilities of long outputs are lower than those of short ones. Dividing them by
+a length penalty makes outputs of different lengths comparable.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.options import MAX_BEAM_SIZE, DecodingOptions, LengthPenalty
 from t2t_keras.errors import UserError
+from t2t_keras.hparam import GUIDED_HEAD, HParams
+from t2t_keras.problem import TextProcessor
+from t2t_keras.text.alignment import Alignment
 from t2t_keras.text.tokenizer import Tokenizer
-from t2t_keras.text_processor import TextProcessor
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+class AlignmentHead(NamedTuple):
+    """The encoder-decoder attention from which word alignments are read.
+
+    Attributes:
+        layer: number of the decoder layer, from 1; None: `HParams.alignment_layer`.
+        head: number of the head, from 1; None: the mean of the layer's heads, or, if
+            no layer is given either, the head that guided alignment has trained.
+    """
+
+    layer: int | None = None
+    head: int | None = None
+
+    def of_model(self, hparams: HParams) -> Self:
+        """Returns the head with the defaults that it has in a model.
+
+        Raises:
+            UserError: the model has no such layer or head.
+        """
+        counts = {"layer": hparams.decoder_layers, "head": hparams.num_heads}
+        for name, count in counts.items():
+            index = getattr(self, name)
+            if index is not None and not 1 <= index <= count:
+                raise UserError(
+                    f"alignment: the model has no {name} {index}; give a number from "
+                    f"1 to {count}"
+                )
+        if self.layer is not None:
+            return self
+        trained = GUIDED_HEAD if hparams.guided_alignment else None
+        return self._replace(layer=hparams.alignment_layer, head=self.head or trained)
 
 
 class Source(NamedTuple):
@@ -181,3 +217,145 @@ def refuse_changes(
     for name in names:
         if getattr(options, name) != getattr(fixed, name):
             raise UserError(f"{name}: {reason}")
+
+
+class Hypothesis(NamedTuple):
+    """One output.
+
+    Attributes:
+        text: the output as the problem's text processor writes it, in one line.
+        score: the log-probability over the length penalty, plus the coverage penalty
+            if there is one.
+        log_prob: the log-probability; NaN if the engine does not return it.
+        ids: the token ids; the last is EOS unless the output reached its limit. The
+            ids of an input that was split are those of its parts, joined.
+        is_repaired: whether the text processor had to repair the model's output.
+        token_log_probs: the log-probability of each token, if asked for; in float32
+            their sum is `log_prob`, except for rounding.
+        alignment: the word alignment, if asked for; see `Translator.n_best`.
+        is_truncated: whether the input was truncated.
+        sentences: the number of sentences into which `split_sentences` split the input.
+    """
+
+    text: str
+    score: float
+    log_prob: float = math.nan
+    ids: tuple[int, ...] = ()
+    is_repaired: bool = False
+    token_log_probs: tuple[float, ...] = ()
+    alignment: Alignment = ()
+    is_truncated: bool = False
+    sentences: int = 1
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens, EOS included."""
+        return len(self.ids)
+
+
+class Score(NamedTuple):
+    """The log-probability of one target.
+
+    Attributes:
+        log_prob: the log-probability of the whole target, EOS included.
+        tokens: the number of tokens, EOS included.
+        ids: the token ids.
+        token_log_probs: the log-probability of each token, given the earlier ones.
+        is_truncated: whether the source or the target was truncated.
+    """
+
+    log_prob: float
+    tokens: int
+    ids: tuple[int, ...] = ()
+    token_log_probs: tuple[float, ...] = ()
+    is_truncated: bool = False
+
+
+# A number, or a float32 tensor.
+Length = TypeVar("Length", float, "tf.Tensor")
+
+
+def length_penalty(
+    length: Length, alpha: "float | tf.Tensor", formula: LengthPenalty
+) -> Length:
+    """Returns the length penalty.
+
+    Args:
+        length: number of tokens, EOS included; for `power` and `average` at least 1.
+        alpha: the exponent of `gnmt` and `power`.
+        formula: `gnmt` is ((5 + length) / 6) ** alpha (Wu et al., 2016); `power` is
+            length ** alpha; `average` is the length; `none` is 1.
+    """
+    if formula == "gnmt":
+        return ((5.0 + length) / 6.0) ** alpha
+    if formula == "power":
+        return length**alpha
+    return length if formula == "average" else length**0.0
+
+
+def penalty_of_tokens(num_tokens: int, options: DecodingOptions) -> float:
+    """Returns the length penalty of a hypothesis with some number of tokens.
+
+    An impossible hypothesis has no tokens, and counts as one: its log-probability is
+    -inf.
+    """
+    tokens = float(max(num_tokens, 1))
+    return length_penalty(tokens, options.alpha, options.length_penalty)
+
+
+def log_probs_of_scores(
+    scores: np.ndarray, lengths: np.ndarray, options: DecodingOptions
+) -> np.ndarray:
+    """Returns the log-probabilities [n], given scores [n] without coverage penalty.
+
+    Args:
+        scores: the scores.
+        lengths: [n], numbers of tokens.
+        options: the options of the search.
+    """
+    penalties = [penalty_of_tokens(length, options) for length in lengths.tolist()]
+    return scores.astype(np.float64) * penalties
+
+
+_MAX_DOUBLINGS = 2  # of the beam
+
+
+def replace_duplicates(
+    n_best_lists: list[list[Hypothesis]],
+    beam_size: int,
+    search: Callable[[list[int], int], list[list[Hypothesis]]],
+    max_beam_size: int = MAX_BEAM_SIZE,
+) -> None:
+    """Replaces duplicate outputs with the next-best ones from a wider beam.
+
+    The best output stays the best: outputs of the wider beam that have a higher score
+    are left out.
+
+    Args:
+        n_best_lists: the outputs for each input, best first; changed in place.
+        beam_size: the beam size with which they were found.
+        search: maps the indices of inputs, and the factor by which beam size and number
+            of outputs grow, to their outputs.
+        max_beam_size: the largest beam size of a search; duplicates that are left are
+            removed.
+    """
+    sizes = [len(outputs) for outputs in n_best_lists]
+    n_best_lists[:] = map(_distinct, n_best_lists)
+    for doubling in range(1, _MAX_DOUBLINGS + 1):
+        beam_multiplier = 2**doubling
+        rows = [i for i, size in enumerate(sizes) if len(n_best_lists[i]) < size]
+        if not rows or beam_size * beam_multiplier > max_beam_size:
+            return
+        for i, outputs in zip(rows, search(rows, beam_multiplier), strict=True):
+            best = n_best_lists[i][0]
+            worse = [output for output in outputs if output.score <= best.score]
+            wider = _distinct([best, *worse])[: sizes[i]]
+            n_best_lists[i] = max(n_best_lists[i], wider, key=len)
+
+
+def _distinct(outputs: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Returns the best output of each text."""
+    best_of_text: dict[str, Hypothesis] = {}
+    for output in outputs:
+        best_of_text.setdefault(output.text, output)
+    return list(best_of_text.values())

@@ -1,18 +1,22 @@
-"""The engine of a run: its model as compiled TensorFlow graphs."""
+"""The engine of a run: its model as compiled graphs; and the model's translator."""
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.console import busy, say
-from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.decoding.batches import batches_of_pairs, padded, padded_width
-from t2t_keras.decoding.compiled_loop import rounded_length
-from t2t_keras.decoding.constraints.phrases import Phrases, protected_parts
+from t2t_keras.console import busy, say
+from t2t_keras.decoding.batches import (
+    batches_of_pairs,
+    padded,
+    padded_width,
+    search_in_batches,
+)
 from t2t_keras.decoding.engine import (
+    AlignmentHead,
     Progress,
     Source,
     TokenHypothesis,
@@ -20,23 +24,27 @@ from t2t_keras.decoding.engine import (
     n_best_tokens,
 )
 from t2t_keras.decoding.ensemble import DecodingModel
-from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.parallel_search import search_in_batches
-from t2t_keras.decoding.scoring import (
+from t2t_keras.decoding.phrases import Phrases, protected_parts
+from t2t_keras.decoding.search_graph import (
+    SearchGraph,
+    SearchInputs,
     attention_weights,
     likeliest_tokens,
     score_targets,
 )
-from t2t_keras.decoding.search_graph import SearchGraph, SearchInputs
+from t2t_keras.decoding.search_loop import Hypotheses, rounded_length
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.model.backend import Nest, require_tensorflow
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 
 _MAX_FUNCTIONS = 32  # a new combination of options replaces the oldest one
 
+
 # The options that are inputs of the graph, with their dtypes.
 _TENSOR_DTYPES = DecodingOptions.dtypes("is_tensor")
+
 
 # A tf.function of a batch, for which TensorFlow has no type.
 _Function: TypeAlias = Any
@@ -281,3 +289,59 @@ def _n_best_lists(hypotheses: Hypotheses) -> list[list[TokenHypothesis]]:
     """Returns the hypotheses of each row."""
     arrays = [tensor.numpy() for tensor in hypotheses]
     return [n_best_tokens(*row) for row in zip(*arrays, strict=True)]
+
+
+class ModelTranslator(Translator):
+    """A `Translator` whose model is at hand: it can be evaluated and exported.
+
+        translator = ModelTranslator(problem, model, tokenizer, tokenizer)
+
+    Args:
+        problem: the problem, which has the default options.
+        model: the model, or an ensemble.
+        source_tokenizer: the vocabulary of sources.
+        target_tokenizer: the vocabulary of targets.
+
+    Attributes:
+        engine: the `GraphEngine`.
+        problem: the problem.
+        model: the model.
+    """
+
+    engine: GraphEngine
+
+    def __init__(
+        self,
+        problem: Problem,
+        model: DecodingModel,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+    ) -> None:
+        super().__init__(
+            GraphEngine(problem, model, source_tokenizer, target_tokenizer)
+        )
+        self.problem = problem
+        self.model = model
+
+    def with_compute_dtype(self, dtype: str) -> Self:
+        """Returns a copy, with the same options, that computes in another dtype.
+
+        Args:
+            dtype: the hyper-parameter `compute_dtype`.
+        """
+        copy = type(self)(
+            self.problem,
+            self.model.with_compute_dtype(dtype),
+            self.source_tokenizer,
+            self.target_tokenizer,
+        )
+        copy.options = self.options
+        return copy
+
+    def save_tokenizers(self, path: Path) -> None:
+        """Writes `source.spm` and `target.spm` (or `.subwords`) to a directory."""
+        for side, tokenizer in (
+            ("source", self.source_tokenizer),
+            ("target", self.target_tokenizer),
+        ):
+            tokenizer.save(path / f"{side}{tokenizer.suffix}")

@@ -6,10 +6,15 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.decoding.constraint import AllOf, Constraint, allow_only_mask
-from t2t_keras.decoding.decode_loop import decode_loop, select_rows
 from t2t_keras.decoding.ensemble import DecodingModel
-from t2t_keras.decoding.hypotheses import NEG_INF, Hypotheses, length_penalties
 from t2t_keras.decoding.options import LengthPenalty
+from t2t_keras.decoding.search_loop import (
+    NEG_INF,
+    Hypotheses,
+    decode_loop,
+    length_penalties,
+    select_rows,
+)
 from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
 

@@ -9,30 +9,31 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from t2t_keras.arguments import checked
-from t2t_keras.decoding.alignment import AlignmentHead, word_alignment
-from t2t_keras.decoding.distinct import replace_duplicates
-from t2t_keras.decoding.engine import Engine, Source, TokenHypothesis
-from t2t_keras.decoding.long_inputs import (
+from t2t_keras.checking import NonNegative, checked
+from t2t_keras.decoding.engine import (
+    AlignmentHead,
+    Engine,
+    Hypothesis,
+    Score,
+    Source,
+    TokenHypothesis,
+    replace_duplicates,
+)
+from t2t_keras.decoding.inputs import (
     InputSplitter,
     SplitInput,
+    checked_pairs,
+    checked_prefixes,
+    checked_texts,
     join_hypotheses,
     truncate,
 )
 from t2t_keras.decoding.options import MAX_BEAM_SIZE, DecodingOptions
-from t2t_keras.decoding.outputs import Hypothesis, Score
-from t2t_keras.decoding.text_arguments import (
-    checked_pairs,
-    checked_prefixes,
-    checked_texts,
-)
 from t2t_keras.entry_points import unknown_name
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Alignment
-from t2t_keras.text.token_words import words_of_tokens
+from t2t_keras.problem import TextProcessor
+from t2t_keras.text.alignment import Alignment, word_alignment, words_of_tokens
 from t2t_keras.text.tokenizer import Tokenizer
-from t2t_keras.text_processor import TextProcessor
-from t2t_keras.type_hints import NonNegative
 
 
 class _Request(NamedTuple):

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from t2t_keras.data.console import say
-from t2t_keras.errors import UserError
+from t2t_keras.console import say
+from t2t_keras.errors import UserError, quantity
 from t2t_keras.evaluation.tokenization import (
     BleuTokens,
     is_unspaced,
@@ -15,7 +15,6 @@ from t2t_keras.evaluation.tokenization import (
 )
 from t2t_keras.metrics import CorpusMetric, Metrics
 from t2t_keras.problem import Problem
-from t2t_keras.quantity import quantity
 
 if TYPE_CHECKING:
     import numpy as np

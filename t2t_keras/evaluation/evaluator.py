@@ -7,16 +7,14 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import tensorflow as tf
 
-from t2t_keras.data.console import busy
-from t2t_keras.data.decoded_pairs import read_pairs
+from t2t_keras.console import Meter, busy, unwatched
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import damage_named, ordered_batches
-from t2t_keras.data.progress import Meter, unwatched
+from t2t_keras.data.pipeline import damage_named, ordered_batches, read_pairs
 from t2t_keras.data.raw_texts import read_texts
 from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.decoding.engine import Hypothesis
 from t2t_keras.decoding.ensemble import DecodingModel
-from t2t_keras.decoding.model_translator import ModelTranslator
-from t2t_keras.decoding.outputs import Hypothesis
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.model.loss import count_tokens, sum_over_tokens, summed_cross_entropies

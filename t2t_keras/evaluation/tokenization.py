@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from t2t_keras.data.console import say
+from t2t_keras.console import say
 from t2t_keras.errors import UserError, first_line
 
 if TYPE_CHECKING:

@@ -7,18 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t2t_keras.data.console import folded, say
+from t2t_keras.console import folded, say
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
-from t2t_keras.export.quantization import DTYPES, refuse_unknown_dtype
+from t2t_keras.export.settings import DTYPES, refuse_unknown_dtype
 from t2t_keras.options import OptionValues
-from t2t_keras.run.checkpoint_paths import CheckpointPaths
-from t2t_keras.run.config import RunConfig
+from t2t_keras.run.config import CheckpointPaths, RunConfig
 
 if TYPE_CHECKING:
-    from t2t_keras.export.exported_translator import ExportedTranslator
+    from t2t_keras.export.settings import ExportedTranslator
     from t2t_keras.export.text_saved_model import TextSavedModel
 
 
@@ -64,7 +63,7 @@ def _export_saved_model(*args: object, **options: object) -> int:
 
 
 def _load_saved_model(path: Path) -> "ExportedTranslator | TextSavedModel":
-    from t2t_keras.export.saved_model_loader import load_translator
+    from t2t_keras.export.saved_model import load_translator
 
     return load_translator(path)
 

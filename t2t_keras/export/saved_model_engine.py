@@ -1,26 +1,76 @@
 """A SavedModel as an engine of `Translator`, by its signatures of ids."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NoReturn
 
+import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.batches import batches_of_pairs, padded, padded_width
-from t2t_keras.decoding.compiled_loop import rounded_length
+from t2t_keras.decoding.batches import (
+    batches_of_pairs,
+    padded,
+    padded_width,
+    search_in_batches,
+)
 from t2t_keras.decoding.engine import (
+    AlignmentHead,
     Progress,
     Source,
     TokenHypothesis,
     TokenScores,
+    log_probs_of_scores,
     n_best_tokens,
     refuse_changes,
 )
-from t2t_keras.decoding.length_penalty import log_probs_of_scores
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.parallel_search import search_in_batches
-from t2t_keras.export.search_only import SearchOnlyEngine
+from t2t_keras.decoding.search_loop import rounded_length
+from t2t_keras.errors import UserError
+from t2t_keras.problem import TextProcessor
 from t2t_keras.text.tokenizer import Tokenizer
-from t2t_keras.text_processor import TextProcessor
+
+
+class SearchOnlyEngine:
+    """Refuses what the graph of an export cannot do; see `Engine`.
+
+    Attributes:
+        graph_name: what messages call the graph.
+    """
+
+    graph_name: ClassVar[str]
+
+    def require_no_prefixes(self, sources: Sequence[Source]) -> None:
+        """Refuses sources with prefixes."""
+        if any(source.prefix for source in sources):
+            self._refuse_prefixes()
+
+    def next_tokens(
+        self, sources: Sequence[Source], count: int, options: DecodingOptions
+    ) -> NoReturn:
+        """Refuses next tokens, because the graph takes no prefixes."""
+        self._refuse_prefixes()
+
+    def alignment_head(self, head: AlignmentHead) -> NoReturn:
+        """Refuses alignments, because the graph returns no attention."""
+        raise UserError(
+            f"alignment: {self.graph_name} returns none; load the run directory"
+        )
+
+    def attention(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        head: AlignmentHead,
+        options: DecodingOptions,
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Refuses alignments, because the graph returns no attention."""
+        self.alignment_head(head)
+
+    def _refuse_prefixes(self) -> NoReturn:
+        raise UserError(
+            f"prefixes: {self.graph_name} cannot force them; load the run directory"
+        )
+
 
 # `Translator` itself applies it.
 _FREE_OPTIONS = ("batch_tokens",)

@@ -1,4 +1,7 @@
-"""The graph of an export: weights, tokenizers and signatures as one saved object."""
+"""The graph of an export: weights, tokenizers and signatures as one saved object.
+
+Weights may be stored in 8 or 16 bits.
+"""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -8,27 +11,70 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.blank_text import BLANK, WHITE_ENDS
 from t2t_keras.decoding.batches import padded
-from t2t_keras.decoding.constraints.forbidden_phrases import (
-    ForbiddenTables,
-    forbidden_tables,
-)
-from t2t_keras.decoding.constraints.phrases import Phrases, protected_parts
-from t2t_keras.decoding.constraints.whole_words import whole_word_patterns
-from t2t_keras.decoding.hypotheses import Hypotheses
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import EMPTY_PHRASES, DecodingOptions
-from t2t_keras.decoding.scoring import score_targets
-from t2t_keras.decoding.search_graph import SearchInputs
+from t2t_keras.decoding.phrases import (
+    ForbiddenTables,
+    Phrases,
+    forbidden_tables,
+    protected_parts,
+    whole_word_patterns,
+)
+from t2t_keras.decoding.search_graph import SearchInputs, score_targets
+from t2t_keras.decoding.search_loop import Hypotheses
 from t2t_keras.errors import UserError
-from t2t_keras.export.input_checks import checked_ids, checked_pairs
-from t2t_keras.export.long_texts_graph import TextSplitter, encode, join_rows
-from t2t_keras.export.row_options import checked_options, search_groups
-from t2t_keras.export.stored_weight import StoredWeight
+from t2t_keras.export.served_inputs import (
+    TextSplitter,
+    checked_ids,
+    checked_options,
+    checked_pairs,
+    encode,
+    join_rows,
+    search_groups,
+)
+from t2t_keras.text.sentences import BLANK, WHITE_ENDS
 from t2t_keras.text.tokenizer import EOS, PAD, UNK
 
+
+class StoredWeight(tf.Module):
+    """A weight in 8 or 16 bits: rounded when written, restored in the graph.
+
+    Only matrices are rounded, that is almost all weights; the arithmetic stays that of
+    the model's compute dtype. In 8 bits, every channel (the output of a kernel's
+    column, or the token of an embedding's row) has a scale, so that its largest weight
+    is 127.
+
+    Args:
+        weight: the model's weight.
+        quantization: the dtype to which matrices are rounded.
+    """
+
+    def __init__(self, weight: keras.Variable, quantization: str) -> None:
+        super().__init__(name="weight")
+        array = np.asarray(keras.ops.convert_to_numpy(weight), np.float32)
+        self._scale: tf.Variable | None = None
+        if array.ndim < 2:
+            stored = tf.constant(array)
+        elif quantization == "int8":
+            channels = 1 if weight.name == "table" else 0  # rows, or columns
+            max_values = np.abs(array).max(axis=channels, keepdims=True)
+            max_values = np.where(max_values > 0, max_values, 1.0)
+            scale = max_values.astype(np.float32) / 127
+            stored = tf.constant(np.rint(array / scale), tf.int8)
+            self._scale = tf.Variable(scale, trainable=False)
+        else:
+            stored = tf.cast(tf.constant(array), quantization)
+        self._stored = tf.Variable(stored, trainable=False)
+
+    def restored(self) -> tf.Tensor:
+        """Returns the weight in float32, rounded."""
+        weight = tf.cast(self._stored, tf.float32)
+        return weight if self._scale is None else weight * self._scale
+
+
 DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+
 
 # The options that requests may have, as inputs of signatures: numbers, one for all rows
 # or one for each, and phrases, whose first axis is 1 or B. Empty phrases are padding.
@@ -36,7 +82,11 @@ _OPTIONS = {
     name: tf.TensorSpec(None, dtype, name)
     for name, dtype in DecodingOptions.dtypes("is_served").items()
 }
+
+
 _OPTIONS["glossary"] = tf.TensorSpec([None, None, 2], tf.string, "glossary")
+
+
 _OPTIONS["forbidden"] = tf.TensorSpec([None, None], tf.string, "forbidden")
 
 

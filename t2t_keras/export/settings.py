@@ -1,13 +1,21 @@
-"""The settings of an export, which `t2t_export.json` has."""
+"""The settings of an export, and the translator that they describe."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from t2t_keras.data.json_files import read_json
-from t2t_keras.data.schema import from_fields
+from t2t_keras import registry
+from t2t_keras.decoding.engine import Engine
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.files.json_files import from_fields, read_json
+from t2t_keras.problem import Problem, TextProcessor
 
 SETTINGS = "t2t_export.json"
+
+
 # Fields of exports of earlier versions, and their names now.
 _RENAMED = {"text_form": "text_processor"}
 
@@ -49,3 +57,96 @@ class ExportSettings:
             return None
         renamed = {_RENAMED.get(name, name): value for name, value in fields.items()}
         return from_fields(cls, renamed, path)
+
+
+# Those of a SavedModel, besides float32; see `StoredWeight`.
+DTYPES = ("int8", "float16", "bfloat16")
+
+
+def refuse_unknown_dtype(
+    name: str | None, dtypes: Sequence[str], export_format: str
+) -> None:
+    """Refuses a dtype of weights that a format does not have.
+
+    Args:
+        name: the dtype; None: float32.
+        dtypes: the dtypes that the format has, besides float32.
+        export_format: the name of the format.
+
+    Raises:
+        UserError: the format does not have it.
+    """
+    if name is not None and name not in dtypes:
+        raise UserError(
+            f"--quantization: --format {export_format} has no {name}; the choice is "
+            f"{', '.join(dtypes) or 'float32 alone'}"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextProcessorSettings(ExportSettings):
+    """The settings of an export from which its text processor can be made again.
+
+    Attributes:
+        text_processor: `plain` is `TextProcessor` with `tags`; `registered` is that of
+            the registered problem; `unknown` is that of an unregistered problem, or the
+            export of an earlier version.
+        tags: words before sources that are one token.
+    """
+
+    text_processor: Literal["plain", "registered", "unknown"] = "unknown"
+    tags: list[str] = dataclasses.field(default_factory=list)
+
+    def make_text_processor(self) -> TextProcessor | None:
+        """Returns the text processor; None if it is unknown here."""
+        if self.text_processor == "plain":
+            return TextProcessor(tags=tuple(self.tags))
+        if self.text_processor == "registered":
+            return _registered_text_processor(self.problem)
+        return None
+
+
+def text_processor_settings(problem: Problem) -> dict[str, object]:
+    """Returns the fields of `TextProcessorSettings` for a problem."""
+    text_processor = problem.text_processor
+    settings: dict[str, object] = {"text_processor": "unknown", "tags": []}
+    if type(text_processor) is TextProcessor:
+        tags = list(text_processor.tags)
+        return settings | {"text_processor": "plain", "tags": tags}
+    registered = _registered_text_processor(problem.name)
+    if type(registered) is type(text_processor):
+        settings["text_processor"] = "registered"
+    return settings
+
+
+def _registered_text_processor(name: str) -> TextProcessor | None:
+    """Returns the text processor of a registered problem; None if there is none."""
+    try:
+        return registry.problem(name).text_processor
+    except UserError:
+        return None
+
+
+class ExportedTranslator(Translator):
+    """A `Translator` whose engine runs an export.
+
+    Args:
+        engine: the engine.
+        settings: the settings of the export.
+        request_options: the names of the options that requests of `t2t serve` may have;
+            None: all that requests may have at all.
+
+    Attributes:
+        settings: the content of `t2t_export.json`, as attributes.
+        request_options: see above.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: ExportSettings,
+        request_options: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(engine)
+        self.settings = settings
+        self.request_options = request_options or DecodingOptions.names("is_served")

@@ -13,18 +13,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.arguments import checked
-from t2t_keras.blank_text import is_blank
+from t2t_keras.checking import NonNegative, checked
 from t2t_keras.decoding.batches import batches
-from t2t_keras.decoding.distinct import replace_duplicates
-from t2t_keras.decoding.long_inputs import splitting_note
+from t2t_keras.decoding.engine import Hypothesis, Score, replace_duplicates
+from t2t_keras.decoding.inputs import checked_pairs, checked_texts, splitting_note
 from t2t_keras.decoding.options import EMPTY_PHRASES, DecodingOptions
-from t2t_keras.decoding.outputs import Hypothesis, Score
-from t2t_keras.decoding.text_arguments import checked_pairs, checked_texts
 from t2t_keras.errors import UserError
 from t2t_keras.export.settings import ExportSettings
-from t2t_keras.text.sentence_ends import split_sentences
-from t2t_keras.type_hints import NonNegative
+from t2t_keras.text.sentences import is_blank, split_sentences
 
 _log = logging.getLogger(__name__)
 

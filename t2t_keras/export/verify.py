@@ -1,21 +1,30 @@
-"""Verification: an export is compared with the run before it gets its name."""
+"""Verification: an export is compared with the run before it gets its name.
+
+So is the text processor: what it does in the graph, and in Python.
+"""
 
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from t2t_keras.blank_text import is_blank
+import tensorflow as tf
+
 from t2t_keras.decoding.engine import Engine, Source
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
+from t2t_keras.problem import TextProcessor
+from t2t_keras.text.sentences import is_blank
 from t2t_keras.text.tokenizer import EOS
 
 if TYPE_CHECKING:
-    from t2t_keras.decoding.model_translator import ModelTranslator
+    from t2t_keras.decoding.graph_engine import ModelTranslator
+
 
 # How far scores may differ: float32 has seven digits, so below -100 it is a share.
 TOLERANCE = {"abs_tol": 1e-4, "rel_tol": 1e-6}
+
+
 MIN_SHARE = 0.25  # of identical outputs, where arithmetic differs
 
 
@@ -169,3 +178,51 @@ def _float32_products() -> Iterator[None]:
         yield
     finally:
         config.experimental.enable_tensor_float_32_execution(was_enabled)
+
+
+def verify_text_processor(
+    processor: TextProcessor,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    raw: bool = False,
+) -> None:
+    """Compares the methods for the graph with those for Python.
+
+    Texts that the latter refuse or repair are left out.
+
+    Args:
+        processor: the text processor of a problem.
+        sources: texts in the form of the training data's.
+        targets: the target of each source.
+        raw: see `TextProcessor.preprocess`.
+
+    Raises:
+        UserError: they differ; the message has the first text for which they do.
+    """
+    for source, target in zip(sources, targets, strict=True):
+        try:
+            text = processor.preprocess(source, raw)
+        except (UserError, ValueError, LookupError):
+            continue  # The form of its users is another.
+        graph_text = processor.preprocess_graph(tf.constant([source]), raw)[0]
+        _require_same(processor, "preprocess", source, text, graph_text)
+        output, is_repaired = processor.postprocess(source, target)
+        if target and not is_repaired:
+            rows = processor.postprocess_graph(
+                tf.constant([source]), tf.constant([[target]])
+            )
+            _require_same(processor, "postprocess", target, output, rows[0, 0])
+
+
+def _require_same(
+    processor: TextProcessor, method: str, text: str, expected: str, actual: tf.Tensor
+) -> None:
+    """Refuses a method whose result in the graph is not that of Python."""
+    result = actual.numpy().decode("utf-8", "replace")
+    if result != expected:
+        name = type(processor).__name__
+        raise UserError(
+            f"--verify: the export is refused, because {name}.{method}_graph makes "
+            f"'{result}' of '{text}', and {method} '{expected}'; correct one of them, "
+            "or give --verify 0 to write the export without verification"
+        )

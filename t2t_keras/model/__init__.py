@@ -10,7 +10,6 @@ hyper-parameters name. Importing this package imports Keras.
 """
 
 from t2t_keras.model.build import build_model
-from t2t_keras.model.cache import DecodingCache, LayerCache
 from t2t_keras.model.decoder import Decoder, DecoderLayer
 from t2t_keras.model.encoder import Encoder, EncoderLayer
 from t2t_keras.model.layers import (
@@ -27,8 +26,9 @@ from t2t_keras.model.layers import (
     SelfAttention,
     WindowSelfAttention,
 )
+from t2t_keras.model.layers.cache import DecodingCache, LayerCache
+from t2t_keras.model.layers.masks import Packing
 from t2t_keras.model.loss import LabelSmoothedCrossEntropy
-from t2t_keras.model.packing import Packing
 from t2t_keras.model.schedule import Schedule
 from t2t_keras.model.transformer import Transformer
 

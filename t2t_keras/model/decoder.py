@@ -5,16 +5,13 @@ from typing import Any, NamedTuple
 
 import keras
 
-from t2t_keras.model.backend import Tensor
-from t2t_keras.model.cache import LayerCache
-from t2t_keras.model.layers.base import Block, Stack, serializable
-from t2t_keras.model.layers.cross_attention import CrossAttention
-from t2t_keras.model.layers.dropout_keys import DropoutSeed, source_keys
-from t2t_keras.model.layers.feed_forward import FeedForward
-from t2t_keras.model.layers.linear import Kernels
+from t2t_keras.model.backend import Block, Stack, Tensor, serializable
+from t2t_keras.model.layers.attention import CrossAttention, SelfAttention, TokenCache
+from t2t_keras.model.layers.cache import LayerCache
+from t2t_keras.model.layers.dropout import DropoutSeed, source_keys
+from t2t_keras.model.layers.linear import FeedForward, Kernels
 from t2t_keras.model.layers.masks import with_masks
 from t2t_keras.model.layers.residual import Residual
-from t2t_keras.model.layers.self_attention import SelfAttention, TokenCache
 
 
 class DecoderLayerOutput(NamedTuple):

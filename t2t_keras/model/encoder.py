@@ -5,13 +5,12 @@ from typing import Any, NamedTuple
 
 import keras
 
-from t2t_keras.model.backend import Tensor
-from t2t_keras.model.layers.base import Block, Stack, serializable
-from t2t_keras.model.layers.dropout_keys import DropoutSeed
-from t2t_keras.model.layers.feed_forward import FeedForward
+from t2t_keras.model.backend import Block, Stack, Tensor, serializable
+from t2t_keras.model.layers.attention import SelfAttention
+from t2t_keras.model.layers.dropout import DropoutSeed
+from t2t_keras.model.layers.linear import FeedForward
 from t2t_keras.model.layers.masks import with_masks
 from t2t_keras.model.layers.residual import Residual
-from t2t_keras.model.layers.self_attention import SelfAttention
 
 
 class EncoderLayerOutput(NamedTuple):

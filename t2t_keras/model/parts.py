@@ -11,15 +11,15 @@ from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import Shape, Tensor
 from t2t_keras.model.decoder import Decoder, DecoderLayer
 from t2t_keras.model.encoder import Encoder, EncoderLayer
-from t2t_keras.model.layers.attention import AttentionOptions
-from t2t_keras.model.layers.cross_attention import CrossAttention
+from t2t_keras.model.layers.attention import (
+    AttentionOptions,
+    CrossAttention,
+    SelfAttention,
+)
 from t2t_keras.model.layers.dropout import Dropout
-from t2t_keras.model.layers.embedding import Embedding
-from t2t_keras.model.layers.feed_forward import FeedForward
-from t2t_keras.model.layers.normalization import LayerNorm
-from t2t_keras.model.layers.positions import LearnedPositions, sinusoids
-from t2t_keras.model.layers.residual import Residual
-from t2t_keras.model.layers.self_attention import SelfAttention
+from t2t_keras.model.layers.embedding import Embedding, LearnedPositions, sinusoids
+from t2t_keras.model.layers.linear import FeedForward
+from t2t_keras.model.layers.residual import LayerNorm, Residual
 from t2t_keras.model.layers.window_attention import WindowSelfAttention
 
 

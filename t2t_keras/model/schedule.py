@@ -9,8 +9,7 @@ import keras
 from keras import ops
 
 from t2t_keras.hparam import OTHER_SCHEDULE_FACTORS, HParams
-from t2t_keras.model.backend import Tensor
-from t2t_keras.model.layers.base import serializable
+from t2t_keras.model.backend import Tensor, serializable
 
 
 def scheduled_rate(

@@ -9,17 +9,13 @@ from keras import ops
 from t2t_keras.entry_points import load_plugin
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import GUIDED_HEAD
-from t2t_keras.model.backend import Tensor
-from t2t_keras.model.cache import DecodingCache
-from t2t_keras.model.layers.base import Stack
-from t2t_keras.model.layers.dropout_keys import DropoutKeys, row_keys, token_keys
+from t2t_keras.model.backend import Stack, Tensor, from_rows, to_rows
+from t2t_keras.model.layers.attention import SelfAttention
+from t2t_keras.model.layers.cache import DecodingCache
+from t2t_keras.model.layers.dropout import DropoutKeys, row_keys, token_keys
 from t2t_keras.model.layers.linear import Kernels, Linear
-from t2t_keras.model.layers.masks import MASKED, PAD, padding_bias
-from t2t_keras.model.layers.rows import from_rows, to_rows
-from t2t_keras.model.layers.self_attention import SelfAttention
-from t2t_keras.model.loss import alignment_loss
-from t2t_keras.model.output_losses import output_losses
-from t2t_keras.model.packing import Packing
+from t2t_keras.model.layers.masks import MASKED, PAD, Packing, padding_bias
+from t2t_keras.model.loss import alignment_loss, output_losses
 from t2t_keras.model.parts import TransformerParts
 
 

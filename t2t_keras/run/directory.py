@@ -23,32 +23,63 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from t2t_keras.arguments import checked
-from t2t_keras.data.atomic_files import atomic
-from t2t_keras.data.checksums import sha256
-from t2t_keras.data.decoded_pairs import source_texts
-from t2t_keras.data.json_files import write_json
-from t2t_keras.data.locks import OccupiedDirectory, lock
+import numpy as np
+
+from t2t_keras.checking import checked
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.decoding.ensemble import Ensemble
-from t2t_keras.decoding.model_translator import ModelTranslator
-from t2t_keras.errors import UserError
+from t2t_keras.decoding.generation import Preprocessor
+from t2t_keras.decoding.graph_engine import ModelTranslator
+from t2t_keras.errors import UserError, quantity
+from t2t_keras.files.atomic import OccupiedDirectory, atomic, lock
+from t2t_keras.files.json_files import sha256, write_json
 from t2t_keras.hparam import CHANGEABLE_FIELDS, HParams
 from t2t_keras.model import build_model
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.problem import Problem
-from t2t_keras.quantity import quantity
-from t2t_keras.run.checkpoint import Checkpoint, model_variables, slot_name
-from t2t_keras.run.checkpoint_directory import CheckpointDirectory
-from t2t_keras.run.checkpoint_paths import is_path
+from t2t_keras.problem import Problem, Split
+from t2t_keras.run.checkpoint import (
+    Checkpoint,
+    CheckpointDirectory,
+    model_variables,
+    slot_name,
+)
 from t2t_keras.run.config import (
     TRAINING_LOCK,
     RunConfig,
     Tokenizers,
+    is_path,
     is_run,
     require_run,
 )
-from t2t_keras.text.preprocessor import Preprocessor
+from t2t_keras.text.tokenizer import UNK, Tokenizer
+
+
+def source_texts(
+    data_dir: Path, problem: Problem, tokenizer: Tokenizer, count: int
+) -> list[str]:
+    """Returns sources of the dev data, or else of the training data.
+
+    If the data are absent, they are random sequences of tokens.
+
+    Args:
+        data_dir: the data directory.
+        problem: the problem.
+        tokenizer: the tokenizer of the sources.
+        count: the number of sources; there are fewer if the data have fewer.
+    """
+    splits: tuple[Split, ...] = ("dev", "train")
+    for split in splits:
+        with contextlib.suppress(UserError):
+            manifest = Manifest.open(data_dir, problem.data_name)
+            index = manifest.open_index(data_dir, split, problem.reverse)
+            interval = max(1, len(index) // max(1, count))
+            records = range(0, len(index), interval)[:count]
+            return [tokenizer.decode(ids) for ids, _ in read_pairs(index, records)]
+    random = np.random.default_rng(0)
+    ids = random.integers(UNK + 1, tokenizer.vocab_size, (count, 12))
+    return [tokenizer.decode(row) for row in ids.tolist()]
 
 
 class RunDirectory:

@@ -5,9 +5,9 @@ import hashlib
 import tensorflow as tf
 import tensorflow_text
 
-from t2t_keras.captured_stderr import diverted_stderr
-from t2t_keras.text.escapes import ESCAPES, NEWLINE_PIECE
-from t2t_keras.text.graph_ids import CPU, text_ids
+from t2t_keras.tensorflow_import import diverted_stderr
+from t2t_keras.text.sentence_piece import ESCAPES, NEWLINE_PIECE
+from t2t_keras.text.sentences_graph import CPU, text_ids_graph
 
 
 def sentence_piece_op(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
@@ -52,7 +52,7 @@ class SentencePieceGraph(tf.Module):
         with tf.device(CPU):
             # A newline that is removed again, for the reason in `sentence_piece`.
             ids = tf.pad(ids, [[0, 0], [1, 0]], constant_values=self._newline)
-            ids = text_ids(ids, self._vocab_size)
+            ids = text_ids_graph(ids, self._vocab_size)
             texts = self._tokenizer.detokenize(ids)
             texts = tf.strings.regex_replace(texts, r"\A\n ?", "", replace_global=False)
             for character, escape in reversed(ESCAPES):

@@ -1,18 +1,33 @@
-"""The interface of tokenizers, in Python and in the TensorFlow graph."""
+"""The interface of tokenizers, in Python and in the TensorFlow graph.
 
+`tokenizer_class` finds the class of a name, `load_tokenizer` that of a vocabulary file.
+"""
+
+import abc
 import itertools
-from collections.abc import Iterable, Sequence
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from t2t_keras.entry_points import load_plugins
+from t2t_keras.errors import UserError
+from t2t_keras.files.text_files import require_fetched
 
 if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
+
 # The ids that mean the same in every vocabulary. tensor2tensor's vocabularies have no
 # unknown token: there, 2 is a token like any other.
 PAD = 0
+
+
 EOS = 1
+
+
 UNK = 2
 
 
@@ -118,3 +133,129 @@ def padded_rows(
     for row, ids in zip(array, rows, strict=True):
         row[: len(ids)] = ids
     return array
+
+
+# Suffixes that other programs give to vocabulary files: `spm_train` writes
+# SentencePiece's models as `.model`.
+_OTHER_SUFFIXES = {".model": ".spm"}
+
+
+def vocabulary_suffix(path: Path) -> str:
+    """Returns the `Tokenizer.suffix` of a file, which its name may not have."""
+    return _OTHER_SUFFIXES.get(Path(path).suffix, Path(path).suffix)
+
+
+def tokenizer_classes() -> Iterator[tuple[str, type[Tokenizer]]]:
+    """Yields the tokenizer classes, each with its name in `Problem.tokenizer`."""
+    # `t2t list` imports this module, and does not need the library.
+    from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+
+    yield "sentencepiece", SentencePieceTokenizer
+    yield from load_plugins("tokenizers").items()
+
+
+def tokenizer_class(name: str) -> type[Tokenizer]:
+    """Returns the tokenizer class with a name.
+
+    Raises:
+        UserError: there is none.
+    """
+    names = []
+    for class_name, cls in tokenizer_classes():
+        if class_name == name:
+            return cls
+        names.append(class_name)
+    raise UserError(f"tokenizer must be one of {', '.join(names)}, not '{name}'")
+
+
+def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
+    """Loads a tokenizer, whose class follows from the suffix of its file.
+
+    Args:
+        path: a `.spm` or `.model` file (SentencePiece), or one with the suffix of a
+            plugin.
+        suffix: the suffix of the class, if the file has another one.
+
+    Raises:
+        UserError: there is no such file, or it is not a vocabulary of that class.
+    """
+    suffix = suffix or vocabulary_suffix(path)
+    suffixes = []
+    for _, cls in tokenizer_classes():
+        if cls.suffix == suffix:
+            return cls(Path(path))
+        suffixes.append(cls.suffix)
+    raise UserError(
+        f"{path}: a vocabulary file ends in {', '.join(suffixes)}, or in .model if it "
+        "is SentencePiece's; there is no reader of other kinds, such as "
+        "tensor2tensor's vocabularies of whole tokens or of BPE"
+    )
+
+
+class WordListTokenizer(abc.ABC):
+    """A tokenizer whose tokens are words, which white space separates in a text.
+
+    Args:
+        pieces: the tokens in the order of their ids.
+    """
+
+    def __init__(self, pieces: Iterable[str]) -> None:
+        self.pieces = list(pieces)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens."""
+        return len(self.pieces)
+
+    def token_bytes(self) -> list[bytes]:
+        """Returns what each token adds to a text: a space and the word."""
+        return [f" {piece}".encode() for piece in self.pieces]
+
+    @abc.abstractmethod
+    def split_words(self, text: str) -> list[str]:
+        """Returns the words of a text."""
+
+    @abc.abstractmethod
+    def word_id(self, word: str) -> int:
+        """Returns the id of a word."""
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text, EOS last."""
+        return [*map(self.word_id, self.split_words(text)), EOS]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encodes every text as `encode` does."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the tokens before the first EOS, separated by spaces."""
+        return " ".join(self.pieces[i] for i in text_ids(ids, self.vocab_size))
+
+
+def read_vocabulary(path: Path) -> bytes:
+    """Returns the content of a vocabulary file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"cannot read the vocabulary {path}: {error.strerror}"
+        ) from None
+    require_fetched(str(path), content)
+    return content
+
+
+def write_vocabulary(path: Path, content: bytes) -> None:
+    """Writes a vocabulary file atomically."""
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:  # a new file, and no link
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -7,27 +7,25 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.run.checkpoint import model_variables
-from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.run.checkpoint import CheckpointDirectory, model_variables
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.best_checkpoint import BestCheckpoint
 from t2t_keras.training.callbacks import Callbacks
-from t2t_keras.training.evaluations import Evaluations
-from t2t_keras.training.final_averages import FinalAverages, UnevaluatedAverage
+from t2t_keras.training.evaluations import (
+    BestCheckpoint,
+    Evaluations,
+    FinalAverages,
+    Patience,
+    UnevaluatedAverage,
+    Validation,
+)
 from t2t_keras.training.fine_tune import FineTuning
-from t2t_keras.training.hook_plugins import HookPlugin
-from t2t_keras.training.hooks import Hook
-from t2t_keras.training.metrics_file import MetricsFile
-from t2t_keras.training.moving_average import MovingAverage
-from t2t_keras.training.optimizer_api import Optimizer
-from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.patience import Patience
-from t2t_keras.training.sample_file import SampleFile
-from t2t_keras.training.tensorboard import TensorBoard
-from t2t_keras.training.validation import Validation
+from t2t_keras.training.hooks import Hook, HookPlugin
+from t2t_keras.training.metrics_files import MetricsFile, SampleFile, TensorBoard
+from t2t_keras.training.optimizer import MovingAverage, Optimizer
+from t2t_keras.training.settings import TrainOptions
 
 
 def initial_hooks(run: RunDirectory, model: Transformer) -> list[Hook]:

@@ -13,8 +13,7 @@ import tensorflow as tf
 from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, weight_name
-from t2t_keras.run.checkpoint_paths import checkpoint_of
-from t2t_keras.run.config import Tokenizers, run_of
+from t2t_keras.run.config import Tokenizers, checkpoint_of, run_of
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 from t2t_keras.training.hooks import Hook

@@ -1,7 +1,18 @@
-"""The optimizer (5.3): the learning rate, and the update of the weights."""
+"""The optimizer (5.3): the learning rate, and the update of the weights.
+
+`t2t_keras.register_optimizer` adds one, or an entry point of `t2t_keras.optimizers`,
+whose name is then a value of `HParams.optimizer`.
+
+All optimizers run in replica context with the same all-reduced gradients on every
+replica, which updates its own copy of weights and state. Keras's optimizers cannot do
+that: in replica context their `apply` all-reduces the gradients again, and leaves the
+replica context; and none of them can skip an update without a `tf.cond`. The tests
+compare AdamW and Adafactor with those of Keras.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import tensorflow as tf
 
@@ -9,9 +20,111 @@ from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import OPTIMIZERS, OTHER_OPTIMIZERS, HParams
 from t2t_keras.model.schedule import scheduled_rate
-from t2t_keras.training.moving_average import MovingAverage
-from t2t_keras.training.optimizer_api import Optimizer, add_to, slots
+from t2t_keras.run.checkpoint import slot_name
 from t2t_keras.user_code import explain_error
+
+
+class Optimizer(Protocol):
+    """An optimizer, as the training step and checkpoints use it.
+
+    Attributes:
+        variables: its state by the names in a checkpoint.
+    """
+
+    variables: Mapping[str, tf.Variable]
+
+    def apply(
+        self,
+        gradients: Sequence[tf.Tensor],
+        learning_rate: tf.Tensor,
+        step: tf.Tensor,
+        is_applied: tf.Tensor,
+    ) -> None:
+        """Updates the weights, in replica context.
+
+        Args:
+            gradients: one dense gradient for each weight, the same on every replica.
+            learning_rate: float32 scalar.
+            step: float32 scalar, of this update, counted from 1.
+            is_applied: bool scalar; if false, weights and state stay as they are. It
+                selects the optimizer's constants, because a `tf.cond` would make the
+                host wait for the gradients. A training begins with such an update, when
+                the state is still zeros: divide by nothing that is 0 then, since 0
+                times infinity is NaN.
+        """
+
+
+def slots(
+    prefix: str,
+    weights: Mapping[str, tf.Variable],
+    shape: Callable[[tf.TensorShape], tf.TensorShape] = lambda shape: shape,
+) -> dict[str, tf.Variable]:
+    """Returns a variable of zeros for each weight, by its name in a checkpoint.
+
+    Args:
+        prefix: the beginning of the names, such as "adam/m".
+        weights: the weights by their names in a checkpoint.
+        shape: returns the shape of a slot for the shape of a weight.
+    """
+    return {
+        slot_name(prefix, name): tf.Variable(tf.zeros(shape(weight.shape)))
+        for name, weight in weights.items()
+    }
+
+
+def add_to(variable: tf.Variable, value: tf.Tensor) -> None:
+    """Adds to a variable in replica context, where `assign_add` is not allowed."""
+    tf.raw_ops.AssignAddVariableOp(resource=variable.handle, value=value)
+
+
+class MovingAverage:
+    """An optimizer that also updates a moving average of the weights.
+
+    average += (1 - decay_t) * (weight - average), with t counted from 1 and decay_t =
+    min(`decay`, (t - 1) / (t + 9)): the first average is the weights after the first
+    update, and early averages soon forget the first weights.
+
+    Create it in the scope of the strategy; each replica updates its own copy.
+
+    Args:
+        optimizer: updates the weights.
+        weights: the weights by their names in a checkpoint.
+        decay: `HParams.ema_decay`.
+
+    Attributes:
+        averages: the moving averages by the names of their weights.
+        variables: the optimizer's variables and the averages, by their names in a
+            checkpoint.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        weights: Mapping[str, tf.Variable],
+        decay: float,
+    ) -> None:
+        self._optimizer = optimizer
+        self._weights = weights
+        self._decay = decay
+        averages = slots("ema", weights)
+        self.averages = dict(zip(weights, averages.values(), strict=True))
+        self.variables: Mapping[str, tf.Variable]
+        self.variables = {**optimizer.variables, **averages}
+
+    def apply(
+        self,
+        gradients: Sequence[tf.Tensor],
+        learning_rate: tf.Tensor,
+        step: tf.Tensor,
+        is_applied: tf.Tensor,
+    ) -> None:
+        """Updates the weights, then their averages; see `Optimizer.apply`."""
+        self._optimizer.apply(gradients, learning_rate, step, is_applied)
+        share = 1 - tf.minimum(self._decay, (step - 1) / (step + 9))
+        share = tf.where(is_applied, share, 0.0)
+        for name, average in self.averages.items():
+            change = self._weights[name] - average
+            add_to(average, tf.math.multiply_no_nan(change, share))
 
 
 def learning_rate(hparams: HParams, step: int) -> float:

@@ -1,15 +1,160 @@
-"""The reporter: measures a training, and calls its hooks with the metrics."""
+"""The reporter: measures a training, and calls its hooks with the metrics.
 
+One of them prints a short line, above a progress bar if standard error is a terminal.
+"""
+
+import contextlib
+import math
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from t2t_keras.data.progress import unwatched
+import rich.progress
+
+from t2t_keras.console import duration, folded, printing, screen, speed, unwatched
+from t2t_keras.metrics import evaluation_line, short_number
+from t2t_keras.progress_bar import ProgressBar
 from t2t_keras.training.hooks import Hook
-from t2t_keras.training.interval import Durations, Interval, measured
-from t2t_keras.training.screen import Screen
+from t2t_keras.training.interval import Durations, Interval, TimeLeft, measured
 from t2t_keras.training.step import StepResult
-from t2t_keras.training.time_left import TimeLeft
+
+# Without a progress bar, a line is printed at least this often.
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+# The bar is updated at most this often.
+_SECONDS_BETWEEN_UPDATES = 0.5
+
+
+class Screen(Hook):
+    """Shows the progress of a training.
+
+    Args:
+        time_left: estimates the remaining time of the steps to run.
+    """
+
+    def __init__(self, time_left: TimeLeft) -> None:
+        self._time_left = time_left
+        self._steps = time_left.steps
+        self._start = time.monotonic()
+        self._last_shown = self._start
+        self._has_run = False  # whether a step has been shown
+        self._bar: ProgressBar | None = None
+        console = screen()
+        if self._steps and console.is_interactive:
+            self._bar = ProgressBar(
+                console,
+                rich.progress.TimeElapsedColumn(),
+                refresh_per_second=2,
+                redirect_stdout=sys.stdout.isatty(),
+            )
+            self._row = self._bar.add_task(
+                "training",
+                total=self._steps.stop,
+                completed=self._steps.start,
+                text="",
+            )
+            self._bar.start()
+
+    @contextlib.contextmanager
+    def task(self, task: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Shows the progress of one part of an evaluation; it is a `Meter`."""
+        if bar := self._bar:
+            with printing():
+                row = bar.add_task(task, total=total, text=unit)
+            try:
+                yield lambda units: bar.advance(row, units)
+            finally:
+                bar.remove_task(row)
+            return
+        done = 0
+        self._last_shown = time.monotonic()
+
+        def advance(units: int) -> None:
+            nonlocal done
+            done += units
+            if time.monotonic() - self._last_shown > _SECONDS_BETWEEN_LINES:
+                self._last_shown = time.monotonic()
+                self.say(f"{task}: {done} of {total} {unit}")
+
+        yield advance
+
+    def say(self, message: str) -> None:
+        """Prints a line, above the bar if there is one."""
+        with printing():
+            if self._bar:
+                self._bar.console.print(
+                    message, markup=False, highlight=False, soft_wrap=True
+                )
+            else:
+                print(message, file=sys.stderr, flush=True)
+
+    def on_step(self, step: int, interval: Interval) -> None:
+        """Shows the first step, and a line or the bar when it is time for it."""
+        time_now = time.monotonic()
+        if not self._has_run:
+            self._has_run = True
+            count = step - self._steps.start
+            steps = "first step" if count == 1 else f"first {count} steps"
+            elapsed = duration(time_now - self._start)
+            self._print_step(step, interval.summary(), f"{steps} after {elapsed}")
+        elif not self._bar and time_now - self._last_shown > _SECONDS_BETWEEN_LINES:
+            self._print_progress(step, interval.summary())
+        if self._bar and time_now - self._last_shown > _SECONDS_BETWEEN_UPDATES:
+            self._last_shown = time_now
+            self._update_bar(self._bar, step, interval.summary())
+
+    def on_report(self, step: int, metrics: dict[str, float]) -> None:
+        """Prints a line."""
+        self._print_progress(step, metrics)
+        if self._bar:
+            self._update_bar(self._bar, step, metrics)
+
+    def on_eval(self, step: int, label: str, metrics: dict[str, float]) -> None:
+        """Prints the metrics."""
+        self.say(folded(evaluation_line(step, label, metrics).split(" | "), " | "))
+
+    def close(self) -> None:
+        """Removes the bar."""
+        if self._bar:
+            self._bar.stop()
+
+    def _update_bar(
+        self, bar: ProgressBar, step: int, metrics: dict[str, float]
+    ) -> None:
+        nll = short_number(metrics["nll"])
+        tokens = speed(metrics["target_tokens_per_s"], "tokens", 0)
+        text = " | ".join([f"nll {nll}", *self._remaining(step), tokens])
+        bar.update(self._row, completed=step, text=text)
+
+    def _print_progress(self, step: int, metrics: dict[str, float]) -> None:
+        tokens = speed(metrics["target_tokens_per_s"], "target tokens", 0)
+        self._print_step(step, metrics, tokens, *self._remaining(step))
+
+    def _remaining(self, step: int) -> list[str]:
+        """Returns the remaining time; nothing after the last step."""
+        if step == self._steps.stop:
+            return []
+        return [str(self._time_left.estimate(step))]
+
+    def _print_step(self, step: int, metrics: dict[str, float], *parts: str) -> None:
+        """Prints the losses and other parts of a line.
+
+        The smoothed loss is minimized; the nll is comparable with dev's.
+        """
+        self._last_shown = time.monotonic()
+        losses = f"nll {short_number(metrics['nll'])}"
+        if metrics["loss"] != metrics["nll"] and not math.isnan(metrics["loss"]):
+            losses = f"smoothed loss {short_number(metrics['loss'])}, {losses}"
+        if "skipped_updates" in metrics:
+            losses += f", {metrics['skipped_updates']:.0f} updates skipped"
+        line = [f"step {step}/{self._steps.stop}", losses, *parts]
+        if self._bar:
+            # The bar has the last parts as well.
+            while len(line) > 2 and len(" | ".join(line)) > self._bar.console.width:
+                line.pop()
+        self.say(" | ".join(line))
 
 
 class Reporter:

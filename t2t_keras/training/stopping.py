@@ -9,14 +9,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
-from t2t_keras.data.console import after_printing, show_note
-from t2t_keras.signals import handled_signals, leave_closed_terminal
-
-# This environment variable is set in processes that `t2t launch` started. The launcher
-# passes signals on and reports failures, so a process that loses contact with another
-# one ends silently, with the status LOST.
-LAUNCHED = "T2T_LAUNCHED"
-LOST = os.EX_UNAVAILABLE
+from t2t_keras.console import after_printing, show_note
+from t2t_keras.processes import LAUNCHED, handled_signals, leave_closed_terminal
 
 
 class Stopping:

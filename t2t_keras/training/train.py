@@ -5,15 +5,18 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import keras
+import tensorflow as tf
 
 from t2t_keras import registry
-from t2t_keras.arguments import checked
-from t2t_keras.data.console import say
+from t2t_keras.checking import Limits, Positive, Seed, checked
+from t2t_keras.console import say
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError, require_local, require_readable_name
@@ -22,20 +25,71 @@ from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.options import split_pairs
 from t2t_keras.problem import Problem
-from t2t_keras.run.checkpoint import remove_incomplete
-from t2t_keras.run.config import RunConfig, config_for
+from t2t_keras.run.checkpoint import CheckpointDirectory, remove_incomplete
+from t2t_keras.run.config import RunConfig, config_for, is_run
 from t2t_keras.run.directory import RunDirectory, training_lock
-from t2t_keras.training.auto_hparams import resolve_auto
-from t2t_keras.training.disk_space import disk_errors
 from t2t_keras.training.fine_tune import find_weights
-from t2t_keras.training.hook_plugins import HookPlugin, hook_plugins
-from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.process_group import ProcessGroup
+from t2t_keras.training.hooks import HookPlugin, hook_plugins
 from t2t_keras.training.result import TrainResult
-from t2t_keras.training.settings import TrainSettings, train_settings
-from t2t_keras.training.strategy import make_strategy, on_gpus
+from t2t_keras.training.settings import TrainOptions, TrainSettings, train_settings
+from t2t_keras.training.strategy import ProcessGroup, make_strategy, on_gpus
 from t2t_keras.training.trainer import Trainer
-from t2t_keras.type_hints import Limits, Positive, Seed
+
+
+def resolve_auto(hparams: HParams, output_dir: str | Path, has_gpus: bool) -> HParams:
+    """Returns the hyper-parameters with a value in place of every "auto".
+
+    Args:
+        hparams: the hyper-parameters.
+        output_dir: the run directory; a run that has a checkpoint keeps its values.
+        has_gpus: whether the replicas are on GPUs.
+    """
+    if "auto" not in (hparams.bucketing, hparams.jit_compile):
+        return hparams
+    recorded = None
+    if is_run(output_dir) and CheckpointDirectory(Path(output_dir)).steps():
+        recorded = RunDirectory(output_dir).hparams
+    if hparams.bucketing == "auto":
+        if recorded is not None:
+            # An imported run has no value.
+            bucketing = "exact" if recorded.bucketing == "auto" else recorded.bucketing
+        elif has_gpus or hparams.jit_compile is True:
+            bucketing = "packed"
+        else:
+            bucketing = "exact"
+        hparams = hparams.override(bucketing=bucketing)
+    if hparams.jit_compile == "auto":
+        if recorded is not None:
+            is_compiled = recorded.jit_compile is True
+        else:
+            is_compiled = has_gpus and hparams.bucketing == "packed"
+        hparams = hparams.override(jit_compile=is_compiled)
+    return hparams
+
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def disk_errors(output_dir: str | Path) -> Iterator[None]:
+    """Explains any error that the system raises when no space is left.
+
+    Raises:
+        UserError: there is no space left.
+    """
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        # TensorFlow's errors have the system's text, but not its error number.
+        reasons = [os.strerror(code) for code in _NO_SPACE]
+        reason = next((text for text in reasons if text in str(error)), None)
+        if reason is None:
+            raise
+        raise UserError(
+            f"--output_dir: cannot write to {output_dir}: {reason}; free disk space "
+            "and run the same command again: it resumes from the last checkpoint"
+        ) from error
+
 
 _MAX_SIMULATED = 256  # replicas on a CPU
 

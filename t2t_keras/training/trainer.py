@@ -4,6 +4,7 @@ Features plug into it as the hooks that `features` lists.
 """
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,42 +12,118 @@ from collections.abc import Iterator, Sequence
 import keras
 import tensorflow as tf
 
-from t2t_keras.data.console import busy, folded
+from t2t_keras.console import busy, folded
 from t2t_keras.data.pipeline import Batch, damage_named
 from t2t_keras.data.training_data import TrainingData
+from t2t_keras.devices import compiled_programs, gpu_details, program_failures_named
 from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.processes import SIGNALS
 from t2t_keras.run.checkpoint import model_variables, snapshot
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.run.history import record_event
-from t2t_keras.signals import SIGNALS
-from t2t_keras.training.divergence import (
-    MAX_SKIPPED_IN_A_ROW,
-    refuse_divergence,
-    refuse_skipped_updates,
-)
 from t2t_keras.training.features import chief_hooks, initial_hooks
-from t2t_keras.training.finished import recorded_results, results
-from t2t_keras.training.gpu_advice import compilation_notice, dtype_advice
-from t2t_keras.training.hook_plugins import HookPlugin
-from t2t_keras.training.hooks import STOP_REASONS, Hook
-from t2t_keras.training.largest_batch import try_largest_batch
+from t2t_keras.training.hooks import STOP_REASONS, Hook, HookPlugin
+from t2t_keras.training.interval import TimeLeft
 from t2t_keras.training.optimizer import (
     learning_rate,
     make_optimizer,
     require_unchanged,
 )
-from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.packing_check import require_packing
-from t2t_keras.training.process_group import ProcessGroup
-from t2t_keras.training.reporting import Reporter
-from t2t_keras.training.screen import Screen
+from t2t_keras.training.reporting import Reporter, Screen
+from t2t_keras.training.result import recorded_results, results
+from t2t_keras.training.sanity_checks import require_packing, try_largest_batch
+from t2t_keras.training.settings import TrainOptions
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.stopping import Stopping
-from t2t_keras.training.strategy import devices_text, distribute, local_replicas
-from t2t_keras.training.time_left import TimeLeft
-from t2t_keras.xla_cache import program_failures_named
+from t2t_keras.training.strategy import (
+    ProcessGroup,
+    devices_text,
+    distribute,
+    local_replicas,
+    on_gpus,
+)
+
+# Each skipped update halves the loss scale of float16.
+MAX_SKIPPED_IN_A_ROW = 50
+
+
+_DIVERGED = 10.0  # times the loss of the uniform distribution
+
+
+_REMEDY = "a lower learning_rate, a longer warmup_steps or clip_norm=1"
+
+
+def refuse_skipped_updates(step: int, skipped_in_a_row: int, limit: int) -> None:
+    """Refuses to go on if the last updates have all been skipped.
+
+    Until then nothing is lost: a skipped update leaves everything as it was.
+
+    Raises:
+        UserError: `limit` or more in a row have been skipped.
+    """
+    if skipped_in_a_row and skipped_in_a_row >= limit:
+        raise UserError(
+            f"step {step}: the loss or its gradient was not finite in the last "
+            f"{skipped_in_a_row} updates, which were skipped; continue from the last "
+            f"checkpoint with {_REMEDY} and --change_settings"
+        )
+
+
+def refuse_divergence(step: int, loss: float, vocab_size: int) -> None:
+    """Refuses a loss far above that of guessing.
+
+    Fresh weights have a loss of about log V in any model, as do weights that were
+    trained on other data. A training that learns stays below it.
+
+    Args:
+        step: the number of updates so far.
+        loss: for each target token.
+        vocab_size: V, of the targets.
+
+    Raises:
+        UserError: the training has diverged.
+    """
+    guessing = math.log(vocab_size)
+    if loss > _DIVERGED * guessing:
+        raise UserError(
+            f"step {step}: the training has diverged: its loss, {loss:.4g} for each "
+            f"target token, is far above a loss by guessing, {guessing:.4g}; train in "
+            f"a new --output_dir with {_REMEDY}"
+        )
+
+
+_WITH_BFLOAT16 = (8, 0)  # compute capability of the A100
+
+
+def dtype_advice(strategy: tf.distribute.Strategy, hparams: HParams) -> str:
+    """Returns a sentence that recommends bfloat16 where it is faster, otherwise ""."""
+    if hparams.compute_dtype != "float32" or not on_gpus(strategy):
+        return ""
+    capabilities = [gpu.get("compute_capability", (0, 0)) for gpu in gpu_details()]
+    if min(capabilities) < _WITH_BFLOAT16:
+        return ""
+    return (
+        "computing in float32; on these GPUs, --hparams compute_dtype=bfloat16 is "
+        "faster"
+    )
+
+
+def compilation_notice(hparams: HParams) -> str:
+    """Returns a sentence about the time that XLA needs, or "" without XLA."""
+    if hparams.jit_compile is not True:
+        return ""
+    # The times are those of the base model on an H100.
+    per_shape = "for every shape of a batch" if hparams.bucketing == "static" else ""
+    folder = compiled_programs()
+    per_start = f"once, and kept in {folder}" if folder else "at every start"
+    when = ", ".join(filter(None, [per_shape, per_start]))
+    return f"XLA compiles the update, which may take a minute: {when}"
+
 
 _SIGNAL_NAMES = tuple(signal.name for signal in SIGNALS)
+
+
 _STEPS_BETWEEN_STOP_CHECKS = 10
 
 

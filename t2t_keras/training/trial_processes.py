@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from t2t_keras.data.console import show_note
-from t2t_keras.signals import (
+from t2t_keras.console import show_note
+from t2t_keras.processes import (
     end_with_parent,
     handled_signals,
     handling,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from t2t_keras import registry
-from t2t_keras.cli import command_line
+from t2t_keras.cli import program
 from t2t_keras.cli.data import _SETS
 from t2t_keras.data.manifest import Manifest
 
@@ -17,7 +17,7 @@ def next_command(monkeypatch, pairs, tokens, problem="translate_text", *flags):
     )
     monkeypatch.setattr(Manifest, "load", lambda path: manifest)
     words = ["datagen", "--problem", problem, "--data_dir", "data", *flags]
-    command, args = command_line.parse(words)
+    command, args = program.parse(words)
     return command.next_command(args)
 
 
@@ -52,7 +52,7 @@ def test_other_tasks_and_absent_data_have_no_set(monkeypatch):
     assert "--hparams_set SET " in parser
     monkeypatch.undo()
     words = ["datagen", "--problem", "translate_text", "--data_dir", "absent"]
-    command, args = command_line.parse(words)
+    command, args = program.parse(words)
     assert "--hparams_set SET " in command.next_command(args)
 
 

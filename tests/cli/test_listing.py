@@ -7,7 +7,7 @@ import pytest
 from helpers.command_line import run, run_json, write
 
 from t2t_keras import registry
-from t2t_keras.cli import command_line
+from t2t_keras.cli import program
 
 FILE = '''"""Sets for my corpus."""
 import t2t_keras
@@ -68,6 +68,6 @@ def test_every_list_fits_into_80_columns_of_a_terminal(words, monkeypatch):
     stdout.isatty = lambda: True
     monkeypatch.setattr(sys, "stdout", stdout)
     monkeypatch.setenv("COLUMNS", "80")
-    command, args = command_line.parse(["list", *words])
+    command, args = program.parse(["list", *words])
     print(command.show(command.abridge(command.run(args), args)))
     assert max(map(len, stdout.getvalue().splitlines())) <= 80

@@ -15,13 +15,13 @@ from helpers.errors import refused
 
 import t2t_keras
 from t2t_keras import registry
-from t2t_keras.cli import command_line
-from t2t_keras.cli.command import Command, table
+from t2t_keras.cli import program
+from t2t_keras.cli.command import Command
+from t2t_keras.console import progress, table
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.decoded_pairs import read_pairs
-from t2t_keras.data.progress import progress
+from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -174,7 +174,7 @@ def test_exit_codes(error, code, message, capfd, monkeypatch):
         raise error
 
     command = Command("", lambda parser: None, fail, str)
-    monkeypatch.setitem(command_line.CORE, "list", command)
+    monkeypatch.setitem(program.CORE, "list", command)
     if code:
         assert run("list") == code
     else:
@@ -216,7 +216,7 @@ def test_a_terminal_shows_the_next_command(is_terminal, monkeypatch):
     command = Command(
         "", lambda parser: None, lambda args: {}, lambda result: "", next_command=str
     )
-    monkeypatch.setitem(command_line.CORE, "list", command)
+    monkeypatch.setitem(program.CORE, "list", command)
     for words in (["list"], ["list", "--json"]):
         assert run(*words) == 0
     assert stderr.getvalue().count("next: Namespace(") == is_terminal
@@ -230,9 +230,9 @@ def test_commands_of_plugins_name_the_next_one():
         "f1": "gold test",
     }
     for name, flags in words.items():
-        command, args = command_line.parse([name, *flags.split()])
+        command, args = program.parse([name, *flags.split()])
         next_name, *next_flags = command.next_command(args).split()[1:]
-        command_line.parse([next_name, *next_flags])
+        program.parse([next_name, *next_flags])
         assert next_name == {"align": "attention"}.get(name, "compare")
 
 
@@ -258,7 +258,7 @@ def test_the_next_command_may_be_copied(name):
     """Its paths are quoted for a shell."""
     words = [name, *NEXT[name].split()]
     words = [word.replace("DIR", "my 'first' run") for word in words]
-    command, args = command_line.parse(words)
+    command, args = program.parse(words)
     assert "my 'first' run" in shlex.split(command.next_command(args))
 
 
@@ -267,7 +267,7 @@ def test_the_next_command_may_be_copied(name):
 )
 def test_the_next_command_exports_the_checkpoint_that_was_evaluated(checkpoint, flags):
     words = ["evaluate", "runs/a", "--checkpoint", checkpoint]
-    command, args = command_line.parse(words)
+    command, args = program.parse(words)
     assert command.next_command(args) == f"t2t export runs/a DIR{flags}"
 
 

@@ -11,11 +11,11 @@ import pytest
 from helpers.command_line import run, standard_input, write
 
 import t2t_keras
-from t2t_keras.cli import chunks, translation
+from t2t_keras.cli import translation
 from t2t_keras.cli.lines import open_output
-from t2t_keras.data.atomic_files import open_lines
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import open_lines
 
 SOURCES = ["a dog", "", "the old house .", " \t", "a", "a dog runs", "the river"]
 MODES = {
@@ -37,7 +37,7 @@ loaded = functools.cache(t2t_keras.load)
 
 @pytest.fixture(autouse=True)
 def two_lines_at_once(monkeypatch):
-    monkeypatch.setattr(chunks, "MAX_LINES", 2)
+    monkeypatch.setattr(translation, "MAX_LINES", 2)
     monkeypatch.setattr(translation, "load", loaded)
 
 
@@ -169,14 +169,14 @@ def test_only_a_file_can_be_resumed(model, capfd):
 
 def test_lines_are_read_when_they_are_needed(monkeypatch):
     """An input without end needs no more memory than a chunk of it."""
-    monkeypatch.setattr(chunks, "MAX_CHARACTERS", 10)
+    monkeypatch.setattr(translation, "MAX_CHARACTERS", 10)
     taken = []
     lines = (taken.append(n) or "x" * n for n in itertools.cycle([1, 2, 12, 9]))
-    read = chunks.chunks(lines, one_by_one=False)
+    read = translation.chunks(lines, one_by_one=False)
     for expected in ([1, 2], [12], [9, 1], [2, 12]):
         assert [len(line) for line in next(read)] == expected
     assert len(taken) == 7
-    assert [len(c) for c in chunks.chunks(iter("abc"), True)] == [1, 1, 1]
+    assert [len(c) for c in translation.chunks(iter("abc"), True)] == [1, 1, 1]
 
 
 def test_the_record_is_written_before_the_file(tmp_path, monkeypatch):

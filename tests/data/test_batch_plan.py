@@ -8,12 +8,15 @@ import pytest
 from helpers.errors import refused
 from helpers.sentence_lengths import SOURCE, TARGET
 
-from t2t_keras.data.batch_plan import BatchPlan
-from t2t_keras.data.bucket_plan import t2t_buckets
-from t2t_keras.data.bucketing import batch_plan
+from t2t_keras.data.batch_plan import (
+    BatchPlan,
+    StaticShapePlan,
+    least_padding,
+    t2t_buckets,
+)
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.static_shape_plan import StaticShapePlan, least_padding
+from t2t_keras.data.training_data import batch_plan
 
 
 def plan(batch_tokens: int = 512, seed: int = 3) -> BatchPlan:

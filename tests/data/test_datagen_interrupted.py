@@ -10,14 +10,13 @@ import pytest
 from helpers.errors import refused
 from helpers.small_corpus import PROBLEM, TRAIN, Given, faults, files, interrupt, python
 
-from t2t_keras.data import datagen, encoding_pool, train_vocabulary
-from t2t_keras.data.data_config import data_config
-from t2t_keras.data.data_plan import DataPlan
+from t2t_keras.data import datagen, encode_splits, vocabulary
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.locks import lock
+from t2t_keras.data.manifest import DataPlan, data_config
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.shard import Shard
 from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import lock
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 
@@ -82,14 +81,14 @@ generate(problem, sys.argv[1], workers=2)
 def encoded(monkeypatch):
     """First and last number of each chunk that is encoded."""
     encoded = []
-    chunks = encoding_pool._chunks
+    chunks = encode_splits._chunks
 
     def spy(pairs, start):
         for index, chunk in chunks(pairs, start):
             encoded.append((index, index + len(chunk)))
             yield index, chunk
 
-    monkeypatch.setattr(encoding_pool, "_chunks", spy)
+    monkeypatch.setattr(encode_splits, "_chunks", spy)
     return encoded
 
 
@@ -97,7 +96,7 @@ def test_encoded_parts_are_reused(complete, tmp_path, encoded, monkeypatch):
     with faults(30, interrupt), pytest.raises(KeyboardInterrupt):
         generate(PROBLEM, tmp_path, workers=1)
     encoded.clear()
-    monkeypatch.delattr(train_vocabulary, "train_vocabulary")
+    monkeypatch.delattr(vocabulary, "train_vocabulary")
     generate(PROBLEM, tmp_path, workers=1)
     assert encoded[0][0] >= 50 and encoded[0][0] % 10 == 0
     assert files(tmp_path) == files(complete)

@@ -17,8 +17,8 @@ from helpers.small_corpus import (
 )
 
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.languages import guessed_languages, parse_languages
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.sources import guessed_languages, parse_languages
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.run.config import config_for
 

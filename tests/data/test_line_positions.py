@@ -5,9 +5,10 @@ import gzip
 import pytest
 from helpers.command_line import write
 
-from t2t_keras.data import line_positions, text_files
+from t2t_keras.data import line_positions
 from t2t_keras.data.line_positions import byte_ranges, count_lines, read_lines_from
-from t2t_keras.data.lines import read_lines
+from t2t_keras.files import text_files
+from t2t_keras.files.text_files import read_lines
 
 TEXTS = {
     "ends": b"one\ntwo\r\n\n\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80 three\n",

@@ -9,20 +9,20 @@ import pytest
 from helpers.errors import refused
 
 from t2t_keras.cli import main
-from t2t_keras.data import train_vocabulary
+from t2t_keras.data import vocabulary
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.languages import parse_languages
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.mixture import Corpus, Mixture, repetitions
-from t2t_keras.data.mixture_file import read_mixture
+from t2t_keras.data.mixture import Corpus, Mixture, read_mixture, repetitions
 from t2t_keras.data.pipeline import training_batches
+from t2t_keras.data.sources import parse_languages
 from t2t_keras.data.training_data import training_index
 from t2t_keras.plugins.corpus.decoded_examples import decoded_examples
-from t2t_keras.problem import AlignedPair, Cleaning, Problem
+from t2t_keras.problem import Cleaning, Problem
 from t2t_keras.run.config import config_for
+from t2t_keras.text.alignment import AlignedPair
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 WORDS = ["dog", "cat", "house", "tree", "river", "king", "book"]
 
@@ -155,13 +155,13 @@ def test_a_tag_must_be_a_token_and_does_not_suit_the_other_direction(tmp_path):
 def test_the_vocabulary_sees_the_shares(tmp_path, monkeypatch):
     monkeypatch.setattr(SentencePieceTokenizer, "training_pairs", 100)
     seen = []
-    train = train_vocabulary.train_vocabulary
+    train = vocabulary.train_vocabulary
 
     def watched(problem, texts, path, in_subprocess):
         seen.extend(texts)
         train(problem, seen, path, in_subprocess)
 
-    monkeypatch.setattr(train_vocabulary, "train_vocabulary", watched)
+    monkeypatch.setattr(vocabulary, "train_vocabulary", watched)
     mixed = problem(corpus("a", 5000, 1.0), corpus("b", 80, 4.0), corpus("c", 9, 5.0))
     generate(mixed, tmp_path, workers=1)
     counts = collections.Counter(text.split()[0] for text in seen)

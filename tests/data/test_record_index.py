@@ -14,12 +14,10 @@ from helpers.small_run import HPARAMS
 
 from t2t_keras import registry
 from t2t_keras.data import record_index
-from t2t_keras.data.example_proto import example
-from t2t_keras.data.json_files import write_json
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.split_files import shard_name
-from t2t_keras.data.tfrecord import frame
+from t2t_keras.data.record_index import RecordIndex, shard_name
+from t2t_keras.data.tfrecord import example, frame
+from t2t_keras.files.json_files import write_json
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
 

@@ -29,7 +29,7 @@ from t2t_keras.data import (
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding_tasks import divide
 from t2t_keras.data.mixture import Corpus, Mixture
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.data.tasks import run_here
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Cleaning

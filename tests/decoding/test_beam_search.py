@@ -15,7 +15,7 @@ from helpers.decoding_models import (
     transformer,
 )
 
-from t2t_keras.decoding.hypotheses import length_penalties
+from t2t_keras.decoding.search_loop import length_penalties
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
 

@@ -15,10 +15,13 @@ from helpers.decoding_models import (
     transformer,
 )
 
-from t2t_keras.decoding.constraint import AllOf, BannedTokens
-from t2t_keras.decoding.constraints.forced_prefix import ForcedPrefix
-from t2t_keras.decoding.constraints.minimum_length import MinimumLength
-from t2t_keras.decoding.constraints.ngram_blocking import NoRepeatedNgrams
+from t2t_keras.decoding.constraint import (
+    AllOf,
+    BannedTokens,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeatedNgrams,
+)
 from t2t_keras.decoding.sampling import sample
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]

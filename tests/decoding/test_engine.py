@@ -5,12 +5,16 @@ import pytest
 from helpers.decoding_models import LINES
 from helpers.errors import refused
 
-from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.decoding.engine import TokenHypothesis, TokenScores, refuse_changes
+from t2t_keras.decoding.engine import (
+    AlignmentHead,
+    TokenHypothesis,
+    TokenScores,
+    refuse_changes,
+)
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.problem import TextProcessor
 from t2t_keras.text.tokenizer import EOS
-from t2t_keras.text_processor import TextProcessor
 
 TEXTS = ["the old dog .", "", "a dog runs . the woman reads a very long book ."]
 

@@ -18,7 +18,7 @@ from helpers.small_run import untrained
 
 import t2t_keras
 from t2t_keras.decoding.ensemble import Ensemble
-from t2t_keras.decoding.scoring import score_targets
+from t2t_keras.decoding.search_graph import score_targets
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
 

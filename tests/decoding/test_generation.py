@@ -8,13 +8,11 @@ import pytest
 from helpers.decoding_models import LINES, transformer
 from helpers.errors import refused
 
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.generation import IdTokenizer, Preprocessor
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.model import LabelSmoothedCrossEntropy
-from t2t_keras.problem import Problem
+from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.text.id_tokenizer import IdTokenizer
-from t2t_keras.text.preprocessor import Preprocessor
-from t2t_keras.text_processor import TextProcessor
 
 NUMBERS = ["5 6", "3", "", "7 7 4 2"]
 

@@ -17,11 +17,10 @@ from helpers.decoding_models import (
 )
 from helpers.errors import refused
 
+from t2t_keras.decoding.engine import Hypothesis
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.outputs import Hypothesis
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem
-from t2t_keras.text_processor import TextProcessor
+from t2t_keras.problem import Problem, TextProcessor
 
 
 @pytest.fixture(scope="module")

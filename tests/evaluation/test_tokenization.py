@@ -22,7 +22,7 @@ import t2t_keras
 from t2t_keras import registry
 from t2t_keras.cli.evaluation import suffix_language
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.evaluation import tokenization as module
 from t2t_keras.evaluation.bleu import Bleu, bleu_scores, metrics_of
 from t2t_keras.evaluation.tokenization import (
@@ -34,7 +34,7 @@ from t2t_keras.evaluation.tokenization import (
 from t2t_keras.metrics import Metrics
 from t2t_keras.problem import Problem
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.settings import TrainOptions
 
 REFERENCES = {
     "zh": ["我每天早上六点起床。", "她的猫在屋顶上睡觉。", "明天会下雨吗?"],

@@ -24,18 +24,20 @@ from tensorflow.core.protobuf import saved_model_pb2
 import t2t_keras
 from t2t_keras.cli import translation
 from t2t_keras.decoding.constraint import BannedTokens
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.export import saved_model_loader
-from t2t_keras.export.directory import replaced, require_free
+from t2t_keras.export import saved_model
+from t2t_keras.export.directory import SUMS, replaced, require_free
 from t2t_keras.export.formats import export_formats
-from t2t_keras.export.input_checks import require
-from t2t_keras.export.integrity import SUMS
-from t2t_keras.export.saved_model import WARM_UP, export_saved_model
-from t2t_keras.export.saved_model_loader import load_saved_model, load_translator
-from t2t_keras.export.served_graph import ServedGraph
+from t2t_keras.export.saved_model import (
+    WARM_UP,
+    export_saved_model,
+    load_saved_model,
+    load_translator,
+)
+from t2t_keras.export.served_graph import ServedGraph, StoredWeight
+from t2t_keras.export.served_inputs import require
 from t2t_keras.export.settings import SETTINGS
-from t2t_keras.export.stored_weight import StoredWeight
 from t2t_keras.export.verify import Verification
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
@@ -85,7 +87,7 @@ def served(export):
 def client(export, served):
     """The exported model as Python opens it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(saved_model_loader, "load_saved_model", lambda path: served)
+        patch.setattr(saved_model, "load_saved_model", lambda path: served)
         return t2t_keras.load(export[0])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
 from t2t_keras.model.layers import LearnedPositions
@@ -207,12 +207,12 @@ def penalty(length, alpha):
 
 def run_of(translator, monkeypatch, folder):
     """The flags of a run directory from which the commands load this translator."""
-    from t2t_keras.cli import chunks, translation
+    from t2t_keras.cli import translation
     from t2t_keras.run.directory import RunDirectory
 
     monkeypatch.setattr(translation, "load", lambda *args: translator)
     monkeypatch.setattr(translation, "model_id", lambda args: (None, "checksum"))
-    monkeypatch.setattr(chunks, "MAX_LINES", 2)
+    monkeypatch.setattr(translation, "MAX_LINES", 2)
     monkeypatch.setattr(RunDirectory, "__init__", lambda self, path: None)
     monkeypatch.setattr(RunDirectory, "translator", lambda *args: translator)
     (folder / "run").mkdir()

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.data import encode_splits, encoding_pool
+from t2t_keras.data import encode_splits
+from t2t_keras.data.encoding import SpillFiles
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.spill_files import SpillFiles
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 WORDS = ["a", "cat", "saw", "two", "old", "dogs", "in", "the", "garden", "quickly"]
 
@@ -66,7 +66,7 @@ PROBLEM = Problem(
 
 def set_small_scale(setattr_) -> None:
     """Chunks, shards and saved states as a corpus 1000 times as large has them."""
-    setattr_(encoding_pool, "CHUNK", 10)
+    setattr_(encode_splits, "CHUNK", 10)
     setattr_(encode_splits, "_SAVE_EVERY", 50)
     setattr_(encode_splits, "num_train_shards", lambda num_pairs: 3)
 

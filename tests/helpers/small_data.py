@@ -4,7 +4,7 @@ from pathlib import Path
 
 from t2t_keras import registry
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.problem import Problem
 
 _NOUNS = ("dog", "cat", "house", "tree", "king", "ship", "road", "bird")

@@ -20,8 +20,8 @@ from t2t_keras.hparam import HParams
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, snapshot
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.hook_plugins import HookPlugin
-from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.hooks import HookPlugin
+from t2t_keras.training.settings import TrainOptions
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer

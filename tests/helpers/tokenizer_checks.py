@@ -5,7 +5,7 @@ import random
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.text.token_words import words_of_tokens
+from t2t_keras.text.alignment import words_of_tokens
 
 LINES = (
     *("", " ", "  ", "   ", " a", "a ", "  a  b   c  ", "\t", "a\tb", "\ta\t", "\r"),

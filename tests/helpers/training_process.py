@@ -9,8 +9,7 @@ import time
 
 import numpy as np
 
-from t2t_keras.run.checkpoint import Checkpoint
-from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.run.checkpoint import Checkpoint, CheckpointDirectory
 
 STEPS = 150
 MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"

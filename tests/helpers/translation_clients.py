@@ -15,7 +15,7 @@ from typing import NamedTuple
 from helpers.decoding_models import LINES
 
 from t2t_keras import load
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.graph_engine import ModelTranslator
 
 CLIENTS = 24
 WAIT_SECONDS = 240

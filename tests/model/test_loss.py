@@ -6,9 +6,13 @@ import tensorflow as tf
 from helpers.numpy_transformer import softmax
 from helpers.reference import reference
 
-from t2t_keras.model.execution import Execution, executed_by
-from t2t_keras.model.loss import count_tokens, cross_entropies, sum_over_tokens
-from t2t_keras.model.output_losses import output_losses
+from t2t_keras.model.backend import Execution, executed_by
+from t2t_keras.model.loss import (
+    count_tokens,
+    cross_entropies,
+    output_losses,
+    sum_over_tokens,
+)
 
 
 def soft_targets(labels, vocab, smoothing):

@@ -10,9 +10,7 @@ import pytest
 import tensorflow as tf
 from helpers.optimized_graph import optimized_nodes
 
-from t2t_keras.decoding.constraint import AllOf
-from t2t_keras.decoding.constraints.forced_prefix import ForcedPrefix
-from t2t_keras.decoding.constraints.minimum_length import MinimumLength
+from t2t_keras.decoding.constraint import AllOf, ForcedPrefix, MinimumLength
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.plugins.reports.model_cost import (

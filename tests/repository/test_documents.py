@@ -41,10 +41,10 @@ from helpers.small_data import sentence_pairs
 from helpers.t2t_oracle import SMALL, matrix, synthetic, t2t_checkpoint, write_hparams
 
 from t2t_keras import registry
-from t2t_keras.cli.command_line import command_parser, commands, parse
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.cli.program import command_parser, commands, parse
+from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.plugins.reports import scorers
-from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.settings import TrainOptions
 
 # Why a block may be left out.
 REASONS = (

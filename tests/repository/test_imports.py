@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.cli import command_line
+from t2t_keras.cli import program
 
 ROOT = Path(__file__).parents[2]
 
@@ -270,11 +270,11 @@ def test_the_model_runs_on_every_backend():
 
 def test_commands_of_the_core_and_their_flags_have_help():
     """Read from the parsers: dataclasses declare some of the flags."""
-    for name, command in command_line.commands().items():
+    for name, command in program.commands().items():
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         command.add_flags(parser)
         assert all(action.help for action in parser._actions), name
-    assert command_line.CORE.keys() == COMMANDS
+    assert program.CORE.keys() == COMMANDS
 
 
 def test_the_core_knows_nothing_of_parsing():

@@ -10,10 +10,13 @@ from helpers.errors import refused
 
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.run import checkpoint_directory as module
-from t2t_keras.run.averaging import average_run
-from t2t_keras.run.checkpoint import Checkpoint, write_checkpoint
-from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.run import checkpoint as module
+from t2t_keras.run.checkpoint import (
+    Checkpoint,
+    CheckpointDirectory,
+    average_run,
+    write_checkpoint,
+)
 from t2t_keras.training.optimizer import Adam
 
 DATA = ".data-00000-of-00001"

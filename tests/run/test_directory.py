@@ -12,12 +12,10 @@ from helpers.small_run import replace_updates, trainer
 
 import t2t_keras
 from t2t_keras import UserError
-from t2t_keras.run.averaging import average_run
-from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.run.checkpoint import CheckpointDirectory, average_run
 from t2t_keras.run.directory import RunDirectory, training_lock
-from t2t_keras.training.disk_space import disk_errors
-from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.train import open_run
+from t2t_keras.training.settings import TrainOptions
+from t2t_keras.training.train import disk_errors, open_run
 from t2t_keras.training.trainer import Trainer
 
 FAST = TrainOptions(eval_sentences=0)

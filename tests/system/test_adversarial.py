@@ -8,9 +8,9 @@ from helpers.command_line import run, write
 from helpers.decoding_models import LINES, SHORT
 
 import t2t_keras
-from t2t_keras.blank_text import is_blank
 from t2t_keras.cli import translation
 from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.text.sentences import is_blank
 from t2t_keras.text.tokenizer import UNK
 
 OPTIONS = {"max_source_length": 32, "no_repeat_ngram": 3, "extra_length": 1}

@@ -18,7 +18,7 @@ from helpers.small_run import assert_same, replace_updates, weights
 
 import t2t_keras
 from t2t_keras import TrainOptions
-from t2t_keras.cli import chunks, translation
+from t2t_keras.cli import translation
 
 SOURCES = ["ein Hund", "", "zwei Hunde  bellen", "🙂 Katze", "die Katze schläft lange"]
 
@@ -182,10 +182,10 @@ def test_translate_interactively(trained, translator, capfd, monkeypatch):
 
 
 def test_translate_reports_its_progress(trained, capfd, monkeypatch, tmp_path):
-    from t2t_keras.data import progress
+    from t2t_keras import console
 
-    monkeypatch.setattr(chunks, "MAX_LINES", 2)
-    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr(translation, "MAX_LINES", 2)
+    monkeypatch.setattr(console, "_SECONDS_BETWEEN_LINES", -1.0)
     source = write(tmp_path / "in", *SOURCES)
     output = tmp_path / "out"
     argv = ("translate", "--output_dir", trained / "run", "--output", output)

@@ -9,7 +9,7 @@ from helpers.small_run import assert_same, trainer, weights
 from t2t_keras.data.packed_plan import PackedPlan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.sides import SIDES
+from t2t_keras.problem import SIDES
 from t2t_keras.training.strategy import distribute
 
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.2, "ffn_dropout": 0.1}

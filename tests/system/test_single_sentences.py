@@ -12,13 +12,12 @@ import t2t_keras
 from t2t_keras import registry
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.data.shard import Shard
+from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.problem import Cleaning, Problem
+from t2t_keras.problem import Cleaning, Problem, TextProcessor
 from t2t_keras.run.config import SINGLE_SENTENCES, config_for
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.text_processor import TextProcessor
 
 ONE = ("The dog sees Mr. Cat .", "Der Hund sieht z. B. die Katze.")
 TWO = ("The dog runs. It barks.", "Der Hund rennt und bellt.")

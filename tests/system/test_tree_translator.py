@@ -11,14 +11,14 @@ from helpers.errors import refused
 
 import t2t_keras
 from t2t_keras import registry
-from t2t_keras.data.train_vocabulary import train_vocabulary
-from t2t_keras.data.vocabulary_files import vocab_files
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.data.manifest import vocab_files
+from t2t_keras.data.vocabulary import train_vocabulary
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problems.parsing.linearise import BRACKETS, SYMBOLS, UNTAGGED_SYMBOLS
 from t2t_keras.problems.parsing.task import Trees
 from t2t_keras.problems.parsing.tree import parse_tree
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 SENTENCES = [
     *("The dog barks .", "", "It  is\tlate ( very ) , isn't it ?"),

@@ -9,15 +9,14 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
-from t2t_keras.blank_text import BLANK, is_blank
 from t2t_keras.data.cleaning import empty
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.decoded_pairs import read_pairs
 from t2t_keras.data.encoding import EncodingConfig
+from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizers import load_tokenizer
-from t2t_keras.text_processor import TextProcessor
+from t2t_keras.problem import Problem, TextProcessor
+from t2t_keras.text.sentences import BLANK, is_blank
+from t2t_keras.text.tokenizer import load_tokenizer
 
 PAIRS = [
     ("house river", "Haus Fluss"),

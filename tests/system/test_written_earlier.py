@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from helpers.command_line import run, run_json
 
-from t2t_keras.data.decoded_pairs import read_pairs
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 SET = "num_layers=1,d_model=8,d_ff=8,num_heads=2,d_k=4,d_v=4,batch_tokens=300"
 SET += ",ema_decay=0.9"

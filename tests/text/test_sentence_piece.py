@@ -19,8 +19,7 @@ from helpers.tokenizer_checks import (
 )
 
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.tokenizer import EOS, PAD, UNK
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import EOS, PAD, UNK, load_tokenizer
 
 CORPUS = [
     f"{subject} {does} {phrase}."

@@ -24,11 +24,11 @@ from t2t_keras.model import Schedule
 from t2t_keras.run.checkpoint import snapshot
 from t2t_keras.training.optimizer import (
     Adam,
+    add_to,
     learning_rate,
     make_optimizer,
     require_unchanged,
 )
-from t2t_keras.training.optimizer_api import add_to
 
 ADAMW = HParams(optimizer="adamw", weight_decay=0.1)
 # Those of plugins are tested as well, if they are installed.

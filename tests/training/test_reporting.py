@@ -15,12 +15,11 @@ from helpers.small_run import replace_updates, trainer
 from rich.console import Console
 
 from t2t_keras.cli import program
-from t2t_keras.training import screen as module
-from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.reporting import Reporter
-from t2t_keras.training.screen import Screen
+from t2t_keras.training import reporting as module
+from t2t_keras.training.interval import TimeLeft
+from t2t_keras.training.reporting import Reporter, Screen
+from t2t_keras.training.settings import TrainOptions
 from t2t_keras.training.step import StepResult
-from t2t_keras.training.time_left import TimeLeft
 
 RESULT = {"loss_sum": 60, "nll_sum": 40, "source_tokens": 30, "target_tokens": 20}
 RESULT |= {"positions": 64, "gradient_norm": 1, "skipped": 0}

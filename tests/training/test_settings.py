@@ -12,8 +12,7 @@ from helpers.small_run import replace_updates
 import t2t_keras
 from t2t_keras.run.config import RunConfig
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.settings import repeated_options, train_settings
+from t2t_keras.training.settings import TrainOptions, repeated_options, train_settings
 
 OPTIONS = TrainOptions(eval_sentences=0, save_minutes=5.0, keep=3)
 ARGUMENTS = {

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from t2t_keras.training.stopping import LAUNCHED, Stopping
+from t2t_keras.processes import LAUNCHED
+from t2t_keras.training.stopping import Stopping
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ from helpers.small_data import small_data
 from helpers.small_run import assert_same, replace_updates, trainer, weights
 
 from t2t_keras.data.datagen import generate
-from t2t_keras.run import checkpoint_directory as checkpoint_module
-from t2t_keras.run.averaging import average_run
-from t2t_keras.run.checkpoint import Checkpoint
+from t2t_keras.run import checkpoint as checkpoint_module
+from t2t_keras.run.checkpoint import Checkpoint, average_run
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.hooks import Hook
 from t2t_keras.training.result import TrainResult

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.archive_format import ArchiveFormat
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import ArchiveFormat, ParallelFiles
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair

@@ -2,7 +2,7 @@
 
 import functools
 
-from t2t_keras.data.console import say
+from t2t_keras.console import say
 
 
 @functools.cache

@@ -9,12 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from t2t_keras.data.sides import SIDES
-from t2t_keras.data.vocabulary_files import vocab_files
+from t2t_keras.data.manifest import vocab_files
 from t2t_keras.errors import UserError, require_local
-from t2t_keras.problem import Problem, Split
-from t2t_keras.text.vocabulary_file import write_vocabulary
-from t2t_keras.text_processor import TextProcessor
+from t2t_keras.problem import SIDES, Problem, Split, TextProcessor
+from t2t_keras.text.tokenizer import write_vocabulary
 from t2t_keras.user_code import definition_location, error_in_file
 
 from .base_problem import Problem as T2TProblem

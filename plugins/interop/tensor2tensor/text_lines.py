@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from t2t_keras.data.text_files import decoded_lines, open_binary, readable
+from t2t_keras.files.text_files import decoded_lines, open_binary, readable
 
 
 def txt_line_iterator(txt_path: str) -> Iterator[str]:

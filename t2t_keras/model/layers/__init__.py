@@ -12,14 +12,19 @@ dropout, `column_sums` gradients of normalization and biases, `rows` are the tok
 batch as a matrix, and `columns` those in a decoding cache.
 """
 
+from t2t_keras.model.backend import Block, Layer, Stack
 from t2t_keras.model.layers.attention import (
     AttentionOutput,
+    CrossAttention,
     MultiHead,
+    SelfAttention,
+    SelfAttentionCache,
+    SelfAttentionOutput,
+    TokenCache,
     attention_weights,
     scaled_dot_product,
 )
-from t2t_keras.model.layers.base import Block, Layer, Stack
-from t2t_keras.model.layers.columns import (
+from t2t_keras.model.layers.cache import (
     UsedColumns,
     add_used,
     append_columns,
@@ -27,27 +32,16 @@ from t2t_keras.model.layers.columns import (
     reserve_columns,
     select_columns,
 )
-from t2t_keras.model.layers.cross_attention import CrossAttention
-from t2t_keras.model.layers.dropout import Dropout
-from t2t_keras.model.layers.dropout_keys import fold_in
-from t2t_keras.model.layers.embedding import Embedding
-from t2t_keras.model.layers.feed_forward import FeedForward
-from t2t_keras.model.layers.linear import Kernels, Linear
+from t2t_keras.model.layers.dropout import Dropout, fold_in
+from t2t_keras.model.layers.embedding import Embedding, LearnedPositions, sinusoids
+from t2t_keras.model.layers.linear import FeedForward, Kernels, Linear
 from t2t_keras.model.layers.masks import (
     MASKED,
     bias_positions,
     causal_bias,
     padding_bias,
 )
-from t2t_keras.model.layers.normalization import LayerNorm
-from t2t_keras.model.layers.positions import LearnedPositions, sinusoids
-from t2t_keras.model.layers.residual import Residual
-from t2t_keras.model.layers.self_attention import (
-    SelfAttention,
-    SelfAttentionCache,
-    SelfAttentionOutput,
-    TokenCache,
-)
+from t2t_keras.model.layers.residual import LayerNorm, Residual
 from t2t_keras.model.layers.window_attention import WindowSelfAttention
 
 __all__ = [

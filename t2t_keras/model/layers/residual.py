@@ -1,13 +1,21 @@
 """The residual connection around a sub-layer (3.1, 5.4)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
+from keras import ops
 
-from t2t_keras.model.backend import Tensor
-from t2t_keras.model.layers.base import Block, serializable
-from t2t_keras.model.layers.dropout import Dropout
-from t2t_keras.model.layers.dropout_keys import DropoutSeed
+from t2t_keras.model.backend import (
+    Block,
+    Layer,
+    Shape,
+    Tensor,
+    current_execution,
+    scale_and_shift,
+    serializable,
+)
+from t2t_keras.model.layers.dropout import Dropout, DropoutSeed
 
 
 @serializable
@@ -61,3 +69,77 @@ class Residual(Block):
             "dropout": self.dropout.rate,
             "norm_first": self.norm_first,
         }
+
+
+@serializable
+class LayerNorm(Layer):
+    """Layer normalization (Ba et al., 2016) over the last axis, in float32 (3.1).
+
+    Unlike `keras.layers.LayerNormalization`, its output is float32 also under a global
+    mixed policy, and x is centred before it is scaled. Keras computes
+    x * inv - mean * inv, which cancels where the mean is large.
+    """
+
+    def __init__(self, d_model: int, epsilon: float = 1e-6, **kwargs: Any) -> None:
+        super().__init__(**{"dtype": "float32"} | kwargs)
+        self.d_model = d_model
+        self.epsilon = epsilon
+
+    def build(self, input_shape: Shape) -> None:
+        """Creates gamma and beta, [D] each."""
+        shape = (self.d_model,)
+        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones")
+        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros")
+
+    def call(self, x: Tensor) -> Tensor:
+        """Normalizes x [..., D]."""
+        if current_execution().is_fused:
+            return _normalize(x, self.gamma, self.beta, self.epsilon)
+        centred, _, scale = _center(x, self.epsilon)
+        return scale_and_shift(centred * scale, self.gamma, self.beta)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        arguments = {"d_model": self.d_model, "epsilon": self.epsilon}
+        return super().get_config() | arguments
+
+
+def _center(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns rows [..., D] less their means, the means, and 1 / their deviations."""
+    mean = ops.mean(x, axis=-1, keepdims=True)  # [..., 1]
+    centred = x - mean
+    variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)  # [..., 1]
+    return centred, mean, ops.rsqrt(variance + epsilon)
+
+
+def _normalize(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
+    """Normalizes x [..., D] with a gradient written by hand, for XLA.
+
+    It would fuse the means over a row into whatever uses the normalized row, and could
+    then not fuse the gradients of gamma and beta, which are sums over the rows: so it
+    would store one more array [..., D]. Here it stores means and scales, [..., 1]. It
+    also stores the upstream gradient, and sums it for gamma and beta in one pass.
+    """
+    keep = current_execution().keep
+
+    @ops.custom_gradient
+    def normalize(
+        x: Tensor, gamma: Tensor, beta: Tensor
+    ) -> tuple[Tensor, Callable[..., object]]:
+        centred, mean, scale = _center(x, epsilon)
+
+        def grad(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            upstream, kept_mean, kept_scale = keep([upstream, mean, scale])
+            unit = (x - kept_mean) * kept_scale  # [..., D]
+            rows = tuple(range(len(x.shape) - 1))
+            d_beta = ops.sum(upstream, axis=rows)  # [D]
+            d_gamma = ops.sum(upstream * unit, axis=rows)  # [D]
+            d_unit = upstream * gamma  # [..., D]
+            shift = ops.mean(d_unit, axis=-1, keepdims=True)  # [..., 1]
+            slope = ops.mean(d_unit * unit, axis=-1, keepdims=True)  # [..., 1]
+            return (d_unit - shift - slope * unit) * kept_scale, d_gamma, d_beta
+
+        return centred * scale * gamma + beta, grad
+
+    # A custom gradient refuses variables.
+    return normalize(x, ops.reshape(gamma, (-1,)), ops.reshape(beta, (-1,)))

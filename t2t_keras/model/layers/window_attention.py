@@ -5,10 +5,14 @@ from typing import Any
 
 from keras import ops
 
-from t2t_keras.model.backend import Tensor
-from t2t_keras.model.layers.attention import attention_weights
-from t2t_keras.model.layers.base import serializable
-from t2t_keras.model.layers.dropout_keys import (
+from t2t_keras.model.backend import Tensor, serializable
+from t2t_keras.model.layers.attention import (
+    SelfAttention,
+    SelfAttentionCache,
+    SelfAttentionOutput,
+    attention_weights,
+)
+from t2t_keras.model.layers.dropout import (
     DropoutKeys,
     DropoutSeed,
     ElementKeys,
@@ -17,11 +21,6 @@ from t2t_keras.model.layers.dropout_keys import (
 )
 from t2t_keras.model.layers.linear import Kernels
 from t2t_keras.model.layers.masks import MASKED
-from t2t_keras.model.layers.self_attention import (
-    SelfAttention,
-    SelfAttentionCache,
-    SelfAttentionOutput,
-)
 
 # Added to the scores of positions that only fill up the blocks. It is lower than
 # MASKED, so that padding inside a sentence is preferred to them.

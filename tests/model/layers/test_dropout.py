@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.model.layers import Dropout, fold_in
-from t2t_keras.model.layers.dropout_keys import row_keys, source_keys
+from t2t_keras.model.layers.dropout import row_keys, source_keys
 
 SEED = np.array([11, 22], np.int32)
 

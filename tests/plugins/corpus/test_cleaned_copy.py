@@ -11,7 +11,7 @@ from helpers.command_line import run, run_json, write
 from helpers.errors import refused
 from helpers.page_checks import check_page, check_tab_order, check_views
 
-from t2t_keras.cli import command_line
+from t2t_keras.cli import program
 from t2t_keras.plugins.corpus.cleaned_copy import read_pairs_at
 from t2t_keras.plugins.corpus.faulty_pairs import MAX_PAIRS
 from t2t_keras.plugins.corpus.recipe import (
@@ -83,9 +83,9 @@ def test_faulty_training_pairs_are_repaired_or_left_out(files, tmp_path, capfd):
 def test_the_next_command_takes_the_copy(files, tmp_path, capfd):
     words = [*command(files), "--languages", "en-de", "--apply", tmp_path / "a copy"]
     assert run(*words) == 0
-    inspect, args = command_line.parse(list(map(str, words)))
+    inspect, args = program.parse(list(map(str, words)))
     _, *argv = shlex.split(inspect.next_command(args))
-    _, args = command_line.parse(argv)
+    _, args = program.parse(argv)
     assert args.train_source == str(tmp_path / "a copy" / "train.source")
     assert args.dev_target == str(tmp_path / "a copy" / "dev.target")
     assert (args.languages, args.test_source) == ("en-de", None)

@@ -10,9 +10,8 @@ from backports import zstd
 from helpers.errors import refused
 from pyarrow import parquet
 
-from t2t_keras.data.lines import read_lines
-from t2t_keras.data.pair_files import PairFile
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import PairFile, ParallelFiles
+from t2t_keras.files.text_files import read_lines
 
 
 def write(path, content: str | bytes):

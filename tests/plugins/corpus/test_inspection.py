@@ -11,7 +11,7 @@ from helpers.command_line import run, run_json, write
 from helpers.reference import reference
 from helpers.small_data import small_data, write_pairs
 
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.plugins.corpus.directions import named_languages
 from t2t_keras.plugins.corpus.inspection import draw, inspect
 from t2t_keras.plugins.corpus.measurements import measure

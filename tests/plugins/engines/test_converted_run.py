@@ -12,8 +12,8 @@ from helpers.decoding_models import LINES
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
 import t2t_keras
-from t2t_keras.data.checksums import sha256
 from t2t_keras.export.formats import converted
+from t2t_keras.files.json_files import sha256
 from t2t_keras.plugins.engines import converted_run
 from t2t_keras.plugins.engines.ctranslate2_engine import CTranslate2Engine
 from t2t_keras.plugins.reports.card import model_card

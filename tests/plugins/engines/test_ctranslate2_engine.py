@@ -19,12 +19,10 @@ from helpers.decoding_models import LINES, transformer
 from helpers.errors import refused
 
 import t2t_keras
-from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.decoding import search_graph
-from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.constraint import BannedTokens
-from t2t_keras.decoding.engine import Source
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.engine import AlignmentHead, Source
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Output, Verification
@@ -36,9 +34,10 @@ from t2t_keras.plugins.engines.ctranslate2_settings import token_strings
 from t2t_keras.plugins.interop.subword import SubwordTokenizer
 from t2t_keras.plugins.interop.subword_pieces import ESCAPE_CHARACTERS, save_pieces
 from t2t_keras.problem import Problem
-from t2t_keras.text import long_texts, sentences
-from t2t_keras.text.sentence_ends import split_sentences
+from t2t_keras.text import sentences, sentences_graph
+from t2t_keras.text.alignment import format_alignment
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+from t2t_keras.text.sentences import split_sentences
 from t2t_keras.text.tokenizer import EOS, PAD
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
@@ -522,16 +521,16 @@ def test_long_texts_are_split_and_joined_as_in_the_graph(tokenizers):
     for max_length in [2, 9, 30] * 6:
         text = "".join(pick.choices(units, k=pick.randrange(1, 60)))
         tags = ("<2de>", "<2fr>")[: pick.randrange(3)]
-        expected = sentences.split_long_text(
+        expected = sentences_graph.split_long_text(
             tf.constant(text), encode, max_length, tags
         )
-        parts = long_texts.split_long_text(
+        parts = sentences.split_long_text(
             text, tokenizer.encode_batch, max_length, tags
         )
         assert parts == expected.to_list(), repr(text)
         outputs = [tokenizer.decode(part).replace("\n", " ") for part in parts]
-        (joined,) = sentences.join_outputs(tf.ragged.constant([["", *outputs]]))
-        assert long_texts.join_outputs(outputs) == joined.numpy().decode()
+        (joined,) = sentences_graph.join_outputs(tf.ragged.constant([["", *outputs]]))
+        assert sentences.join_outputs(outputs) == joined.numpy().decode()
 
 
 TRANSLATE = """

@@ -8,7 +8,7 @@ import pytest
 from helpers.errors import refused
 
 from t2t_keras import registry
-from t2t_keras.cli import command_line, program
+from t2t_keras.cli import program
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.hparam import FIELD_ALIASES, HParams
 from t2t_keras.options import parse_options, split_pairs
@@ -22,7 +22,7 @@ from t2t_keras.plugins.interop.counterparts.lookup import TABLES, explain, in_me
 from t2t_keras.plugins.interop.counterparts.table import Table
 from t2t_keras.plugins.interop.extended_hparams import T2T_NAMES, ExtendedHParams
 from t2t_keras.plugins.interop.t2t_remarks import remarks
-from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.settings import TrainOptions
 
 OPTIONS = {
     "hparams": ExtendedHParams,
@@ -32,12 +32,12 @@ OPTIONS = {
 PROBLEMS = ("translate_ende_wmt", "parsing_wsj")  # they have flags
 
 
-COMMANDS = command_line.commands()
+COMMANDS = program.commands()
 
 
 @functools.cache
 def flags(command):
-    parser = command_line.command_parser(command, COMMANDS[command])
+    parser = program.command_parser(command, COMMANDS[command])
     if COMMANDS[command].has_problem_flags:
         for problem in PROBLEMS:
             registry.problem(problem).add_flags(parser)

@@ -45,11 +45,14 @@ from t2t_keras.plugins.interop.marian_vocabulary import (
     read_tokens,
     token_from_piece,
 )
-from t2t_keras.run.checkpoint import model_variables, write_checkpoint
-from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.run.checkpoint import (
+    CheckpointDirectory,
+    model_variables,
+    write_checkpoint,
+)
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 TEXTS = ["a dog sees the house", "the king knows the ship", f"{LANGUAGE} a bird", "x"]
 TARGETS = ["ship les knows un king", "house", "les bird", "un"]

@@ -30,8 +30,7 @@ from t2t_keras.plugins.interop.subword_training import (
     count_tokens,
     train_subwords,
 )
-from t2t_keras.text.tokenizer import EOS, PAD
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import EOS, PAD, load_tokenizer
 
 VOCABULARIES = {
     name: f"oracle/misc/subword_{name}.vocab"

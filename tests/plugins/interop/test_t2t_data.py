@@ -12,8 +12,7 @@ from helpers.small_data import sentence_pairs
 
 from t2t_keras import registry
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.split_files import index_path, shard_name
+from t2t_keras.data.record_index import RecordIndex, index_path, shard_name
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.interop.subword import SubwordTokenizer
 from t2t_keras.plugins.interop.subword_training import train_subwords

@@ -24,7 +24,7 @@ from helpers.tokenizer_checks import (
 from t2t_keras import hparam, registry
 from t2t_keras.cli import main
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.decoded_pairs import read_pairs
+from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.plugins.interop import t2t_problem, t2t_sets
 from t2t_keras.plugins.interop.tensor2tensor import notes
@@ -32,7 +32,7 @@ from t2t_keras.plugins.interop.tensor2tensor.dataset_pairs import dataset_pairs
 from t2t_keras.plugins.interop.tensor2tensor.models import transformer
 from t2t_keras.plugins.interop.tensor2tensor.ported_problem import port_problem
 from t2t_keras.plugins.interop.token_vocabulary import ByteTokenizer, TokenTokenizer
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.usr_dir import load_usr_dir
 
 WORDS = [("red dog", "roter hund"), ("big cat", "grosse katze"), ("dog", "hund")]

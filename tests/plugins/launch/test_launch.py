@@ -13,12 +13,10 @@ from helpers.command_line import python, run_refused
 from helpers.errors import refused
 from helpers.training_process import assert_same_end, finish, start
 
-from t2t_keras import visible_gpus
+from t2t_keras import devices, processes
 from t2t_keras.plugins.launch.command import environments
-from t2t_keras.run.checkpoint_directory import CheckpointDirectory
-from t2t_keras.training import launched_processes
-from t2t_keras.training.launched_processes import Processes
-from t2t_keras.training.stopping import LOST
+from t2t_keras.processes import LOST, Processes
+from t2t_keras.run.checkpoint import CheckpointDirectory
 
 TIMEOUT = 60
 
@@ -28,7 +26,7 @@ def gpus(monkeypatch, tmp_path):
     """Makes a machine of six GPUs."""
     for name in ("nvidiactl", *(f"nvidia{index}" for index in range(6))):
         (tmp_path / name).touch()
-    monkeypatch.setattr(visible_gpus, "_NVIDIA", str(tmp_path / "nvidia[0-9]*"))
+    monkeypatch.setattr(devices, "_NVIDIA", str(tmp_path / "nvidia[0-9]*"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
@@ -157,7 +155,7 @@ def test_only_the_last_lines_of_a_process_are_kept(capfd):
 
 def test_a_process_that_ignores_the_failure_of_another_is_killed(monkeypatch):
     initial_children = psutil.Process().children()  # of other tests
-    monkeypatch.setattr(launched_processes, "_SECONDS_TO_FOLLOW", 0.1)
+    monkeypatch.setattr(processes, "_SECONDS_TO_FOLLOW", 0.1)
     program = "sys.exit(4) if I == 2 else time.sleep(1000)"
     refused("process 2 of 3 ended with exit status 4", launch, program, count=3)
     program = f"sys.exit({LOST}) if I == 1 else time.sleep(1000)"

@@ -18,8 +18,7 @@ from t2t_keras.plugins.parsing.rotary import rotate
 from t2t_keras.plugins.parsing.word_classes import word_classes
 from t2t_keras.plugins.parsing.words import WordTokenizer
 from t2t_keras.problems.parsing.linearise import BRACKETS
-from t2t_keras.text.tokenizer import EOS, UNK
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import EOS, UNK, load_tokenizer
 
 # Of 20 rare lower-case words, 15 end in "ated".
 TEXTS = [f"{chr(97 + i) * 3}ated the dog" for i in range(15)] + ["xx 7 zz yy ww vv"]

@@ -2,7 +2,7 @@
 
 import gzip
 
-from t2t_keras.data import lines as strict_lines
+from t2t_keras.files import text_files as strict_lines
 from t2t_keras.plugins.ray import faulty_lines
 from t2t_keras.plugins.ray.faulty_lines import CheckedFile, CheckedLine
 

@@ -13,7 +13,7 @@ from helpers.training_process import assert_same_end, finish, start
 
 from t2t_keras.plugins.ray import launching
 from t2t_keras.plugins.ray.training_worker import State
-from t2t_keras.run.checkpoint_directory import CheckpointDirectory
+from t2t_keras.run.checkpoint import CheckpointDirectory
 from t2t_keras.run.directory import training_lock
 
 TIMEOUT = 200

@@ -7,8 +7,7 @@ import pytest
 
 pytest.importorskip("ray", reason="needs the extra [ray]")
 from t2t_keras.data.mixture import Corpus, Mixture
-from t2t_keras.data.pair_files import PairFile
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import PairFile, ParallelFiles
 from t2t_keras.plugins.ray.nodes import _probe
 from t2t_keras.plugins.ray.source_files import source_files
 from t2t_keras.problem import Problem

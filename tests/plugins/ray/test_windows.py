@@ -2,7 +2,7 @@
 
 import random
 
-from t2t_keras.cli import chunks as chunk_limits
+from t2t_keras.cli import translation as chunk_limits
 from t2t_keras.plugins.ray import windows as planning
 from t2t_keras.plugins.ray.windows import (
     Line,

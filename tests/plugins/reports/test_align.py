@@ -7,15 +7,19 @@ from helpers.decoding_models import LINES, run_of, transformer
 from helpers.errors import refused
 from helpers.tokenizer_checks import assert_words_are_spelled
 
-from t2t_keras.data.pharaoh import format_alignment, parse_reference
-from t2t_keras.decoding.alignment import AlignmentHead, joined_alignment, word_starts
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.engine import AlignmentHead
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.reports.align import alignment_scores
-from t2t_keras.problem import Problem
+from t2t_keras.problem import Problem, TextProcessor
+from t2t_keras.text.alignment import (
+    format_alignment,
+    joined_alignment,
+    parse_reference,
+    word_starts,
+    words_of_tokens,
+)
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.token_words import words_of_tokens
-from t2t_keras.text_processor import TextProcessor
 
 TEXTS = [*LINES, "日本 a", "a 日", "  two  spaces ", "dog, cat; the_river?"]
 TEXTS += ["ab\tcd\u3000ef"]

@@ -14,7 +14,7 @@ from helpers.numpy_transformer import NumpyTransformer, randomise, softmax
 from helpers.page_checks import check_page, check_tab_order, check_views
 
 from t2t_keras.cli import main
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
@@ -24,8 +24,8 @@ from t2t_keras.plugins.reports.sentence_attention import (
     SentenceAttention,
     sentence_attention,
 )
+from t2t_keras.problem import TextProcessor
 from t2t_keras.run import directory
-from t2t_keras.text_processor import TextProcessor
 
 LAYERS = 2
 HEADS = 3

@@ -17,12 +17,7 @@ from helpers.reference import reference
 
 from t2t_keras import registry
 from t2t_keras.evaluation.bleu import Bleu
-from t2t_keras.evaluation.significance import (
-    System,
-    compare,
-    randomization,
-    seed,
-)
+from t2t_keras.evaluation.significance import System, compare, randomization, seed
 from t2t_keras.plugins.reports import scorers
 from t2t_keras.plugins.reports.scorers import Scorer
 from t2t_keras.problems.parsing.evalb import evaluate_trees

@@ -3,9 +3,7 @@
 import pytest
 
 from t2t_keras.plugins.reports.complexity import layer_complexities
-from t2t_keras.plugins.reports.model_cost import (
-    training_cost,
-)
+from t2t_keras.plugins.reports.model_cost import training_cost
 
 
 def test_training_costs_of_table_2():

@@ -14,7 +14,7 @@ from helpers.page_checks import check_page, check_tab_order, check_views
 from helpers.small_run import replace_updates, trainer
 
 from t2t_keras import registry
-from t2t_keras.cli import command_line
+from t2t_keras.cli import program
 from t2t_keras.cli.command import given_options
 from t2t_keras.plugins.reports.live_page import LIVE_PAGE
 from t2t_keras.plugins.reports.page_hook import PageHook
@@ -26,8 +26,8 @@ from t2t_keras.plugins.reports.run_records import (
     training_seconds,
 )
 from t2t_keras.plugins.reports.sentence_attention import SentenceAttention
-from t2t_keras.run.dev_samples import DevSamples, Sample, read_samples, write_samples
-from t2t_keras.training.options import TrainOptions
+from t2t_keras.run.history import DevSamples, Sample, read_samples, write_samples
+from t2t_keras.training.settings import TrainOptions
 
 ARABIC = "الكلب يجري في الحديقة"
 EVIL = '<img src=x onerror="alert(1)">'
@@ -214,7 +214,7 @@ def test_the_command_divides_batches_saves_and_ends_as_the_run_did(live_run, tmp
     settings = {"accumulate": 2, "train_options": options}
     change_config(path, hparams_set="tiny", init_from="a run", **settings)
     words = shlex.split(read_run(path).training_command().replace("\\\n", ""))
-    _, args = command_line.parse(words[1:])
+    _, args = program.parse(words[1:])
     assert (args.accumulate, args.init_from, args.seed) == (2, "a run", 1)
     assert given_options(args, TrainOptions, "train_options") == options
 

@@ -32,7 +32,7 @@ from helpers.stub_server import (
     wait_for,
 )
 
-from t2t_keras.data.console import current_words
+from t2t_keras.console import current_words
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.batcher import Batcher

@@ -165,7 +165,7 @@ def test_warnings_have_one_line_a_minute():
 
 
 def test_the_command_filters_warnings(capfd):
-    logger = logging.getLogger("t2t_keras.decoding.long_inputs")
+    logger = logging.getLogger("t2t_keras.decoding.inputs")
     with few_warnings():
         for index in range(300):
             logger.warning("input %d is long", index)

@@ -9,18 +9,15 @@ import tensorflow as tf
 from helpers.decoding_models import LINES, SHORT, transformer, with_attributes
 from helpers.errors import refused
 
-from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.decoding.engine import Source
-from t2t_keras.decoding.model_translator import ModelTranslator
+from t2t_keras.decoding.engine import AlignmentHead, Source
+from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.export.settings import ExportSettings
 from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.plugins.server.explanation import missing_features, word_probabilities
 from t2t_keras.plugins.server.rest import Request
 from t2t_keras.plugins.server.served_model import ServedModel
-from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import EOS, PAD, UNK
-from t2t_keras.text.word_list import WordListTokenizer
-from t2t_keras.text_processor import TextProcessor
+from t2t_keras.problem import Problem, TextProcessor
+from t2t_keras.text.tokenizer import EOS, PAD, UNK, WordListTokenizer
 
 TEXT = "The old dog . A dog runs ."
 OPTIONS = {"beam_size": 3, "n_best": 2}

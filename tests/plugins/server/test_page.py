@@ -12,7 +12,7 @@ from helpers.stub_server import Stub, serving
 
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.served_model import ServedModel
-from t2t_keras.text.sentence_ends import split_sentences
+from t2t_keras.text.sentences import split_sentences
 
 pytestmark = needs_chromium
 

@@ -9,11 +9,7 @@ from helpers.sweeps import sweep_settings
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed")
 
-from t2t_keras.plugins.sweep.study import (  # noqa: E402
-    FILE,
-    SweepStudy,
-    storage_errors,
-)
+from t2t_keras.plugins.sweep.study import FILE, SweepStudy, storage_errors  # noqa: E402
 from t2t_keras.ranged_hparams import Interval  # noqa: E402
 
 STEPS = (20, 40)

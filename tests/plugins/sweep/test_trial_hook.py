@@ -9,8 +9,8 @@ from helpers.small_run import replace_updates, trainer
 
 from t2t_keras.plugins.sweep.study import SweepStudy
 from t2t_keras.plugins.sweep.trial_hook import TrialHook
-from t2t_keras.training.hook_plugins import HookPlugin, hook_plugins
-from t2t_keras.training.metrics_file import read_evaluations
+from t2t_keras.training.hooks import HookPlugin, hook_plugins
+from t2t_keras.training.metrics_files import read_evaluations
 
 
 def test_a_trial_behind_two_others_ends_at_its_first_evaluation(

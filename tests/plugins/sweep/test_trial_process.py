@@ -8,7 +8,7 @@ from helpers.sweeps import sweep_settings
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
-from t2t_keras.data.locks import OccupiedDirectory
+from t2t_keras.files.atomic import OccupiedDirectory
 from t2t_keras.plugins.sweep import remote_trial, trial_process
 from t2t_keras.run.directory import training_lock
 from t2t_keras.training.trials import OCCUPIED, REFUSED

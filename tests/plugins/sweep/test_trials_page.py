@@ -10,7 +10,7 @@ from helpers.browser import needs_chromium
 from helpers.page_checks import check_tab_order, check_views
 from helpers.sweeps import sweep_settings
 
-from t2t_keras.data.json_files import write_json
+from t2t_keras.files.json_files import write_json
 from t2t_keras.plugins.sweep.best_two import DevTest, best_complete
 from t2t_keras.plugins.sweep.trial import SweepTrial
 from t2t_keras.plugins.sweep.trials_page import trials_page

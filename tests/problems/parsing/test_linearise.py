@@ -9,11 +9,7 @@ from helpers.reference import reference
 
 from t2t_keras.problems.parsing.linearise import linearise, restore, restore_text
 from t2t_keras.problems.parsing.punctuation import mark_tags
-from t2t_keras.problems.parsing.tree import (
-    Tree,
-    parse_tree,
-    prepare,
-)
+from t2t_keras.problems.parsing.tree import Tree, parse_tree, prepare
 from t2t_keras.problems.parsing.treebank import read_trees
 
 

@@ -10,7 +10,7 @@ from t2t_keras.cli.program import main
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.problems.parsing.task import BracketF1
 from t2t_keras.problems.parsing.treebank_source import SilverMix, TreebankSource
-from t2t_keras.text.tokenizers import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 TREE = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"
 PAIR = ("John sleeps .", "S NP NNP /NP VP VBZ /VP . /S")

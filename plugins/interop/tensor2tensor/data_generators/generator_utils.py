@@ -8,10 +8,10 @@ import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from t2t_keras.data.atomic_files import atomic
-from t2t_keras.data.console import say
-from t2t_keras.data.lines import read_lines
+from t2t_keras.console import say
 from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import atomic
+from t2t_keras.files.text_files import read_lines
 
 from ...subword_training import train_subwords
 from ..dataset_pairs import Dataset, dataset_pairs

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypedDict
 
-from t2t_keras.data.lines import read_lines
-from t2t_keras.data.parallel_files import side_by_side
+from t2t_keras.data.sources import side_by_side
+from t2t_keras.files.text_files import read_lines
 
 from ..base_problem import DatasetSplit, Problem
 from ..missing import Missing, missing_name
 
 # tensor2tensor has this name here.
-from ..text_lines import txt_line_iterator as txt_line_iterator
+from ..text_lines import txt_line_iterator
 from . import generator_utils, text_encoder
 
 Sample = Mapping[str, str]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from t2t_keras.data.atomic_files import atomic
+from t2t_keras.files.atomic import atomic
 
 from ..base_problem import DatasetSplit
 from ..dataset_pairs import Dataset, dataset_pairs

@@ -1,0 +1,362 @@
+"""Messages, tables and the progress of long tasks, on a terminal or in a log."""
+
+import contextlib
+import re
+import shutil
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from t2t_keras.errors import quantity
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def two_columns(rows: Mapping[str, str]) -> str:
+    """Formats names and sentences in two columns, for a terminal."""
+    indent = max(map(len, rows), default=0) + 4
+    # A group of the help indents it by two.
+    width = max(shutil.get_terminal_size().columns - 4, indent + 20)
+    return "\n".join(
+        f"  {name:<{indent - 2}}"
+        + textwrap.fill(text, width - indent).replace("\n", "\n" + " " * indent)
+        for name, text in rows.items()
+    )
+
+
+def table(rows: Mapping[str, object]) -> str:
+    """Formats names and values in two columns; on a terminal long texts are wrapped."""
+    indent = max(map(len, rows), default=0) + 2
+    lines = []
+    for name, value in rows.items():
+        lines.append(f"{name:<{indent}}{wrapped(str(_rounded(value)), indent)}")
+    return "\n".join(lines)
+
+
+def wrapped(text: str, indent: int = 4) -> str:
+    """Wraps a text between its words, if standard output is a terminal.
+
+    Args:
+        text: the text, in one line.
+        indent: the number of spaces before every line but the first.
+    """
+    if not sys.stdout.isatty():
+        return text
+    width = max(shutil.get_terminal_size().columns - indent, 20)
+    if len(text) <= width:
+        return text
+    return textwrap.fill(
+        text, width, break_long_words=False, break_on_hyphens=False
+    ).replace("\n", "\n" + " " * indent)
+
+
+def columns(rows: Sequence[Mapping[str, object]]) -> str:
+    """Formats rows as a table with a header; numbers are aligned to the right.
+
+    On a terminal long texts in the last column are wrapped.
+    """
+    table_rows = [list(rows[0])]
+    for row in rows:
+        table_rows.append([str(_rounded(value)) for value in row.values()])
+    padded_columns = []
+    for value, cells in zip(
+        rows[0].values(), zip(*table_rows, strict=True), strict=True
+    ):
+        width = max(map(len, cells))
+        pad = str.ljust if isinstance(value, str) else str.rjust
+        padded_columns.append([pad(cell, width) for cell in cells])
+    lines = []
+    for cells in zip(*padded_columns, strict=True):
+        start = "".join(f"{cell}  " for cell in cells[:-1])
+        lines.append((start + wrapped(cells[-1].rstrip(), len(start))).rstrip())
+    return "\n".join(lines)
+
+
+def _rounded(value: object) -> object:
+    if not isinstance(value, float):
+        return value
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
+
+
+class Display(Protocol):
+    """A spinner or a progress bar on the terminal, which draws `current_words`.
+
+    Attributes:
+        is_spinner: whether it has nothing but the words.
+    """
+
+    is_spinner: bool
+
+    def stop(self) -> None:
+        """Removes it from the terminal."""
+
+
+# The display that is on the terminal now; there is at most one.
+_displays: list[Display] = []
+
+
+# What the user waits for; threads may wait for several things at once.
+_waits: list[str] = []
+
+
+# What a signal has changed.
+_notes: list[str] = []
+
+
+# What handlers of signals delay until the main thread has printed its line; None:
+# it prints nothing now.
+_delayed: list[Callable[[], None]] | None = None
+
+
+def say(message: str) -> None:
+    """Prints one line to standard error."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def screen() -> "Console":
+    """Returns standard error for rich, which is a terminal only if it is one.
+
+    FORCE_COLOR would make rich treat a pipe as a terminal. rich respects NO_COLOR.
+    """
+    from rich.console import Console
+
+    return Console(stderr=True, force_terminal=sys.stderr.isatty())
+
+
+@contextlib.contextmanager
+def busy(words: str) -> Iterator[None]:
+    """Shows on a terminal what the block does, in the bar or else in a spinner.
+
+    A spinner ends early where a bar begins, or at `end_spinner`; `say` prints above it.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    needs_spinner = is_main and not _displays and sys.stderr.isatty()
+    _waits.append(words)
+    try:
+        if needs_spinner:
+            from t2t_keras.progress_bar import Spinner
+
+            spinner = Spinner(current_words)
+            _displays.append(spinner)
+            spinner.start(refresh=True)
+        yield
+    finally:
+        if needs_spinner:
+            end_spinner()
+        with contextlib.suppress(ValueError):  # a bar has forgotten it
+            _waits.remove(words)
+
+
+def current_words() -> str:
+    """Returns what the spinner or bar says now; "": nothing."""
+    words = _notes or _waits
+    return words[-1] if words else ""
+
+
+def end_spinner() -> None:
+    """Removes the spinner, if there is one."""
+    if _displays and _displays[-1].is_spinner:
+        _displays.pop().stop()
+        _waits.clear()
+
+
+def show_note(words: str) -> bool:
+    """Adds words to the spinner or bar until it ends; a signal handler may call it.
+
+    Returns:
+        Whether there is one.
+    """
+    if _displays:
+        _notes.append(words)
+    return bool(_displays)
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Keeps signal handlers from leaving the block while it prints.
+
+    After such an exit, rich would print its buffer a second time.
+    """
+    global _delayed
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or _delayed is not None:
+        yield
+        return
+    actions: list[Callable[[], None]] = []
+    _delayed = actions
+    try:
+        yield
+    finally:
+        _delayed = None
+    for action in actions:
+        action()
+
+
+def after_printing(action: Callable[[], None]) -> None:
+    """Calls a function that may raise; during `printing`, after the block.
+
+    A signal handler may call it.
+    """
+    if _delayed is None:
+        action()
+    else:
+        _delayed.append(action)
+
+
+def show_bar(bar: Display) -> None:
+    """Shows the words in a bar from now on."""
+    end_spinner()
+    _displays.append(bar)
+
+
+def hide_bar(bar: Display) -> None:
+    """Stops showing the words in a bar."""
+    _notes.clear()
+    with contextlib.suppress(ValueError):  # it had ended, or had not begun
+        _displays.remove(bar)
+
+
+def folded(
+    parts: Iterable[str],
+    separator: str,
+    line_end: str = "",
+    indent: int = 4,
+    file: TextIO | None = None,
+) -> str:
+    """Joins parts; for a terminal, with line breaks where a line would be too long.
+
+    Args:
+        parts: the parts, between which lines may be broken.
+        separator: what stands between two parts of a line.
+        line_end: what stands at the end of every line but the last.
+        indent: the number of spaces before every line but the first.
+        file: where the text is printed; None: standard error.
+    """
+    if not (file or sys.stderr).isatty():
+        return separator.join(parts)
+    width = shutil.get_terminal_size().columns - len(line_end)
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1] + separator + part) <= width:
+            lines[-1] += separator + part
+        else:
+            lines.append((" " * indent if lines else "") + part)
+    return f"{line_end}\n".join(lines)
+
+
+def say_page(path: str | Path) -> None:
+    """Says where a page is, as an address that terminals and browsers open."""
+    say(f"page: {Path(path).resolve().as_uri()}")
+
+
+def say_next(command: str) -> None:
+    """Says on a terminal which command usually comes next, in lines that fit.
+
+    Args:
+        command: the command; "": nothing is said.
+    """
+    if command and sys.stderr.isatty():
+        flags: list[str] = []
+        for word in re.findall(r"(?:[^\s']|'[^']*')+", f"next: {command}"):
+            if flags and not word.startswith("-"):
+                flags[-1] += f" {word}"
+            else:
+                flags.append(word)
+        say(folded(flags, " ", line_end=" \\"))
+
+
+def duration(seconds: float) -> str:
+    """Formats a duration with its two largest units."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def speed(units: float, unit: str, decimals: int = 1) -> str:
+    """Formats how many units are done in a second.
+
+    Args:
+        units: the number.
+        unit: the name of the units, in the plural.
+        decimals: of numbers from 1; smaller ones have two significant digits.
+    """
+    rate = f"{units:,.{decimals}f}" if units >= 1 else f"{units:.2g}"
+    return f"{rate} {unit}/s"
+
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+# The type of `progress`: (task, unit, total) -> a function to call with the units done.
+Meter = Callable[[str, str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+@contextlib.contextmanager
+def progress(
+    task: str, unit: str, total: int | None = None, done: int = 0
+) -> Iterator[Callable[[int], None]]:
+    """Shows the progress and remaining time of a task, and at its end the time taken.
+
+    Args:
+        task: the name of the task.
+        unit: the name of the units that are counted, in the plural.
+        total: the number of units, if it is known.
+        done: the number of units that an earlier run has done.
+
+    Yields:
+        A function to call with the number of units done since the last call.
+    """
+    import rich.progress
+
+    from t2t_keras.progress_bar import ProgressBar
+
+    start = time.monotonic()
+    reported = start  # when the last line was printed
+    count = 0
+
+    def advance(units: int) -> None:
+        nonlocal count, reported
+        count += units
+        seconds = time.monotonic() - start
+        rate = speed(count / max(seconds, 1e-3), unit)
+        bar.update(row, completed=done + count, text=rate)
+        is_due = time.monotonic() - reported > _SECONDS_BETWEEN_LINES
+        if bar.disable and is_due and done + count != total:
+            reported = time.monotonic()
+            out_of = ""
+            eta = ""
+            if total and count:
+                remaining = (total - done - count) * seconds / count
+                out_of = f" of {total:,}"
+                eta = f", ETA {duration(remaining)}"
+            say(f"{task}: {done + count:,}{out_of} {unit} ({rate}{eta})")
+
+    bar = ProgressBar(
+        screen(), rich.progress.TimeRemainingColumn(elapsed_when_finished=True)
+    )
+    row = bar.add_task(task, total=total, completed=done, text=unit)
+    with bar:
+        yield advance
+    seconds = time.monotonic() - start
+    rate = speed(count / max(seconds, 1e-3), unit)
+    say(f"{task}: {quantity(done + count, unit)} in {seconds:,.1f} s ({rate})")
+
+
+@contextlib.contextmanager
+def unwatched(
+    task: str, unit: str, total: int | None = None
+) -> Iterator[Callable[[int], None]]:
+    """Is a `Meter` that shows nothing."""
+    yield lambda units: None

@@ -1,0 +1,211 @@
+"""`--config FILE` replaces flags, and reports mistakes in one sentence."""
+
+import pytest
+from helpers.command_line import run, run_refused
+
+from t2t_keras.cli import program
+
+DATA = ["--data_dir", "d", "--output_dir", "o"]
+
+
+def parsed(*words: str) -> dict:
+    values = vars(program.parse(words)[1])
+    return {name: values[name] for name in values.keys() - {"argv", "config"}}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(text: str, name: str = "f.toml") -> list[str]:
+    with open(name, "w", encoding="utf-8") as file:
+        file.write(text)
+    return ["--config", name]
+
+
+TOML = """
+problem = "translate_text"
+data-dir = "d"
+output_dir = "o"
+hparams_set = "tiny"
+hparams = { dropout = 0.2, num_layers = 4 }
+change_settings = true
+train_source = "x.en"
+vocab = ["a", "b"]
+train_target = "x.de"
+
+[train]
+seed = 3
+train_options = { best_by = "metric", keep = 7 }
+
+[datagen]
+seed = 4
+
+[translate]
+decode_hparams = { protect = ["url", "email"], glossary = { dog = "Hund" } }
+ensemble = ["p", "q"]
+"""
+YAML = """
+problem: translate_text
+data_dir: d
+output_dir: o
+hparams_set: tiny
+hparams: {dropout: 0.2, num_layers: 4}
+change_settings: true
+train_source: x.en
+train_target: x.de
+vocab: [a, b]
+train: {seed: 3, train_options: {best_by: metric, keep: 7}}
+datagen: {seed: 4}
+translate:
+  decode_hparams:
+    protect: [url, email]
+    glossary: {dog: Hund}
+  ensemble: [p, q]
+"""
+SAME = {
+    "train": [
+        *("--problem", "translate_text", *DATA, "--hparams_set", "tiny"),
+        *("--hparams", "dropout=0.2,num_layers=4", "--change_settings", "--seed", "3"),
+        *("--train_options", "best_by=metric,keep=7"),
+    ],
+    "datagen": [
+        *("--problem", "translate_text", "--data_dir", "d", "--train_source", "x.en"),
+        *("--train_target", "x.de", "--vocab", "a", "b", "--seed", "4"),
+    ],
+    "translate": [
+        *("o", "--ensemble", "p", "q"),
+        *("--decode_hparams", "protect=[url,email],glossary=[dog=Hund]"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("text", "name"), [(TOML, "f.toml"), (YAML, "f.yaml")])
+@pytest.mark.parametrize("command", SAME)
+def test_a_file_says_what_flags_say(command, text, name):
+    assert parsed(command, *write(text, name)) == parsed(command, *SAME[command])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["p", "x"], ["--model", "p"], ["--output_dir", "p"], ["--export_dir", "p"]],
+)
+def test_the_command_line_precedes_the_file(words):
+    config = write('model = "a"\nbeam_size = 3\nscores = true\n')
+    flags_only = parsed("translate", *words, "--beam_size", "5", "--scores")
+    assert parsed("translate", *words, "--beam_size", "5", *config) == flags_only
+    assert parsed("translate", *config)["output_dir"] == "a"
+
+
+PLACES = {
+    "translate x": "translate --model a --input x",
+    "translate p x": "translate --model p --input x",
+    "score x y": "score --model a --source x --target y",
+    "align x y": "align --model a --source x --target y",
+    "score p x y": "score --model p --source x --target y",
+    "export new": "export --model a --export_dir new",
+    "export p new": "export --model p --export_dir new",
+    "evaluate p": "evaluate --model p",
+    "card p": "card --model p",
+}
+
+
+@pytest.mark.parametrize(("line", "same_line"), PLACES.items())
+def test_words_are_files_if_the_file_names_the_model(line, same_line):
+    same = parsed(*same_line.split())
+    assert parsed(*line.split(), *write('output_dir = "a"\n')) == same
+
+
+def test_a_word_precedes_the_input_of_a_file():
+    config = write('output_dir = "a"\n[translate]\ninput = "b"\n')
+    values = parsed("translate", "x", *config)
+    assert (values["output_dir"], values["input"]) == ("a", "x")
+
+
+def test_a_directory_in_the_place_of_the_input_is_refused(folder, capfd):
+    (folder / "a").mkdir()
+    (folder / "a" / "config.json").write_text("{}")
+    (folder / "other").mkdir()
+    message = run_refused(capfd, "translate", *write('output_dir = "a"\n'), "other")
+    assert "other is a directory, but f.toml already names the model a;" in message
+    assert "give another model by --model" in message
+
+
+def test_models_to_serve_are_a_list():
+    assert parsed("serve", *write('model = ["a=x", "y"]'))["model"] == ["a=x", "y"]
+
+
+@pytest.mark.parametrize("words", [["p", "q"], ["--model", "p", "--model", "q"]])
+def test_models_to_serve_replace_the_list_of_the_file(words):
+    config = write('model = ["a=x", "y"]')
+    assert parsed("serve", *words, *config)["model"] == ["p", "q"]
+
+
+def test_a_file_may_have_the_flags_of_a_problem():
+    config = write('problem = "parsing_wsj"\ntreebank = "wsj"\ndata_dir = "d"\n')
+    assert parsed("datagen", *config)["treebank"] == "wsj"
+    flags_only = ["train", "--problem", "parsing_wsj", *DATA]
+    assert parsed(*flags_only, *config) == parsed(*flags_only)
+
+
+MISTAKES = {
+    'probelm = "x"': "f.toml: there is no flag 'probelm'; did you mean 'problem'?",
+    'model_dir = "x"': "f.toml: --model_dir is a flag of onmt-main",
+    "train_steps = 0": "f.toml: train_steps: must be at least 1, not 0",
+    'save_every = "x"': "f.toml: save_every: invalid int value: 'x'",
+    "eval_every = [1, 2]": "f.toml: eval_every takes one value, not [1, 2]",
+    "json = 1": "f.toml: json must be true or false",
+    "[hparams]\nd_modle = 1": "did you mean 'd_model'?",
+    "train_options = { kep = 1 }": "train_options: there is no 'kep'; did you mean",
+    "seed = ": "f.toml is not TOML",
+    "": "give --problem, --hparams_set, --data_dir and --output_dir; to resume",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES.items())
+def test_mistakes(text, message, capfd):
+    words = []
+    if "d_modle" in text:  # found after the flags that are missing
+        words = ["--problem", "translate_text", "--hparams_set", "tiny", *DATA]
+    assert message in run_refused(capfd, "train", *write(text), *words)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("f.yaml", "a: b: c", "f.yaml, line 1 is not YAML"),
+        ("f.yaml", "- a", "f.yaml must have lines such as"),
+        ("f.json", "{}", "f.json must end in .toml, .yaml or .yml"),
+        ("f.toml", "\ufeffseed = ", "f.toml is not TOML: Invalid value"),
+        ("f.toml", "a = " + "[" * 9000, "f.toml: its lists or tables are nested too"),
+        ("f.toml", "config = 'g.toml'", "f.toml: a file cannot name another one in"),
+        ("f.toml", 'usr_dir = "\\u0000"', "f.toml: usr_dir has a NUL character"),
+        (
+            "f.yaml",
+            "a: 1\na: 2",
+            "f.yaml, line 2 is not YAML: the key 'a' is there twice",
+        ),
+        ("f.yaml", "a: 2020-99-99", "f.yaml is not YAML: month must be in 1..12"),
+        ("f.yaml", "[" * 9000, "f.yaml: its lists or tables are nested too deeply"),
+    ],
+)
+def test_other_files_are_refused(name, text, message, capfd):
+    assert message in run_refused(capfd, "train", *write(text, name))
+
+
+def test_all_names_of_another_toolkit_are_answered(capfd):
+    """Those in OpenNMT-tf's tables also; a name that occurs twice has one line."""
+    text = "model_dir: m\ndata: {train_labels_file: t, eval_labels_file: e}\n"
+    text += "train: {batch_size: 1}\ninfer: {batch_size: 2}\nprobelm: x\n"
+    assert run("train", *write(text, "f.yaml")) == 2
+    lines = capfd.readouterr().err.splitlines()
+    assert "there is no flag 'probelm'; did you mean 'problem'?" in lines.pop()
+    keys = ["model_dir", "train_labels_file", "eval_labels_file", "batch_size"]
+    for key, line in zip(keys, lines, strict=True):
+        assert line.startswith(f"t2t train: error: f.yaml: --{key} is a ")
+
+
+def test_a_missing_file_is_refused(capfd):
+    assert "cannot read no.toml" in run_refused(capfd, "train", "--config", "no.toml")

@@ -1,0 +1,181 @@
+"""What a terminal shows while a user waits, drawn by a pseudo-terminal's rules."""
+
+import contextlib
+import io
+import re
+import shutil
+import signal
+import sys
+
+import pytest
+import rich.progress
+
+from t2t_keras import console
+from t2t_keras.console import progress
+from t2t_keras.progress_bar import ProgressBar
+from t2t_keras.training.interval import TimeLeft
+from t2t_keras.training.reporting import Screen
+from t2t_keras.training.settings import TrainOptions
+from t2t_keras.training.stopping import Stopping
+
+
+def make_terminal(monkeypatch):
+    """Standard error that says it is a terminal; a fixture's would not stay."""
+    stderr = io.StringIO()
+    stderr.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    return stderr
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def final_rows(text):
+    """The rows that stay: a line is erased, and the cursor goes up, as rich does."""
+    rows = [""]
+    column = 0
+    for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", text):
+        if part == "\n":
+            column += 1
+            rows += [""] * (column == len(rows))
+        elif part == "\x1b[2K":
+            rows[column] = ""
+        elif part == "\x1b[1A":
+            column -= 1
+        elif not part.startswith(("\x1b", "\r")):
+            rows[column] += part
+    return [row for row in rows if row]
+
+
+def test_a_spinner_has_words_and_leaves_nothing(monkeypatch):
+    terminal = make_terminal(monkeypatch)
+    with console.busy("loading"):
+        with console.busy("building"):
+            console._displays[-1].refresh()
+        console.say("a message")
+        console._displays[-1].refresh()
+    shown = plain(terminal.getvalue())
+    assert shown.index("loading") < shown.index("building") < shown.rindex("loading")
+    assert final_rows(terminal.getvalue()) == ["a message"]
+    assert not console._displays and sys.stderr is terminal
+
+
+def test_a_failure_and_a_bar_end_the_spinner(monkeypatch):
+    terminal = make_terminal(monkeypatch)
+    with contextlib.suppress(KeyError), console.busy("loading"):
+        raise KeyError
+    assert final_rows(terminal.getvalue()) == []
+    with console.busy("loading"), progress("counting", "lines", 4) as advance:
+        assert [display.is_spinner for display in console._displays] == [False]
+        advance(4)
+    (row,) = final_rows(terminal.getvalue())
+    assert row.startswith("counting: 4 lines in")
+
+
+def test_only_a_terminal_has_a_spinner(capfd):
+    with console.busy("loading"):
+        assert not console._displays
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_bar_is_as_wide_as_the_terminal_and_never_wraps(width, monkeypatch):
+    terminal = make_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", str(width))
+    bar = ProgressBar(console.screen(), rich.progress.TimeElapsedColumn())
+    text = "nll 0.1676 | ETA 53 min + evaluations | 123456 tokens/s"
+    bar.add_task("training", total=250_000, completed=100_000, text=text)
+    bar.add_task("loss on dev", total=4, text="sentences")
+    with bar:
+        bar.refresh()
+        with console.busy("building the graph"):
+            bar.refresh()
+    rows = plain(terminal.getvalue()).replace("\r", "\n").splitlines()
+    training_row = [row for row in rows if "training" in row][-1]
+    busy_row = [row for row in rows if "building the graph" in row][-1]
+    # The terminal shows "^C" in the last columns.
+    assert max(map(len, rows)) == width - 3
+    assert (text in training_row) == (width == 160)
+    assert "100000/250000" in training_row and "nll 0.1676 | ETA" in training_row
+    assert len(re.findall("[━╸╺]", training_row)) >= (8 if width == 80 else 40)
+    assert busy_row.startswith("loss on dev ━━━━━━━━")
+
+
+def test_a_signal_leaves_no_bar(monkeypatch):
+    """The note is in the bar, which is removed at the end."""
+    terminal = make_terminal(monkeypatch)
+    bar = ProgressBar(console.screen())
+    bar.add_task("training", total=4, text="")
+    with bar, Stopping() as stopping:
+        signal.raise_signal(signal.SIGTERM)
+        assert stopping.reason == "SIGTERM"
+        bar.refresh()
+    assert "SIGTERM: saving; once more ends at once" in terminal.getvalue()
+    assert final_rows(terminal.getvalue()) == []
+
+
+def test_a_signal_does_not_repeat_the_line_that_it_interrupts(monkeypatch):
+    """The evaluation ends as soon as the line has been printed."""
+    terminal = make_terminal(monkeypatch)
+    write = terminal.write
+    steps = []
+
+    def interrupted_write(text):
+        count = write(text)
+        if "bleu 20.1" in text and not steps:
+            steps.append("signal")
+            signal.raise_signal(signal.SIGTERM)
+        return count
+
+    terminal.write = interrupted_write
+    screen = Screen(TimeLeft(range(4), TrainOptions()))
+    with Stopping() as stopping, stopping.interruptible():
+        screen.say("bleu 20.1")
+        steps.append("the evaluation continues")
+    screen.say("saved")
+    screen.close()
+    assert steps == ["signal"]
+    assert final_rows(terminal.getvalue()) == ["bleu 20.1", "saved"]
+    assert terminal.getvalue().count("bleu 20.1") == 1
+
+
+def test_the_next_command_is_broken_before_its_flags(monkeypatch):
+    terminal = make_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "40")
+    console.say_next("curl http://127.0.0.1:1/v1 -d '{}' --silent")
+    console.say_next("")
+    console.say_next("t2t evaluate 'runs of -m' --data_dir data/of/the/training")
+    assert terminal.getvalue() == (
+        "next: curl http://127.0.0.1:1/v1 \\\n    -d '{}' --silent\n"
+        "next: t2t evaluate 'runs of -m' \\\n    --data_dir data/of/the/training\n"
+    )
+
+
+def test_a_page_is_named_by_an_address(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    console.say_page("my page.html")
+    assert capfd.readouterr().err == f"page: {tmp_path.as_uri()}/my%20page.html\n"
+
+
+def test_long_lines_are_broken_between_their_parts(monkeypatch):
+    terminal = make_terminal(monkeypatch)
+    parts = ["next: t2t train", "--problem a_problem", "--data_dir data"]
+    folded = console.folded(parts, " ", line_end=" \\")
+    assert folded == " ".join(parts)
+    monkeypatch.setenv("COLUMNS", "40")
+    assert shutil.get_terminal_size().columns == 40
+    folded = console.folded(parts, " ", line_end=" \\")
+    assert folded.splitlines() == [" ".join(parts[:2]) + " \\", f"    {parts[2]}"]
+    terminal.isatty = lambda: False
+    assert console.folded(parts, " ", line_end=" \\") == " ".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("units", "text"),
+    [(0.0421, "0.042 steps/s"), (0.4, "0.4 steps/s"), (1234.5, "1,234.5 steps/s")],
+)
+def test_a_speed_below_one_is_not_zero(units, text):
+    assert console.speed(units, "steps") == text

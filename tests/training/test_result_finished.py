@@ -1,0 +1,44 @@
+"""The results of a training that has ended, in its history."""
+
+import json
+
+import pytest
+
+from t2t_keras.training.result import recorded_results, results
+from t2t_keras.training.settings import TrainOptions
+
+METRICS = {"loss": 1.5, "dev_best": {"step": 2, "loss": 0.1}, "minutes_left": 0.0}
+END = {"kind": "training", "last_step": 4, "stopped_by": "train_steps"}
+
+
+def write(path, *records):
+    lines = "".join(f"{json.dumps(record)}\n" for record in records)
+    (path / "history.jsonl").write_text(lines)
+
+
+def test_the_results_of_the_last_training_are_found(tmp_path):
+    options = TrainOptions(eval_sentences=7)
+    assert recorded_results(tmp_path, 4, "train_steps", options) is None
+    end_record = END | results(METRICS, options)
+    write(tmp_path, END | {"last_step": 2}, end_record, {"kind": "evaluation"})
+    expected = {"loss": 1.5, "dev_best": {"step": 2, "loss": 0.1}}
+    assert recorded_results(tmp_path, 4, "train_steps", options) == expected
+    often = TrainOptions(eval_sentences=7, log_every=1)  # the results are the same
+    assert recorded_results(tmp_path, 4, "train_steps", often) == expected
+
+
+@pytest.mark.parametrize(
+    ("record", "step", "changes"),
+    [
+        ({}, 5, {}),
+        ({"stopped_by": "max_minutes"}, 4, {}),
+        ({}, 4, {"average_last": 5}),
+        ({}, 4, {"eval_sentences": 8}),
+        ({}, 4, {"best_by": "metric"}),
+        ({"options": None}, 4, {}),  # of an earlier version
+    ],
+)
+def test_another_end_is_evaluated(record, step, changes, tmp_path):
+    write(tmp_path, END | results(METRICS, TrainOptions()) | record)
+    options = TrainOptions(**changes)
+    assert recorded_results(tmp_path, step, "train_steps", options) is None

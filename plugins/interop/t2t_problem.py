@@ -30,11 +30,11 @@ from .tensor2tensor.data_generators.text_problems import (
     text2text_generate_encoded,
     text2text_txt_iterator,
     text2text_txt_tab_iterator,
-    txt_line_iterator,
 )
 from .tensor2tensor.data_generators.translate import TranslateProblem, compile_data
 from .tensor2tensor.layers import common_hparams, modalities
 from .tensor2tensor.models import transformer
+from .tensor2tensor.text_lines import txt_line_iterator
 from .tensor2tensor.utils import metrics, registry
 from .tensor2tensor.utils.registry import (
     hparams,

@@ -2,17 +2,11 @@
 
 The commands of the core are in `listing`, `data`, `training`, `repeating`,
 `translation`, `evaluation` and `exporting`; plugins add others by the entry points
-`t2t_keras.commands`, and flags of a command by `extensions`. `decoding` and `command`
-declare flags that several commands share, `checks` has the checks that run before
-TensorFlow is imported, and `lines` reads and writes text. `loaded_model` says which
-files a translation loads, `chunks` which lines it decodes together, and `output_rows`
-what it writes for each.
-
-`command_line` finds the command and parses its words by `parser`; `config_file` reads
-`--config`, and `completion` completes words in a shell. A command's function calls the
-library with the flags' values and returns the JSON object; `program` runs it, prints,
-and turns errors into exit codes. TensorFlow is imported inside the commands, so that
-`--help` and `t2t list` are fast.
+`t2t_keras.commands`. `command` is the class of commands, with their parser and the
+flags that several of them share; `lines` reads and writes text. A command's function
+calls the library with the flags' values and returns the JSON object; `program` finds
+it, runs it, prints, and turns errors into exit codes. TensorFlow is imported inside the
+commands, so that `--help` and `t2t list` are fast.
 """
 
 import sys

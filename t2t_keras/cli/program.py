@@ -58,7 +58,6 @@ from t2t_keras.errors import (
     require_local,
     short_repr,
 )
-from t2t_keras.files.config_files import parse_toml
 from t2t_keras.files.text_files import read_text
 from t2t_keras.tensorflow_import import diverted_stderr
 from t2t_keras.usr_dir import load_usr_dir
@@ -101,12 +100,10 @@ def _parsed(path: str) -> object:
     suffix = Path(path).suffix
     if suffix not in (".toml", ".yaml", ".yml"):
         raise UserError(f"--config: {path} must end in .toml, .yaml or .yml")
-    text = read_text(path)
-    if suffix != ".toml":
-        from t2t_keras.files.config_files import parse_yaml
+    from t2t_keras.files.config_files import parse_toml, parse_yaml
 
-        return parse_yaml(text, path)
-    return parse_toml(text, path)
+    parse = parse_toml if suffix == ".toml" else parse_yaml
+    return parse(read_text(path), path)
 
 
 def apply_config(

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import tensorflow as tf
 
 from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis
 from t2t_keras.devices import num_cores, program_failures_named
@@ -80,6 +79,8 @@ def parallel_batches() -> int:
 
     A GPU searches one batch at a time.
     """
+    import tensorflow as tf
+
     has_gpu = bool(tf.config.list_logical_devices("GPU"))
     return 1 if has_gpu else min(num_cores(), MAX_PARALLEL_BATCHES)
 

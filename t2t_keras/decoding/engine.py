@@ -8,8 +8,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
 
-import numpy as np
-
 from t2t_keras.decoding.options import MAX_BEAM_SIZE, DecodingOptions, LengthPenalty
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import GUIDED_HEAD, HParams
@@ -18,6 +16,7 @@ from t2t_keras.text.alignment import Alignment
 from t2t_keras.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
 
 
@@ -171,7 +170,7 @@ class Engine(Protocol):
         targets: Sequence[Sequence[int]],
         head: AlignmentHead,
         options: DecodingOptions,
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    ) -> Iterator[tuple[int, "np.ndarray"]]:
         """Yields the index and the attention weights of each pair, in any order.
 
         The weights are [T, S] or larger. Row t belongs to the position that predicts
@@ -180,7 +179,10 @@ class Engine(Protocol):
 
 
 def n_best_tokens(
-    ids: np.ndarray, scores: np.ndarray, log_probs: np.ndarray, lengths: np.ndarray
+    ids: "np.ndarray",
+    scores: "np.ndarray",
+    log_probs: "np.ndarray",
+    lengths: "np.ndarray",
 ) -> list[TokenHypothesis]:
     """Returns the hypotheses of a sentence, without empty ones after the best.
 
@@ -304,8 +306,8 @@ def penalty_of_tokens(num_tokens: int, options: DecodingOptions) -> float:
 
 
 def log_probs_of_scores(
-    scores: np.ndarray, lengths: np.ndarray, options: DecodingOptions
-) -> np.ndarray:
+    scores: "np.ndarray", lengths: "np.ndarray", options: DecodingOptions
+) -> "np.ndarray":
     """Returns the log-probabilities [n], given scores [n] without coverage penalty.
 
     Args:
@@ -314,7 +316,7 @@ def log_probs_of_scores(
         options: the options of the search.
     """
     penalties = [penalty_of_tokens(length, options) for length in lengths.tolist()]
-    return scores.astype(np.float64) * penalties
+    return scores.astype("float64") * penalties
 
 
 _MAX_DOUBLINGS = 2  # of the beam

@@ -8,8 +8,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import tensorflow as tf
-
 from t2t_keras.decoding.engine import Engine, Source
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
@@ -18,6 +16,8 @@ from t2t_keras.text.sentences import is_blank
 from t2t_keras.text.tokenizer import EOS
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from t2t_keras.decoding.graph_engine import ModelTranslator
 
 
@@ -199,6 +199,8 @@ def verify_text_processor(
     Raises:
         UserError: they differ; the message has the first text for which they do.
     """
+    import tensorflow as tf
+
     for source, target in zip(sources, targets, strict=True):
         try:
             text = processor.preprocess(source, raw)
@@ -215,7 +217,7 @@ def verify_text_processor(
 
 
 def _require_same(
-    processor: TextProcessor, method: str, text: str, expected: str, actual: tf.Tensor
+    processor: TextProcessor, method: str, text: str, expected: str, actual: "tf.Tensor"
 ) -> None:
     """Refuses a method whose result in the graph is not that of Python."""
     result = actual.numpy().decode("utf-8", "replace")

@@ -2,11 +2,11 @@
 
 `layers` has the layers, each written like its equation; `encoder` and `decoder` stack
 them, and `parts` makes them from hyper-parameters. `transformer` is the model: teacher
-forcing, on rows with one pair or with several (`packing`), and decoding step by step
-with the `cache`. `loss` has the label-smoothed cross-entropy, and `output_losses` its
-gradient; `execution` tells formulas what executes them; `schedule` has the learning
-rate for Keras's optimizers, `backend` the type of tensors. `build` finds the model that
-hyper-parameters name. Importing this package imports Keras.
+forcing, on rows with one pair or with several, and decoding step by step. `loss` has
+the label-smoothed cross-entropy and its gradient, `schedule` the learning rate for
+Keras's optimizers, and `backend` the formulas that depend on what executes them.
+`build` finds the model that hyper-parameters name. Importing this package imports
+Keras.
 """
 
 from t2t_keras.model.build import build_model

@@ -7,13 +7,13 @@ for guided alignment, and are read from the attention of target tokens.
 import itertools
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Pair
 from t2t_keras.text.tokenizer import EOS, Tokenizer
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # Pairs (i, j) of source word i and target word j, from 0, in increasing order.
 Alignment = tuple[tuple[int, int], ...]
@@ -116,7 +116,7 @@ def parse_reference(line: str, location: str) -> Reference:
 
 
 def token_links(
-    pair: Pair,
+    pair: tuple[str, str],
     source: Sequence[int],
     target: Sequence[int],
     tokenizers: tuple[Tokenizer, Tokenizer],
@@ -143,7 +143,7 @@ def token_links(
 
 
 def word_alignment(
-    weights: np.ndarray,
+    weights: "np.ndarray",
     source_words: Sequence[int | None],
     target_words: Sequence[int | None],
 ) -> Alignment:
@@ -163,7 +163,7 @@ def word_alignment(
     links = set()
     for row, target_word in zip(weights, target_words, strict=False):
         if target_word is not None:
-            source_word = source_words[columns[np.argmax(row[columns])]]
+            source_word = source_words[columns[row[columns].argmax()]]
             assert source_word is not None  # `columns` has none of these
             links.add((source_word, target_word))
     return tuple(sorted(links))

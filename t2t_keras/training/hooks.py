@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.processes import SIGNALS
-from t2t_keras.training.interval import Interval
 
 if TYPE_CHECKING:
     from t2t_keras.evaluation.evaluator import Evaluator
     from t2t_keras.run.directory import RunDirectory
+    from t2t_keras.training.interval import Interval
 
 
 # What may end a training. If several processes have different reasons, the first one in
@@ -78,7 +78,7 @@ class Hook:
         """
         return None
 
-    def on_step(self, step: int, interval: Interval) -> None:
+    def on_step(self, step: int, interval: "Interval") -> None:
         """Called after each call of the training step.
 
         Args:

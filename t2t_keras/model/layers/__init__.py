@@ -4,12 +4,10 @@ Letters in shapes, here and everywhere: B batch size, S source length, T target 
 D model width (d_model), F inner width (d_ff), H heads, K beams, V vocabulary size; N is
 any number of rows, C the number of tokens in a decoding cache.
 
-`attention` is what `self_attention` and `cross_attention` share; `window_attention` is
-the restricted self-attention of section 4. `masks` has their biases. `feed_forward`,
-`residual`, `normalization`, `embedding`, `positions`, `dropout` and `linear` are the
-other layers, `base` their base classes; `dropout_keys` has the random numbers of
-dropout, `column_sums` gradients of normalization and biases, `rows` are the tokens of a
-batch as a matrix, and `columns` those in a decoding cache.
+`attention` is multi-head attention, to itself and to the source; `window_attention` is
+the restricted self-attention of section 4, `cache` keeps keys and values while
+decoding, and `masks` has the biases. `linear`, `residual`, `embedding` and `dropout`
+are the other layers.
 """
 
 from t2t_keras.model.backend import Block, Layer, Stack

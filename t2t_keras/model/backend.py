@@ -13,6 +13,7 @@ from typing import Any, Self, TypeAlias
 
 import keras
 from keras import ops
+from keras.src import backend as keras_backend
 
 from t2t_keras.errors import UserError
 
@@ -38,6 +39,14 @@ def require_tensorflow() -> None:
             f"t2t_keras needs TensorFlow here, and Keras runs on "
             f"{keras.backend.backend()}: set KERAS_BACKEND=tensorflow"
         )
+
+
+def set_mask(x: Tensor, mask: Tensor) -> None:
+    """Attaches a mask to a tensor, where Keras's losses and metrics look for it.
+
+    Keras has no public function for this, and JAX's tensors take no attributes.
+    """
+    keras_backend.set_keras_mask(x, mask)
 
 
 @dataclasses.dataclass(frozen=True)

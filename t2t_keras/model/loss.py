@@ -6,7 +6,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from t2t_keras.model.backend import Tensor, column_sums, current_execution, serializable
+from t2t_keras.model.backend import (
+    Tensor,
+    column_sums,
+    current_execution,
+    serializable,
+    set_mask,
+)
 from t2t_keras.model.layers.embedding import BLOCK, fill_block
 from t2t_keras.model.layers.masks import PAD
 
@@ -80,24 +86,65 @@ def alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
 
 @serializable
 class LabelSmoothedCrossEntropy(keras.losses.Loss):
-    """The label-smoothed cross-entropy (5.4) for `compile`, the mean of all tokens.
+    """The label-smoothed cross-entropy (5.4) for `compile`, of tokens without padding.
 
-    See `cross_entropies`; the other arguments are those of `keras.losses.Loss`.
+    See `cross_entropies`. As in Keras, the reduction "sum_over_batch_size" or "mean",
+    the default, divides the weighted sum by the number of tokens, and
+    "mean_with_sample_weight" divides it by the sum of the tokens' weights. Under a
+    `tf.distribute` strategy each replica divides by the tokens of its own part of the
+    batch, and the result is the mean over the replicas.
+
+    Args:
+        smoothing: the probability that is taken from the label.
+        **kwargs: arguments of `keras.losses.Loss`.
     """
 
     def __init__(self, smoothing: float = 0.1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.smoothing = smoothing
 
+    @property
+    def dtype(self) -> str:
+        """The dtype of the loss, at least float32: 16 bits round ids above 256."""
+        return keras.backend.result_type(super().dtype, "float32")
+
+    def __call__(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> Tensor:
+        """Returns the reduced loss.
+
+        Args:
+            y_true: target ids [B, T], padded with 0.
+            y_pred: logits [B, T, V]; what their mask excludes counts as padding.
+            sample_weight: of rows, [B] or [B, 1], or of tokens, [B, T]; None: 1.
+        """
+        weights = expand_weights(sample_weight, ops.ndim(y_pred) - 1)
+        return super().__call__(y_true, y_pred, weights)
+
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Returns the loss of target ids [B, T] and logits [B, T, V], a scalar."""
-        target = ops.cast(y_true, "int32")
-        loss, _ = summed_cross_entropies(y_pred, target, self.smoothing)
-        return loss / ops.maximum(count_tokens(target), 1)
+        """Returns the loss of each token [B, T], with the mask of the tokens."""
+        shape = ops.shape(y_pred)[:-1]
+        labels = ops.reshape(ops.cast(y_true, "int32"), (-1,))  # [B T]
+        logits = ops.reshape(y_pred, (-1, y_pred.shape[-1]))  # [B T, V]
+        losses, _ = cross_entropies(logits, labels, self.smoothing)
+        losses = ops.reshape(losses, shape)  # [B, T]
+        set_mask(losses, ops.reshape(ops.not_equal(labels, PAD), shape))
+        return losses
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
-        return super().get_config() | {"smoothing": self.smoothing}
+        config = {"smoothing": self.smoothing, "dtype": super().dtype}
+        return super().get_config() | config
+
+
+def expand_weights(sample_weight: Tensor | None, rank: int) -> Tensor | None:
+    """Returns the weights with axes of size 1 at the end, as many as `rank` needs.
+
+    Without them Keras takes weights of rows [B] for those of positions [T].
+    """
+    if sample_weight is None:
+        return None
+    return ops.expand_dims(sample_weight, tuple(range(ops.ndim(sample_weight), rank)))
 
 
 class _Forward(NamedTuple):

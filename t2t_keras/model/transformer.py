@@ -9,13 +9,13 @@ from keras import ops
 from t2t_keras.entry_points import load_plugin
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import GUIDED_HEAD
-from t2t_keras.model.backend import Stack, Tensor, from_rows, to_rows
+from t2t_keras.model.backend import Stack, Tensor, from_rows, set_mask, to_rows
 from t2t_keras.model.layers.attention import SelfAttention
 from t2t_keras.model.layers.cache import DecodingCache
 from t2t_keras.model.layers.dropout import DropoutKeys, row_keys, token_keys
 from t2t_keras.model.layers.linear import Kernels, Linear
 from t2t_keras.model.layers.masks import MASKED, PAD, Packing, padding_bias
-from t2t_keras.model.loss import alignment_loss, output_losses
+from t2t_keras.model.loss import alignment_loss, expand_weights, output_losses
 from t2t_keras.model.parts import TransformerParts
 
 
@@ -66,6 +66,8 @@ class Transformer(TransformerParts):
     ) -> Tensor:
         """Returns the logits [B, T, V], float32, by teacher forcing.
 
+        Their mask leaves the target's padding out of Keras's losses and metrics.
+
         Args:
             source: ids [B, S], padded with 0; or both arguments as a pair, or as
                 {"source": ..., "target": ...}.
@@ -73,13 +75,32 @@ class Transformer(TransformerParts):
             seed: integers [2], dropout seed, see `Dropout`.
             training: whether to draw dropout without a seed; read by `Dropout`.
         """
-        if isinstance(source, Mapping):
-            target = source["target"]
-            source = source["source"]
-        elif target is None:
-            source, target = source
+        if target is None:
+            source, target = _source_and_target(source)
         x, _ = self.decoder_outputs(source, target, seed)
-        return self.logits(x)
+        logits = self.logits(x)
+        set_mask(logits, ops.not_equal(target, PAD))
+        return logits
+
+    def compute_metrics(
+        self,
+        x: Sequence[Tensor] | Mapping[str, Tensor],
+        y: Tensor,
+        y_pred: Tensor,
+        sample_weight: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """Returns the metrics of `compile`, in which padding does not count.
+
+        Args:
+            x: ids [B, S] and [B, T], as a pair or mapping, see `call`.
+            y: ids [B, T].
+            y_pred: logits [B, T, V].
+            sample_weight: [B], [B, 1] or [B, T], of `weighted_metrics`; None: 1.
+        """
+        # `fit` on JAX loses the mask.
+        set_mask(y_pred, ops.not_equal(_source_and_target(x)[1], PAD))
+        weights = expand_weights(sample_weight, 2)
+        return super().compute_metrics(x, y, y_pred, weights)
 
     def decoder_outputs(
         self,
@@ -412,6 +433,16 @@ class Transformer(TransformerParts):
     def cache_shapes(self, cache: DecodingCache) -> DecodingCache:
         """Returns the shapes that hold for a cache of `start_cache` at every step."""
         return cache.shapes()
+
+
+def _source_and_target(
+    x: Sequence[Tensor] | Mapping[str, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Returns the two arguments of `Transformer.call`, given as one."""
+    if isinstance(x, Mapping):
+        return x["source"], x["target"]
+    source, target = x
+    return source, target
 
 
 def _row_keys(

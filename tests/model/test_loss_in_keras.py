@@ -1,4 +1,4 @@
-"""The public losses, as Keras calls them.
+"""The public losses, and metrics of the model, as Keras calls them.
 
 One table on TensorFlow, on JAX, and on several replicas; the truth is NumPy's.
 """
@@ -11,6 +11,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from helpers.model_checks import ids, small_model
 from helpers.numpy_transformer import softmax
 
 from t2t_keras import model as model_module
@@ -220,6 +221,42 @@ def test_replicas_have_means_of_their_own():
     actual, _ = fitted(LabelSmoothedCrossEntropy(), X, Y, two_replicas())
     halves = [expected_fit(X[part], Y[part], None)[0] for part in ([0, 1], [2, 3])]
     np.testing.assert_allclose(actual, np.mean(halves), rtol=1e-5)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_padding_is_left_out_of_the_models_metrics(weights):
+    network = small_model(dropout=0.0, num_layers=1)
+    source, target = ids(4, 5), ids(4, 4, seed=1)
+    target[[0, 2, 2, 3], [3, 2, 3, 3]] = 0
+    logits = np.asarray(network.predict((source, target), verbose=0))
+    best = logits.argmax(-1)
+    labels = np.where(ids(4, 4, seed=2) < 9, best, target) * (target != 0)
+    is_right = (best == labels) & (target != 0)
+    assert 0 < is_right.sum() < np.sum(target != 0)
+
+    per_token = LabelSmoothedCrossEntropy(reduction="none", name="smoothed")
+    network.compile(
+        keras.optimizers.SGD(0.0),
+        LabelSmoothedCrossEntropy(),
+        metrics=["accuracy"],
+        weighted_metrics=[keras.metrics.SparseCategoricalAccuracy("right"), per_token],
+    )
+    sample_weight = WEIGHTS[weights]
+    case = {"sample_weight": sample_weight, "batch_size": 4, "verbose": 0}
+    found = network.fit((source, target), labels, **case).history
+    tested = network.evaluate((source, target), labels, return_dict=True, **case)
+    shares, is_token = token_weights(target, sample_weight, None)
+    reduced = {"weights": sample_weight, "target": labels, "logits": logits}
+    expected = {
+        "loss": expected_loss(0.1, "mean", **reduced),
+        "accuracy": is_right.sum() / is_token.sum(),
+        "right": (is_right * shares).sum() / shares.sum(),
+        "smoothed": expected_loss(0.1, "mean_with_sample_weight", **reduced),
+    }
+    assert set(tested) == set(found) == set(expected)
+    for name, truth in expected.items():
+        np.testing.assert_allclose(found[name], truth, rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(tested[name], truth, rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow

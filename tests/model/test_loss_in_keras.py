@@ -259,6 +259,16 @@ def test_padding_is_left_out_of_the_models_metrics(weights):
         np.testing.assert_allclose(tested[name], truth, rtol=1e-5, err_msg=name)
 
 
+def test_padding_is_left_out_of_losses_that_do_not_know_it():
+    network = small_model(dropout=0.0, num_layers=1)
+    source, target = ids(4, 5), ids(4, 4, seed=1) * (TARGET != 0)
+    keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    pair = {"source": source, "target": target}
+    for logits in (network(source, target), network((source, target)), network(pair)):
+        expected = expected_loss(0.0, "mean", target=target, logits=np.array(logits))
+        np.testing.assert_allclose(keras_loss(target, logits), expected, rtol=1e-5)
+
+
 @pytest.mark.slow
 @on_tensorflow
 def test_all_of_this_on_jax():

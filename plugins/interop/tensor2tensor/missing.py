@@ -1,5 +1,6 @@
 """Names of tensor2tensor that do not exist here: they can be imported, but not used."""
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import sys
@@ -9,27 +10,56 @@ from typing import NoReturn
 
 from t2t_keras.errors import UserError
 
+# The modules that tensor2tensor's modules of `data_generators` import, so that users
+# find them there: `translate_envi.problem` is `data_generators.problem`.
+_IMPORTED_MODULES = {
+    path.rpartition(".")[2]: path
+    for path in (
+        *("data_generators.generator_utils", "data_generators.problem"),
+        *("data_generators.text_encoder", "data_generators.text_problems"),
+        *("data_generators.translate", "layers.modalities"),
+        *("utils.metrics", "utils.registry"),
+    )
+}
+
+_BINARY = (
+    *("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow"),
+    *("lshift", "rshift", "and", "xor", "or"),
+)
+# The special methods by which Python uses an object: all but those of its attributes.
+_USES = (
+    *("call", "bool", "hash", "len", "iter", "reversed", "next", "contains"),
+    *("getitem", "setitem", "delitem", "enter", "exit"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "instancecheck", "subclasscheck"),
+    *("repr", "str", "format", "bytes", "int", "float", "complex", "index"),
+    *("round", "trunc", "floor", "ceil", "neg", "pos", "abs", "invert"),
+    *(prefix + name for name in _BINARY for prefix in ("", "r", "i")),
+)
+
 
 class Missing(type):
     """The type of a class that stands for a name of tensor2tensor.
 
-    The class can be a base class, and its attributes are classes of this type too.
-    Calling it, or making an object of a derived class, raises `UserError`.
+    The class can be stored and can be a base class, and its attributes are classes of
+    this type too, since they are names. Any other use of it or of a derived class
+    raises `UserError`: an answer, such as "not equal", would be a wrong one.
     """
 
     tensor2tensor_name: str
-
-    def __call__(cls, *args: object, **kwargs: object) -> NoReturn:
-        """Raises `UserError`."""
-        raise UserError(absence(cls))
 
     def __getattr__(cls, name: str) -> "Missing":
         if name.startswith("__"):
             raise AttributeError(name)
         return missing(f"{cls.tensor2tensor_name}.{name}")
 
-    def __iter__(cls) -> NoReturn:
-        raise UserError(absence(cls))
+
+def _refuse(cls: Missing, *args: object, **kwargs: object) -> NoReturn:
+    """Raises `UserError`."""
+    raise UserError(absence(cls))
+
+
+for _use in _USES:
+    setattr(Missing, f"__{_use}__", _refuse)
 
 
 def missing(name: str) -> Missing:
@@ -57,11 +87,8 @@ class _MissingModule(types.ModuleType):
         super().__init__(name)
         self._definition = definition
 
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        module = self.__name__.partition(".tensor2tensor.")[2]
-        return self._definition(f"{module}.{name}")
+    def __getattr__(self, name: str) -> object:
+        return _absent_name(self.__name__, name, self._definition)
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -107,8 +134,16 @@ def find_missing_modules(package: str, definition: Callable[[str], type]) -> Non
     sys.meta_path.append(_Finder(package, definition))
 
 
-def missing_name(module: str, name: str) -> Missing:
-    """Returns the class for a name that a module lacks, for its `__getattr__`."""
+def missing_name(module: str, name: str) -> object:
+    """Returns what stands for a name that a module lacks, for its `__getattr__`."""
+    return _absent_name(module, name, missing)
+
+
+def _absent_name(module: str, name: str, definition: Callable[[str], type]) -> object:
+    """Returns the module that a module imports, or a class for a name that it lacks."""
     if name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    return missing(f"{module.partition('.tensor2tensor.')[2]}.{name}")
+    path = module.removeprefix(f"{__package__}.")
+    if path.startswith("data_generators.") and name in _IMPORTED_MODULES:
+        return importlib.import_module(f"{__package__}.{_IMPORTED_MODULES[name]}")
+    return definition(f"{path}.{name}")

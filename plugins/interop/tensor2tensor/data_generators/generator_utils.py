@@ -15,7 +15,7 @@ from t2t_keras.files.text_files import read_lines
 
 from ...subword_training import train_subwords
 from ..dataset_pairs import Dataset, dataset_pairs
-from ..missing import Missing, missing_name
+from ..missing import missing_name
 from ..text_lines import txt_line_iterator
 from . import text_encoder
 
@@ -158,5 +158,5 @@ def get_or_generate_tabbed_vocab(
     return get_or_generate_vocab_inner(data_dir, vocab_filename, vocab_size, texts)
 
 
-def __getattr__(name: str) -> Missing:
+def __getattr__(name: str) -> object:
     return missing_name(__name__, name)

@@ -12,7 +12,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 from ...subword import SubwordTokenizer
 from ...subword_training import train_subwords
 from ...token_vocabulary import RESERVED, ByteTokenizer, read_tokens, write_tokens
-from ..missing import Missing, missing_name
+from ..missing import missing_name
 from ..notes import say_once
 
 PAD = RESERVED[_PAD_ID]
@@ -274,5 +274,5 @@ def strip_ids(ids: Sequence[int], ids_to_strip: Iterable[int]) -> list[int]:
     return stripped
 
 
-def __getattr__(name: str) -> Missing:
+def __getattr__(name: str) -> object:
     return missing_name(__name__, name)

@@ -10,7 +10,7 @@ from t2t_keras.data.sources import side_by_side
 from t2t_keras.files.text_files import read_lines
 
 from ..base_problem import DatasetSplit, Problem
-from ..missing import Missing, missing_name
+from ..missing import missing_name
 
 # tensor2tensor has this name here.
 from ..text_lines import txt_line_iterator
@@ -347,5 +347,5 @@ def text2text_generate_encoded(
         yield encoded
 
 
-def __getattr__(name: str) -> Missing:
+def __getattr__(name: str) -> object:
     return missing_name(__name__, name)

@@ -170,5 +170,5 @@ def _encode(
         }
 
 
-def __getattr__(name: str) -> Missing:
+def __getattr__(name: str) -> object:
     return missing_name(__name__, name)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..missing import Missing, missing_name
+from ..missing import missing_name
 from ..ported_ranges import RangedHParams
 from ..utils.hparam import HParams
 
@@ -58,5 +58,5 @@ def basic_params1() -> HParams:
     return HParams(**_BASIC)
 
 
-def __getattr__(name: str) -> Missing:
+def __getattr__(name: str) -> object:
     return missing_name(__name__, name)

@@ -1,6 +1,6 @@
 """tensor2tensor's `modalities`: the names that problems mention."""
 
-from ..missing import Missing, missing_name
+from ..missing import missing_name
 
 
 class ModalityType:
@@ -12,5 +12,5 @@ class ModalityType:
     SYMBOL = "symbol"
 
 
-def __getattr__(name: str) -> Missing:
+def __getattr__(name: str) -> object:
     return missing_name(__name__, name)

@@ -5,7 +5,7 @@ those of version 1.15.7.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import HParams as OurHParams
@@ -205,7 +205,7 @@ def _our_set(name: str) -> OurHParams:
     return getattr(t2t_sets, name)()
 
 
-def __getattr__(name: str) -> Callable[[], HParams] | Missing:
+def __getattr__(name: str) -> object:
     # An unknown set is only refused when it is used.
     is_set = name.startswith("transformer_") and not name.endswith("_layer")
     if name in _SETS or is_set:

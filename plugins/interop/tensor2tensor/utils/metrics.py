@@ -1,6 +1,6 @@
 """tensor2tensor's `metrics`: the names that `eval_metrics` returns."""
 
-from ..missing import Missing, missing_name
+from ..missing import missing_name
 
 
 class Metrics:
@@ -17,5 +17,5 @@ class Metrics:
     WORD_ERROR_RATE = "word_error_rate"
 
 
-def __getattr__(name: str) -> Missing:
+def __getattr__(name: str) -> object:
     return missing_name(__name__, name)

@@ -173,5 +173,5 @@ def hparams(name: str) -> HParams:
     return named_set(name)
 
 
-def __getattr__(name: str) -> Missing:
+def __getattr__(name: str) -> object:
     return missing_name(__name__, name)

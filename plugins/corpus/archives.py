@@ -71,7 +71,6 @@ class ArchivedPairs:
                 differ in length or are not UTF-8.
         """
         with (
-            readable(self.path),
             self._lines(self.source_member) as source,
             self._lines(self.target_member) as target,
         ):
@@ -90,51 +89,62 @@ class ArchivedPairs:
 
     @contextlib.contextmanager
     def _lines(self, member: str) -> Iterator[Iterator[str]]:
-        """Yields the lines of a member.
-
-        Both members are read at once, so each opens the archive for itself. In a plain
-        archive members are skipped; a compressed one is decompressed up to the member.
-        """
-        with contextlib.ExitStack() as stack:
-            file = self._member(member, stack)
-            if file is None:
-                raise UserError(f"{self.path} has no member {member}")
-            name = f"{self.path}:{member}"
-            text = decompressed(cast("io.BufferedReader[Any]", file), name)
-            lines = decoded_lines(text, name)
+        """Yields the lines of a member."""
+        with open_member(self.path, member) as file:
+            lines = decoded_lines(file, f"{self.path}:{member}")
             yield _segments(lines) if member.endswith(".sgm") else lines
 
-    def _member(self, member: str, stack: contextlib.ExitStack) -> IO[bytes] | None:
-        """Opens a member until the stack is closed; returns None if there is none."""
-        if self.path.suffix.lower() == ".zip":
-            try:
-                zipped = stack.enter_context(zipfile.ZipFile(self.path))
-                for name in zipped.namelist():
-                    if _is_member(name, member):
-                        return stack.enter_context(zipped.open(name))
-                return None
-            except zipfile.BadZipFile:
-                raise UserError(
-                    f"{self.path} is not a complete zip file; copy it again"
-                ) from None
-        archive = stack.enter_context(self._tar())
-        for info in archive:
-            if _is_member(info.name, member):
-                return archive.extractfile(info)
-        return None
 
-    @contextlib.contextmanager
-    def _tar(self) -> Iterator[tarfile.TarFile]:
-        """Opens the archive, from its beginning."""
-        if self.path.suffix == ".tar":
-            with tarfile.open(self.path, "r:") as archive:
-                yield archive
-            return
-        with (
-            open_binary(self.path) as stream,
-            tarfile.open(fileobj=stream, mode="r|") as archive,
-        ):
+@contextlib.contextmanager
+def open_member(path: Path, member: str) -> "Iterator[io.BufferedReader[Any]]":
+    """Opens a member of an archive; a `.gz` member is decompressed.
+
+    Two members may be read at once, so each opens the archive for itself. In a plain
+    archive members are skipped; a compressed one is decompressed up to the member.
+
+    Raises:
+        UserError: the archive cannot be read, or lacks the member.
+    """
+    with readable(path), contextlib.ExitStack() as stack:
+        file = _member(path, member, stack)
+        if file is None:
+            raise UserError(f"{path} has no member {member}")
+        stream = cast("io.BufferedReader[Any]", file)
+        yield decompressed(stream, f"{path}:{member}")
+
+
+def _member(path: Path, member: str, stack: contextlib.ExitStack) -> IO[bytes] | None:
+    """Opens a member until the stack is closed; returns None if there is none."""
+    if path.suffix.lower() == ".zip":
+        try:
+            zipped = stack.enter_context(zipfile.ZipFile(path))
+            for name in zipped.namelist():
+                if _is_member(name, member):
+                    return stack.enter_context(zipped.open(name))
+            return None
+        except zipfile.BadZipFile:
+            raise UserError(
+                f"{path} is not a complete zip file; copy it again"
+            ) from None
+    archive = stack.enter_context(_tar(path))
+    for info in archive:
+        if _is_member(info.name, member):
+            return archive.extractfile(info)
+    return None
+
+
+@contextlib.contextmanager
+def _tar(path: Path) -> Iterator[tarfile.TarFile]:
+    """Opens a tar archive, from its beginning."""
+    if path.suffix == ".tar":
+        with tarfile.open(path, "r:") as archive:
             yield archive
+        return
+    with (
+        open_binary(path) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as archive,
+    ):
+        yield archive
 
 
 def _is_member(name: str, member: str) -> bool:
@@ -270,4 +280,5 @@ ARCHIVES = ArchiveFormat(
     (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip"),
     ArchivedPairs,
     download_archive,
+    open_member,
 )

@@ -25,6 +25,7 @@ def train_subwords(
     path: Path,
     vocab_size: int,
     symbols: Sequence[str] = (),
+    max_subtoken_length: int | None = None,
 ) -> None:
     """Learns a vocabulary of about `vocab_size` pieces and writes it.
 
@@ -37,6 +38,8 @@ def train_subwords(
         path: the `.subwords` file to write.
         vocab_size: approximate number of pieces; a small corpus has fewer.
         symbols: words that are always one piece.
+        max_subtoken_length: as in tensor2tensor, all learned pieces are shorter; None:
+            they have any length.
 
     Raises:
         UserError: there is no text, or a symbol is not a word.
@@ -52,7 +55,7 @@ def train_subwords(
     counts = count_tokens(texts)
     if not counts and not unique_symbols:
         raise UserError(f"no text to train the vocabulary {path} on")
-    learner = SubwordLearner(counts)
+    learner = SubwordLearner(counts, max_subtoken_length)
     pieces = learner.learn_size(max(vocab_size - len(unique_symbols), 1))
     special_pieces = pieces[: len(_RESERVED)]
     learned_pieces = pieces[len(_RESERVED) :]
@@ -73,9 +76,16 @@ def count_tokens(texts: Iterable[str]) -> collections.Counter[str]:
 
 
 class SubwordLearner:
-    """Learns pieces from the tokens of a corpus and their counts."""
+    """Learns pieces from the tokens of a corpus and their counts.
 
-    def __init__(self, token_counts: Mapping[str, int]) -> None:
+    Args:
+        token_counts: the tokens with their counts.
+        max_subtoken_length: see `train_subwords`.
+    """
+
+    def __init__(
+        self, token_counts: Mapping[str, int], max_subtoken_length: int | None = None
+    ) -> None:
         # The newline is left out because a piece is a line of the file, and NUL because
         # TensorFlow's `fast_wordpiece_tokenizer` does not accept it as a piece.
         self._alphabet = ESCAPE_CHARACTERS.union(*token_counts, *_RESERVED)
@@ -84,6 +94,7 @@ class SubwordLearner:
             (escape_token(token, self._alphabet), count)
             for token, count in token_counts.items()
         ]
+        self._max_length = max_subtoken_length
 
     def learn_size(self, target_size: int) -> list[str]:
         """Returns about `target_size` pieces, in the order of their ids."""
@@ -123,7 +134,10 @@ class SubwordLearner:
         for token, count in self._tokens:
             start = 0
             for piece in split_pieces(token, pieces, max_length):
-                for stop in range(start + 1, len(token) + 1):
+                end = len(token) + 1
+                if self._max_length is not None:
+                    end = min(end, start + self._max_length)
+                for stop in range(start + 1, end):
                     counts[token[start:stop]] += count
                 start += len(piece)
         return counts

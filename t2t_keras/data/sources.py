@@ -19,6 +19,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,6 +45,8 @@ from t2t_keras.problem import Pair, Source, Split
 from t2t_keras.text.alignment import AlignedPair, Alignment, parse_reference
 
 if TYPE_CHECKING:
+    import io
+
     import tensorflow_datasets as tfds
 
 
@@ -348,11 +351,14 @@ class ArchiveFormat:
         pairs: returns the source of the pairs of two members; it gets the directory,
             the address or name of the archive, and the names of the two members.
         download: downloads the archive of a source from `pairs`, if it is absent.
+        open_member: opens a member for reading its decompressed bytes; it gets the
+            archive and the name of the member.
     """
 
     suffixes: tuple[str, ...]
     pairs: Callable[[Path, str, str, str], Source]
     download: Callable[[Any], None]
+    open_member: Callable[[Path, str], AbstractContextManager["io.BufferedReader[Any]"]]
 
 
 def parse_languages(text: str) -> tuple[str, str]:

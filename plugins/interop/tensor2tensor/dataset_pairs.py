@@ -1,17 +1,26 @@
-"""The pairs of texts in the archives that translation problems name."""
+"""The pairs and lines of the archives that translation problems name."""
 
+import codecs
+import contextlib
 import glob
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras.data.sources import ArchiveFormat, ParallelFiles
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
+from t2t_keras.files.text_files import decoded_lines, open_binary, readable
 from t2t_keras.problem import Pair
 
 from .text_lines import txt_line_iterator
+
+if TYPE_CHECKING:
+    import io
+
+_BLOCK = 1 << 20
 
 # This is [address, (name of a file, name of another file)], with names in the archive.
 Dataset = Sequence[Any]
@@ -23,12 +32,8 @@ def dataset_pairs(tmp_dir: str, dataset: Dataset) -> Iterator[Pair]:
     Raises:
         UserError: it cannot be downloaded or read, or is not described like this.
     """
-    try:
-        address, names = dataset
-        names = tuple(names)
-    except (TypeError, ValueError):
-        names = ()
-    if names[:1] == ("tsv",) and len(names) == 4:
+    address, names = _parts(dataset)
+    if _has_columns(names):
         yield from _column_pairs(tmp_dir, address, *names[1:])
     elif len(names) != 2 or names[0] == "tmx":
         raise UserError(
@@ -37,6 +42,49 @@ def dataset_pairs(tmp_dir: str, dataset: Dataset) -> Iterator[Pair]:
         )
     else:
         yield from _archived_pairs(tmp_dir, address, *names)
+
+
+def dataset_files(
+    tmp_dir: str, dataset: Dataset
+) -> Iterator[tuple[int, Iterator[str]]]:
+    """Yields each file, or column, of a dataset: its size in bytes, and its lines.
+
+    A dataset has here any number of files, so that each language may have a vocabulary.
+
+    Raises:
+        UserError: the dataset cannot be downloaded or read.
+    """
+    address, names = _parts(dataset)
+    if _has_columns(names):
+        for column in (0, 1):
+            pairs = dataset_pairs(tmp_dir, dataset)
+            size = sum(len(pair[column].encode()) + 1 for pair in pairs)
+            yield size, (pair[column] for pair in dataset_pairs(tmp_dir, dataset))
+        return
+    for name in names:
+        with _opened(tmp_dir, address, name) as file:
+            size = sum(map(len, iter(lambda: file.read(_BLOCK), b"")))
+        with _opened(tmp_dir, address, name) as file:
+            lines = decoded_lines(file, f"{address}, {name}")
+            if file.peek(_BLOCK).startswith(codecs.BOM_UTF8):
+                # tensor2tensor takes the byte order mark for text.
+                lines = itertools.chain([f"\ufeff{next(lines)}"], lines)
+            yield size, lines
+
+
+def _parts(dataset: Dataset) -> tuple[str, tuple[Any, ...]]:
+    """Returns the address and the names of a dataset."""
+    try:
+        address, names = dataset
+        return address, tuple(names)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"source_data_files: {dataset!r:.200} is not [address, (file, file)]"
+        ) from None
+
+
+def _has_columns(names: tuple[Any, ...]) -> bool:
+    return names[:1] == ("tsv",) and len(names) == 4
 
 
 def _archived_pairs(
@@ -60,18 +108,42 @@ def _archived_pairs(
     if is_unpacked and source_path.suffix != ".sgm":
         yield from ParallelFiles(source_path, target_path)()
         return
+    path, archive_format = _archive(tmp_dir, address, source, target)
+    yield from archive_format.pairs(path.parent, path.name, source, target)()
+
+
+@contextlib.contextmanager
+def _opened(
+    tmp_dir: str, address: str, name: str
+) -> "Iterator[io.BufferedReader[Any]]":
+    """Opens a file in a directory, or in an archive; see `_archived_pairs`."""
+    path = Path(tmp_dir) / name
+    if path.exists():
+        with readable(path), open_binary(path) as file:
+            yield file
+        return
+    archive, archive_format = _archive(tmp_dir, address, name, name)
+    with archive_format.open_member(archive, name) as file:
+        yield file
+
+
+def _archive(
+    tmp_dir: str, address: str, source: str, target: str
+) -> tuple[Path, ArchiveFormat]:
+    """Returns an archive, which is downloaded if it is missing, and its format."""
     path = Path(tmp_dir) / os.path.basename(address)
     if os.path.exists(address):
         path = Path(address)
-    reader = _archive_format(path)
-    pairs = reader.pairs(path.parent, path.name, source, target)
+    archive_format = _archive_format(path)
     if not path.exists():
         if "://" not in address:
             raise UserError(
-                f"source_data_files: there is no {source_path}, and no archive {path}"
+                f"source_data_files: there is no {Path(tmp_dir) / source}, and no "
+                f"archive {path}"
             )
-        reader.download(reader.pairs(path.parent, address, source, target))
-    yield from pairs()
+        pairs = archive_format.pairs(path.parent, address, source, target)
+        archive_format.download(pairs)
+    return path, archive_format
 
 
 def _archive_format(path: Path) -> ArchiveFormat:

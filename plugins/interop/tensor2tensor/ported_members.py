@@ -65,7 +65,6 @@ MEMBERS_WITHOUT_EFFECT = {
     "batch_size_means_tokens": "batches are counted in tokens",
     "datatypes_to_clean": "use `t2t datagen --clean`",
     "decode_hooks": "use `t2t evaluate`",
-    "max_subtoken_length": "pieces have any length",
     "num_training_examples": "the examples are counted",
     "skip_random_fraction_when_training": "no examples are skipped",
     "export_assets": "an export contains the vocabulary",

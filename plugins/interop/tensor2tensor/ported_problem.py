@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -17,7 +17,7 @@ from t2t_keras.user_code import definition_location, error_in_file
 
 from .base_problem import Problem as T2TProblem
 from .data_generators.text_encoder import TextEncoder
-from .data_generators.text_problems import Text2TextProblem
+from .data_generators.text_problems import Text2TextProblem, generate_vocab
 from .models.transformer import named_set
 from .notes import say_once
 from .ported_members import (
@@ -29,7 +29,7 @@ from .ported_members import (
     require_usable,
     tokenizer_name,
 )
-from .ported_samples import Samples, SplitSource
+from .ported_samples import Samples, SplitSource, seeded
 
 # `generate_samples` gets this `tmp_dir` by default, as in tensor2tensor.
 TMP_DIR = os.environ.get("T2T_TMP_DIR", "/tmp/t2t_datagen")
@@ -103,31 +103,32 @@ class PortedProblem(Problem):
     def in_data_dir(self, data_dir: Path) -> Self:
         """Returns the problem with samples and vocabulary for a data directory.
 
-        The vocabulary is made here if `t2t datagen` would not make the same.
+        A subword vocabulary, and one that the user's methods make, is made here.
 
         Raises:
             UserError: the user's code has an error, or no tokenizer is like its
                 vocabulary.
         """
+        original = self.original
         self._say_ignored_members()
         os.makedirs(data_dir, exist_ok=True)
         problem = self._in_directories(str(data_dir), self.tmp_dir)
         names = vocab_files(problem).values()
-        if all((data_dir / name).exists() for name in names):
+        makes_its_own = self.tokenizer == "t2t_tokens" or makes_vocabulary(original)
+        # Such a problem may also make this file and encode with another.
+        may_be_unused = makes_its_own and original.vocab_filename in names
+        if not may_be_unused and all((data_dir / name).exists() for name in names):
             # The user gave them by --vocab, or an earlier run made them.
             return problem
-        if self.tokenizer == "t2t_tokens" or makes_vocabulary(self.original):
-            if self.vocab_size != default_vocab_size(self.original):
+        if makes_its_own:
+            if self.vocab_size != default_vocab_size(original):
                 raise UserError(
                     f"problem '{self.data_name}' makes its vocabulary itself, so "
                     "--vocab_size has no effect; leave it out"
                 )
             return problem._with_vocabulary(data_dir)
-        if is_overridden(self.original, "max_samples_for_vocab"):
-            say_once(
-                f"problem '{self.data_name}': max_samples_for_vocab has no effect: the "
-                "vocabulary is trained on at most 50,000 pairs"
-            )
+        if self.tokenizer == "t2t_subword":
+            problem._train_vocabulary(data_dir)
         return problem
 
     def _say_ignored_members(self) -> None:
@@ -169,14 +170,24 @@ class PortedProblem(Problem):
             write_vocabulary(path, content)
         return problem
 
-    def _encoders(self, data_dir: Path) -> tuple[TextEncoder, TextEncoder]:
-        """Returns the encoders of inputs and targets.
+    def _train_vocabulary(self, data_dir: Path) -> None:
+        """Trains the vocabulary that tensor2tensor trains, on the same texts."""
+        source = self.sources.get("train")
+        if not isinstance(source, SplitSource):
+            # The user gave other files, and their texts are what a vocabulary needs.
+            return
+        # A sample that has another form is named before its text is missing.
+        source.samples.generate("train")
+        name = vocab_files(self)["source"]
+        size = self.vocab_size or default_vocab_size(self.original)
+        with self._errors_named(), seeded():
+            generate_vocab(self.original, str(data_dir), self.tmp_dir, name, size)
 
-        Raises:
-            UserError: the user's code has an error, or an encoder is a user's.
-        """
+    @contextlib.contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        """Raises UserError with the name of the problem for errors of user's code."""
         try:
-            encoders = self._make_encoders(data_dir)
+            yield
         except UserError as error:
             if f"'{self.data_name}': " in str(error):
                 raise
@@ -184,47 +195,67 @@ class PortedProblem(Problem):
         except Exception as error:
             location = definition_location(type(self.original))
             raise error_in_file(error, location, self.data_name) from error
-        for encoder in encoders.values():
-            if encoder.tokenizer is None or is_overridden(encoder, "encode"):
-                raise UserError(
-                    f"problem '{self.data_name}': its encoder "
-                    f"{type(encoder).__name__} has no tokenizer here; use "
-                    "SubwordTextEncoder, TokenTextEncoder or ByteTextEncoder"
-                )
-        return encoders["inputs"], encoders["targets"]
 
-    def _make_encoders(self, data_dir: Path) -> Mapping[str, TextEncoder]:
-        """Returns the encoders by "inputs" and "targets"."""
+    def _encoders(self, data_dir: Path) -> tuple[TextEncoder, TextEncoder]:
+        """Returns the encoders of inputs and targets.
+
+        Raises:
+            UserError: the user's code has an error, or an encoder is a user's.
+        """
         source = self.sources.get("train")
-        if isinstance(source, SplitSource):
-            # The user's generator may write the vocabulary file, or yield ids.
-            source.samples.generate("train")
-            if source.samples.encoders.keys() >= {"inputs", "targets"}:
-                return source.samples.encoders
-        original = self.original
-        encoders: Mapping[str, TextEncoder]
-        if is_overridden(original, "feature_encoders"):
-            if not is_overridden(original, "get_or_create_vocab"):
-                with contextlib.suppress(UserError, OSError):
-                    original.get_or_create_vocab(str(data_dir), self.tmp_dir)
-            encoders = original.feature_encoders(str(data_dir))
-        else:
-            encoder = original.get_or_create_vocab(str(data_dir), self.tmp_dir)
-            encoders = {"inputs": encoder, "targets": encoder}
-        for split in self.sources:
-            self._check_tokens(split, encoders)
-        return encoders
+        with self._errors_named(), seeded():
+            if isinstance(source, SplitSource):
+                # The user's generator may write the vocabulary file, or yield ids.
+                source.samples.generate("train")
+                if source.samples.encoders.keys() >= {"inputs", "targets"}:
+                    return _both_encoders(source.samples.encoders)
+            encoders = _both_encoders(self._make_encoders(data_dir))
+            for split in self.sources:
+                self._check_tokens(split, encoders)
+            return encoders
 
-    def _check_tokens(self, split: Split, encoders: Mapping[str, TextEncoder]) -> None:
+    def _make_encoders(self, data_dir: Path) -> Mapping[str, object]:
+        """Returns the encoders that the problem makes, by "inputs" and "targets"."""
+        original = self.original
+        if not is_overridden(original, "feature_encoders"):
+            encoder = original.get_or_create_vocab(str(data_dir), self.tmp_dir)
+            return {"inputs": encoder, "targets": encoder}
+        if not is_overridden(original, "get_or_create_vocab"):
+            with contextlib.suppress(UserError, OSError):
+                original.get_or_create_vocab(str(data_dir), self.tmp_dir)
+        return original.feature_encoders(str(data_dir))
+
+    def _check_tokens(
+        self, split: Split, encoders: tuple[TextEncoder, TextEncoder]
+    ) -> None:
         """Encodes all texts if an encoder refuses tokens outside its vocabulary."""
-        if not any(encoder.tokenizer == "t2t_tokens" for encoder in encoders.values()):
+        if not any(encoder.tokenizer == "t2t_tokens" for encoder in encoders):
             return
-        for sample_number, (source, target) in enumerate(self.sources[split](), 1):
+        for sample_number, pair in enumerate(self.sources[split](), 1):
             try:
-                encoders["inputs"].encode(source)
-                encoders["targets"].encode(target)
+                for encoder, text in zip(encoders, pair, strict=True):
+                    encoder.encode(text)
             except UserError as error:
                 raise UserError(f"{split} sample {sample_number}: {error}") from None
+
+
+def _both_encoders(encoders: Mapping[str, object]) -> tuple[TextEncoder, TextEncoder]:
+    """Returns the encoders of inputs and targets."""
+    return _known_encoder(encoders["inputs"]), _known_encoder(encoders["targets"])
+
+
+def _known_encoder(encoder: object) -> TextEncoder:
+    """Returns an encoder; raises UserError if no tokenizer here is like it."""
+    if (
+        isinstance(encoder, TextEncoder)
+        and encoder.tokenizer is not None
+        and not is_overridden(encoder, "encode")
+    ):
+        return encoder
+    raise UserError(
+        f"its encoder {type(encoder).__name__} has no tokenizer here; use "
+        "SubwordTextEncoder, TokenTextEncoder or ByteTextEncoder"
+    )
 
 
 def _vocabulary_content(encoder: TextEncoder) -> bytes:

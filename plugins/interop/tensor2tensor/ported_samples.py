@@ -75,7 +75,7 @@ class Samples:
                 prefix=f"{name}-samples-", dir=self._tmp_dir
             )
         try:
-            with _seeded():
+            with seeded():
                 self._write(split)
         except UserError as error:
             raise UserError(f"problem '{name}': {error}") from error
@@ -203,8 +203,8 @@ class Samples:
 
 
 @contextlib.contextmanager
-def _seeded() -> Iterator[None]:
-    """Seeds Python's and NumPy's random numbers, and restores their state."""
+def seeded() -> Iterator[None]:
+    """Seeds random numbers as tensor2tensor does, and restores their state."""
     state = random.getstate()
     numpy_state = np.random.get_state()
     random.seed(_SEED)

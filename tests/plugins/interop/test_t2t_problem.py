@@ -690,20 +690,48 @@ def test_encoders_of_each_side(tmp_path):
     assert target.pieces == ["<pad>", "<EOS>", "UNK", "hund", "katze"]
     assert not manifest.shared_vocab
 
-    class Own(encoders.TextEncoder):
+
+def test_encoders_of_users_are_refused(tmp_path):
+    encoders = t2t_problem.text_encoder
+
+    class Derived(encoders.TextEncoder):
         def encode(self, s):
             return [7]
 
-    class OfOwn(Pairs):
-        name = "of_own"
+    class Changed(encoders.ByteTextEncoder):
+        def encode(self, s):
+            return super().encode(s.lower())
 
-        def get_or_create_vocab(self, data_dir, tmp_dir, force_get=False):
-            return Own()
+    class Foreign:
+        vocab_size = 300
 
-    problem = port_problem(OfOwn()).replace(name="of_own")
-    refused(
-        "its encoder Own has no tokenizer here", generate, problem, tmp_path, workers=1
-    )
+        def encode(self, s):
+            return [byte + 3 for byte in s.encode()]
+
+        def decode(self, ids, strip_extraneous=False):
+            return bytes(i - 3 for i in ids).decode()
+
+    for encoder in (Derived(), Changed(), Foreign()):
+
+        class OfOwn(Pairs):
+            name = "of_own"
+
+            def get_or_create_vocab(self, data_dir, tmp_dir, force_get=False):
+                return encoder  # noqa: B023
+
+        class BothOwn(Pairs):
+            name = "both_own"
+
+            def feature_encoders(self, data_dir):
+                return {"inputs": encoder, "targets": encoder}  # noqa: B023
+
+        expected = f"': its encoder {type(encoder).__name__} has no tokenizer here; use"
+        # Also where tensor2tensor's file of an earlier run is there.
+        for cls in (OfOwn, BothOwn, BothOwn):
+            problem = port_problem(cls()).replace(name=cls.name)
+            refused(
+                f"problem '{cls.name}{expected}", generate, problem, tmp_path, workers=1
+            )
 
 
 def test_encoded_samples_decode_to_texts(tmp_path):
@@ -802,7 +830,7 @@ def test_files_of_archives(tmp_path, suffix):
     pairs = [("a dog", "ein hund"), ("a cat", "eine katze")]
     assert list(problem.pairs("train")) == pairs
     texts = Translate().generate_text_for_vocab("", str(tmp_path))
-    assert list(texts) == ["a dog", "ein hund", "", "leer", "a cat", "eine katze"]
+    assert list(texts) == ["a dog", "", "a cat", "ein hund", "leer", "eine katze"]
 
 
 @pytest.mark.parametrize(

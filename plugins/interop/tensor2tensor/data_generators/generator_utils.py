@@ -2,6 +2,7 @@
 
 import glob
 import gzip
+import itertools
 import os
 import shutil
 import urllib.request
@@ -13,8 +14,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import atomic
 from t2t_keras.files.text_files import read_lines
 
-from ...subword_training import train_subwords
-from ..dataset_pairs import Dataset, dataset_pairs
+from ..dataset_pairs import Dataset, dataset_files
 from ..missing import missing_name
 from ..text_lines import txt_line_iterator
 from . import text_encoder
@@ -76,21 +76,26 @@ def generate_lines_for_vocab(
     sources: Iterable[Dataset],
     file_byte_budget: float = _FILE_BYTE_BUDGET,
 ) -> Iterator[str]:
-    """Yields lines spread over archives, of about `file_byte_budget` for each file."""
+    """Yields the lines of each file that tensor2tensor takes, as it counts them.
+
+    Raises:
+        UserError: a file cannot be downloaded or read.
+    """
     for dataset in sources:
-        num_bytes = 0
-        for source, _ in dataset_pairs(tmp_dir, dataset):
-            num_bytes += len(source.encode("utf-8", "surrogatepass"))
-        step = int(num_bytes / file_byte_budget / 2) + 1
-        for index, (source, target) in enumerate(dataset_pairs(tmp_dir, dataset)):
-            if index % step == step - 1:
-                yield source.strip()
-                yield target.strip()
+        for size, lines in dataset_files(tmp_dir, dataset):
+            interval = int(size / file_byte_budget / 2) + 1
+            budget = file_byte_budget
+            for line in itertools.islice(lines, interval - 1, None, interval):
+                if budget <= 0:
+                    break
+                text = line.strip()
+                budget -= len(text)
+                yield text
 
 
 def get_or_generate_vocab_inner(
-    data_dir: str,
-    vocab_filename: str,
+    data_dir: str | None,
+    vocab_filename: str | None,
     vocab_size: int,
     generator: Iterable[str],
     max_subtoken_length: int | None = None,
@@ -98,16 +103,18 @@ def get_or_generate_vocab_inner(
 ) -> text_encoder.SubwordTextEncoder:
     """Returns the vocabulary in a file, which is trained and written if it is missing.
 
-    `max_subtoken_length` has no effect.
+    Without a directory or a name, it is trained and not written.
     """
+    if not (data_dir and vocab_filename):
+        return text_encoder.SubwordTextEncoder.build_from_generator(
+            generator, vocab_size, max_subtoken_length, reserved_tokens
+        )
     path = Path(data_dir) / vocab_filename
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        say(f"training the vocabulary {path}")
-        reserved = tuple(reserved_tokens or text_encoder.RESERVED_TOKENS)
-        texts = map(text_encoder.to_unicode, generator)
-        symbols = reserved[text_encoder.NUM_RESERVED_TOKENS :]
-        train_subwords(texts, path, vocab_size, symbols)
+        text_encoder.train_vocab(
+            generator, path, vocab_size, max_subtoken_length, reserved_tokens
+        )
     return text_encoder.SubwordTextEncoder(str(path))
 
 
@@ -122,7 +129,9 @@ def get_or_generate_vocab(
 ) -> text_encoder.SubwordTextEncoder:
     """Returns a vocabulary, which is trained on archives if it is missing."""
     texts = generate_lines_for_vocab(tmp_dir, sources, file_byte_budget)
-    return get_or_generate_vocab_inner(data_dir, vocab_filename, vocab_size, texts)
+    return get_or_generate_vocab_inner(
+        data_dir, vocab_filename, vocab_size, texts, max_subtoken_length
+    )
 
 
 def get_or_generate_txt_vocab(

@@ -1,10 +1,11 @@
 """tensor2tensor's `text_encoder`: encoders that problems make and name."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from t2t_keras.errors import UserError
+from t2t_keras.console import say
+from t2t_keras.errors import UserError, quantity
 from t2t_keras.text.tokenizer import EOS as _EOS_ID
 from t2t_keras.text.tokenizer import PAD as _PAD_ID
 from t2t_keras.text.tokenizer import Tokenizer
@@ -137,16 +138,14 @@ class SubwordTextEncoder(_TokenizerEncoder):
         max_subtoken_length: int | None = None,
         reserved_tokens: Sequence[str] | None = None,
     ) -> Self:
-        """Trains a vocabulary; `max_subtoken_length` has no effect."""
+        """Trains a vocabulary; see `train_vocab`."""
         import tempfile
 
-        reserved = tuple(reserved_tokens or RESERVED)
-        if reserved[: len(RESERVED)] != RESERVED:
-            raise UserError(f"reserved_tokens must begin with {', '.join(RESERVED)}")
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "vocab.subwords"
-            texts = map(to_unicode, generator)
-            train_subwords(texts, path, target_size, reserved[len(RESERVED) :])
+            train_vocab(
+                generator, path, target_size, max_subtoken_length, reserved_tokens
+            )
             encoder = cls(str(path))
         encoder.filename = None
         return encoder
@@ -154,6 +153,49 @@ class SubwordTextEncoder(_TokenizerEncoder):
     def store_to_file(self, filename: str, add_single_quotes: bool = True) -> None:
         """Writes the vocabulary file."""
         self.write(Path(filename))
+
+
+def train_vocab(
+    texts: Iterable[str | bytes],
+    path: Path,
+    vocab_size: int,
+    max_subtoken_length: int | None,
+    reserved_tokens: Sequence[str] | None,
+) -> None:
+    """Trains a vocabulary and writes the file that tensor2tensor writes.
+
+    Prints the number of texts, and why the file differs from tensor2tensor's if it
+    does.
+
+    Raises:
+        UserError: there is no text, or a reserved token is not a word.
+    """
+    reserved = tuple(reserved_tokens or RESERVED)
+    symbols = reserved[len(RESERVED) :]
+    if reserved[: len(RESERVED)] != RESERVED:
+        raise UserError(f"reserved_tokens must begin with {', '.join(RESERVED)}")
+    if symbols:
+        say_once(
+            f"{path.name} is not tensor2tensor's: the reserved tokens "
+            f"{', '.join(symbols)} are one token wherever spaces surround them, and "
+            "tensor2tensor splits them"
+        )
+    counted = _counted(map(to_unicode, texts), path.name)
+    train_subwords(counted, path, vocab_size, symbols, max_subtoken_length)
+
+
+def _counted(texts: Iterable[str], name: str) -> Iterator[str]:
+    """Yields the texts of a vocabulary, and then prints their number."""
+    total = 0
+    for text in texts:
+        total += 1
+        if "\n" in text or "\0" in text:
+            say_once(
+                f"{name} is not tensor2tensor's: no piece has the newlines and NULs "
+                "that are in the texts"
+            )
+        yield text
+    say(f"training {name} on {quantity(total, 'lines')}")
 
 
 class TokenTextEncoder(TextEncoder):
@@ -237,7 +279,13 @@ class TokenTextEncoder(TextEncoder):
         # An empty line is not a token, since white space separates tokens.
         excluded = {*RESERVED, unknown, ""}
         tokens = [token for token in self._tokens if token not in excluded]
-        write_tokens([*RESERVED, unknown, *dict.fromkeys(tokens)], path)
+        written = [*RESERVED, unknown, *dict.fromkeys(tokens)]
+        if written != self._tokens:
+            say_once(
+                f"{self._name}: the ids are not tensor2tensor's, since '{unknown}' for "
+                f"unknown tokens has the id {len(RESERVED)}"
+            )
+        write_tokens(written, path)
 
 
 def to_unicode(s: str | bytes, ignore_errors: bool = False) -> str:

@@ -73,7 +73,7 @@ class Text2TextProblem(Problem):
 
     @property
     def max_subtoken_length(self) -> int | None:
-        """Has no effect."""
+        """The pieces of the vocabulary are shorter; None: they have any length."""
         return 200
 
     @property
@@ -156,7 +156,7 @@ class Text2TextProblem(Problem):
     def generate_text_for_vocab(self, data_dir: str, tmp_dir: str) -> Iterator[str]:
         """Yields the texts that the vocabulary is trained on."""
         samples = self.generate_samples(data_dir, tmp_dir, DatasetSplit.TRAIN)
-        for sample in itertools.islice(samples, self.max_samples_for_vocab):
+        for sample in itertools.islice(samples, self.max_samples_for_vocab or None):
             if self.has_inputs:
                 yield sample["inputs"]
             yield sample["targets"]
@@ -181,16 +181,8 @@ class Text2TextProblem(Problem):
         vocab_problem = self.use_vocab_from_other_problem
         if vocab_problem:
             return vocab_problem.get_or_create_vocab(data_dir, tmp_dir)
-        return generator_utils.get_or_generate_vocab_inner(
-            data_dir,
-            self.vocab_filename,
-            getattr(self, "targeted_vocab_size", self.approx_vocab_size),
-            self.generate_text_for_vocab(data_dir, tmp_dir or ""),
-            reserved_tokens=[
-                *text_encoder.RESERVED_TOKENS,
-                *self.additional_reserved_tokens,
-            ],
-        )
+        size = getattr(self, "targeted_vocab_size", self.approx_vocab_size)
+        return generate_vocab(self, data_dir, tmp_dir or "", self.vocab_filename, size)
 
     def feature_encoders(self, data_dir: str) -> Mapping[str, text_encoder.TextEncoder]:
         """Returns the encoders of "inputs" and "targets"."""
@@ -209,6 +201,32 @@ class Text2TextProblem(Problem):
             inputs_prefix=self.inputs_prefix,
             targets_prefix=self.targets_prefix,
         )
+
+
+def generate_vocab(
+    problem: Text2TextProblem,
+    data_dir: str,
+    tmp_dir: str,
+    vocab_filename: str,
+    vocab_size: int,
+) -> text_encoder.SubwordTextEncoder:
+    """Returns the vocabulary of a problem's texts, which is trained if it is missing.
+
+    Args:
+        problem: the problem.
+        data_dir: the data directory.
+        tmp_dir: the directory for downloads.
+        vocab_filename: the name of the file in the data directory.
+        vocab_size: number of tokens, approximately.
+    """
+    return generator_utils.get_or_generate_vocab_inner(
+        data_dir,
+        vocab_filename,
+        vocab_size,
+        problem.generate_text_for_vocab(data_dir, tmp_dir),
+        problem.max_subtoken_length,
+        [*text_encoder.RESERVED_TOKENS, *problem.additional_reserved_tokens],
+    )
 
 
 def _reason(task: str) -> str:

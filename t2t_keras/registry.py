@@ -13,7 +13,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -101,9 +101,7 @@ class Registry(Generic[T]):
 
     def add_unusable(self, name: str, location: str, error: UserError) -> None:
         """Registers a name for which `get` raises an error."""
-        self._definitions[name] = Definition(
-            _raising(error), location, _unusable(error)
-        )
+        self._definitions[name] = Definition(_raising(error), location, "")
 
     def register(self, function: Callable[[], T], cls: type[T]) -> None:
         """Registers a function that returns an object of a class, under its name.
@@ -139,12 +137,42 @@ class Registry(Generic[T]):
             self._loaded = True
         return dict(sorted(self._definitions.items()))
 
-    def summaries(self) -> dict[str, str]:
-        """Returns every name with the first line of the docstring."""
-        return {
-            name: definition.doc.partition("\n")[0]
-            for name, definition in self.definitions().items()
-        }
+    def summaries(self) -> "Summaries":
+        """Returns every name with its one-line summary."""
+        return Summaries(self.definitions())
+
+
+class Summaries(Mapping[str, str]):
+    """The one-line summary of each definition, by name.
+
+    That is the problem's own, or the first line of the docstring; it is the error if
+    the definition cannot be made, which is tried when the summary is read.
+    """
+
+    def __init__(self, definitions: Mapping[str, Definition[Any]]) -> None:
+        self._definitions = definitions
+
+    def __getitem__(self, name: str) -> str:
+        definition = self._definitions[name]
+        try:
+            made = definition.create(name)
+        except UserError as error:
+            return f"cannot be used: {error}"
+        if isinstance(made, Problem):
+            return made.summary
+        return definition.doc.partition("\n")[0]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._definitions  # without making it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._definitions)
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 class Model(NamedTuple):
@@ -219,11 +247,6 @@ def _raising(error: UserError) -> Callable[[], NoReturn]:
         raise error
 
     return make
-
-
-def _unusable(error: UserError) -> str:
-    """Returns what `t2t list` prints for a definition that cannot be used."""
-    return f"cannot be used: {error}"
 
 
 ProblemDefinition = TypeVar("ProblemDefinition", bound=Problem | Callable[[], Problem])
@@ -352,9 +375,8 @@ def register_unusable_model(
         reason: why it cannot be built, and what to do.
     """
     location = definition_location(definition)
-    error = UserError(f"{location}: '{name}': {reason}")
-    _models.add_unusable(name, location, error)
-    UNUSABLE_MODELS[name] = str(error)
+    _models.add_unusable(name, location, UserError(reason))
+    UNUSABLE_MODELS[name] = f"{location}: '{name}': {reason}"
 
 
 def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]:
@@ -538,36 +560,22 @@ def ranged_hparams(name: str) -> RangedHParams:
     return _ranged_hparams.get(name)
 
 
-def list_problems() -> dict[str, str]:
-    """Returns every problem's name with its one-line summary.
-
-    The summary of a problem that cannot be made is its error.
-    """
-    return {
-        name: _summary(name, definition)
-        for name, definition in _problems.definitions().items()
-    }
+def list_problems() -> Summaries:
+    """Returns every problem's name with its one-line summary."""
+    return _problems.summaries()
 
 
-def _summary(name: str, definition: Definition[Problem]) -> str:
-    """Returns the summary of a problem, or why it cannot be used."""
-    try:
-        return definition.create(name).summary
-    except UserError as error:
-        return _unusable(error)
-
-
-def list_models() -> dict[str, str]:
+def list_models() -> Summaries:
     """Returns every model's name with the first line of its docstring."""
     return _models.summaries()
 
 
-def list_hparams() -> dict[str, str]:
+def list_hparams() -> Summaries:
     """Returns every hparam set's name with the first line of its docstring."""
     return _hparams.summaries()
 
 
-def list_ranged_hparams() -> dict[str, str]:
+def list_ranged_hparams() -> Summaries:
     """Returns the name of all ranges with the first line of their docstring."""
     return _ranged_hparams.summaries()
 
@@ -584,23 +592,28 @@ class Family(NamedTuple):
 
     name: str
     title: str
-    sets: dict[str, str]
+    sets: Mapping[str, str]
 
 
 def hparams_families() -> list[Family]:
     """Returns the hparam sets by their modules, in the order of import."""
-    summaries = list_hparams()
+    _hparams.definitions()  # loads them
     titles: dict[str, str] = {}
     for module in list(sys.modules.values()):
         if path := getattr(module, "__file__", None):
             titles[os.path.realpath(path)] = (module.__doc__ or "").partition("\n")[0]
-    families: dict[str, Family] = {}  # by the path of the file
+    by_path: dict[str, dict[str, Definition[HParams]]] = {}
     for name, definition in _hparams._definitions.items():
         path = definition.location.rpartition(":")[0]
-        title = titles.get(path, "").rstrip(".") or f"Hparam sets of {path}"
-        family = families.setdefault(path, Family(Path(path).stem, title, {}))
-        family.sets[name] = summaries[name]
-    return list(families.values())
+        by_path.setdefault(path, {})[name] = definition
+    return [
+        Family(
+            name=Path(path).stem,
+            title=titles.get(path, "").rstrip(".") or f"Hparam sets of {path}",
+            sets=Summaries(definitions),
+        )
+        for path, definitions in by_path.items()
+    ]
 
 
 def _require_instance(result: T, cls: type[T]) -> T:

@@ -116,6 +116,34 @@ def test_unknown_name_suggests_the_nearest():
         refused("there is no 'zzz' ", find, "zzz")
 
 
+def test_a_set_that_cannot_be_made_is_listed_with_its_error():
+    """Only its summary makes a set, not a look at the names."""
+    made = []
+
+    @register_hparams
+    def narrow() -> HParams:
+        """A narrow model."""
+        made.append("narrow")
+        return HParams(d_model=64, num_heads=2)
+
+    @register_hparams
+    def uneven() -> HParams:
+        """An uneven model."""
+        made.append("uneven")
+        return HParams(d_model=64, num_heads=3)
+
+    listed = registry.list_hparams()
+    assert list(listed) == ["narrow", "uneven"] and "uneven" in listed
+    assert not made
+    assert listed["narrow"] == "A narrow model."
+    assert made == ["narrow"]
+    message = refused("not divisible by num_heads", registry.hparams, "uneven")
+    assert listed["uneven"] == f"cannot be used: {message}"
+    (family,) = registry.hparams_families()
+    assert family.sets == listed == dict(listed)
+    assert repr(listed) == repr(dict(listed))
+
+
 def test_duplicate_says_where_both_are(tmp_path):
     first_file = write(tmp_path / "a" / "first.py", problem_file("captions"))
     second = write(tmp_path / "b" / "second.py", problem_file("captions"))

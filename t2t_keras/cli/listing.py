@@ -1,7 +1,9 @@
 """The command that prints what is registered: `list`."""
 
 import argparse
+import contextlib
 import dataclasses
+import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,12 +35,16 @@ def _list_flags(parser: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace) -> dict[str, Any]:
     if args.name is None:
-        return {
+        listed = {
             "problems": registry.list_problems(),
             "models": registry.list_models(),
             "hparams_sets": registry.list_hparams(),
             "ranges": registry.list_ranged_hparams(),
         }
+        # What a definition prints is for those who use it.
+        ignored = io.StringIO()
+        with contextlib.redirect_stdout(ignored), contextlib.redirect_stderr(ignored):
+            return {kind: dict(summaries) for kind, summaries in listed.items()}
     # A user's file or ranges may have the name of a set, or of another file.
     if args.name not in registry.list_hparams():
         sets: dict[str, str] = {}
@@ -84,8 +90,9 @@ def _abridge(result: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]
     shown: list[registry.Family] = []
     further: list[registry.Family] = []
     for family in registry.hparams_families():
-        is_small = len(family.sets) <= _SHOWN_SETS
-        (shown if is_small or args.all else further).append(family)
+        sets = {name: result["hparams_sets"][name] for name in family.sets}
+        is_small = len(sets) <= _SHOWN_SETS
+        (shown if is_small or args.all else further).append(family._replace(sets=sets))
     return result | {"hparams_sets": shown, "further_families": further}
 
 

@@ -718,7 +718,7 @@ def complete(parser: Parser, parsers: Mapping[str, Parser]) -> None:
 
 
 def _names_of(
-    list_names: Callable[[], dict[str, str]], suffix: str = ""
+    list_names: Callable[[], Iterable[str]], suffix: str = ""
 ) -> Callable[..., list[str]]:
     """Returns a function that completes registered names.
 

@@ -4,6 +4,8 @@ import gc
 import io
 import json
 import random
+import re
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -259,6 +261,82 @@ class TRANSLATION32k(text_problems.Text2TextProblem):
     assert listed["translatio_n32k"] == ""
     for name in ("translatio_n32k", "translation32k"):
         assert registry.problem(name).name == name
+
+
+SETS_FILE = '''
+import t2t_keras.plugins.interop.as_tensor2tensor
+from tensor2tensor.models import transformer
+from tensor2tensor.models.research import universal_transformer
+from tensor2tensor.utils import registry
+
+@registry.register_hparams
+def of_no_set():
+    """Eight steps for one update."""
+    return transformer.transformer_base_multistep8()
+
+@registry.register_hparams
+def of_no_function():
+    """A recurrent one."""
+    hparams = transformer.transformer_base()
+    return universal_transformer.update_hparams_for_universal_transformer(hparams)
+
+@registry.register_hparams
+def of_no_value():
+    """With another attention."""
+    hparams = transformer.transformer_base()
+    hparams.self_attention_type = "dot_product_relative"
+    return hparams
+
+@registry.register_hparams
+def usable():
+    """A usable set."""
+    print("made")
+    hparams = transformer.transformer_base()
+    hparams.learning_rate = 0.05
+    return hparams
+
+@registry.register_ranged_hparams
+def refused_range(rhp):
+    """A range."""
+    rhp.set_discrete("attention_key_channels", [64, 128])
+'''
+
+
+def test_unusable_sets_are_listed_with_their_errors(tmp_path, capfd):
+    """In a process of its own, since listing must not import TensorFlow."""
+    (tmp_path / "my_sets.py").write_text(SETS_FILE)
+    code = f"""
+import sys
+from t2t_keras.cli import main
+main(["list", "--usr_dir", {str(tmp_path)!r}, "--json"])
+main(["list", "--usr_dir", {str(tmp_path)!r}])
+assert not {{"tensorflow", "keras"}} & sys.modules.keys()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    first, _, table = result.stdout.partition("\n")
+    listed = json.loads(first)
+    for name, message in {
+        "of_no_set": "my_sets.py:10: 'of_no_set': tensor2tensor's hparam set "
+        "'transformer_base_multistep8' does not exist here",
+        "of_no_function": "models.research.universal_transformer."
+        "update_hparams_for_universal_transformer of tensor2tensor does not exist",
+        "of_no_value": "self_attention_type",
+    }.items():
+        summary = listed["hparams_sets"][name]
+        assert summary.startswith("cannot be used: ") and message in summary
+        assert f"{name} " in table and summary in table
+        arguments = ("list", name, "--usr_dir", tmp_path)
+        with pytest.raises(AssertionError, match=re.escape(message)):
+            run_json(capfd, *arguments)
+    assert listed["hparams_sets"]["usable"] == "A usable set."
+    assert "cannot be used: " in listed["ranges"]["refused_range"]
+    # Neither what it prints nor a remark on it stands in the list.
+    assert "made" not in table and "learning_rate" not in result.stderr
+    command_line = ["list", "usable", "--usr_dir", str(tmp_path)]
+    assert main(command_line) == 0
+    assert "learning_rate has no effect" in capfd.readouterr().err
 
 
 def test_flags_of_an_unusable_problem(tmp_path, capfd):

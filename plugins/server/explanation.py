@@ -14,7 +14,7 @@ from t2t_keras.decoding.inputs import sentences_of
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.problem import TextProcessor
-from t2t_keras.text.alignment import words_of_tokens
+from t2t_keras.text.alignment import split_words, words_of_tokens
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 from .rows import Options, Outputs
@@ -153,12 +153,13 @@ class Explainer:
     ) -> Outputs:
         """Returns the explanation of the outputs for a sentence."""
         best = hypotheses[0]
-        words = best.text.split()
-        source_words = source.split()
+        words = split_words(best.text)
+        source_words = split_words(source)
         alignment = None
         probabilities = None
         if ALIGNMENT not in self._missing:
-            source_words = self._processor.preprocess(source, options.raw).split()
+            text = self._processor.preprocess(source, options.raw)
+            source_words = split_words(text)
             alignment = [list(link) for link in best.alignment]
         if best.token_log_probs and isinstance(self._translator, Translator):
             tokenizer = self._translator.target_tokenizer

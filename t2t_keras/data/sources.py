@@ -42,7 +42,12 @@ from t2t_keras.files.text_files import (
     readable,
 )
 from t2t_keras.problem import Pair, Source, Split
-from t2t_keras.text.alignment import AlignedPair, Alignment, parse_reference
+from t2t_keras.text.alignment import (
+    AlignedPair,
+    Alignment,
+    parse_reference,
+    split_words,
+)
 
 if TYPE_CHECKING:
     import io
@@ -135,7 +140,7 @@ class ParallelFiles:
         )
         for line_number, (pair, line) in enumerate(aligned, start=1):
             links = _links(line, pair, f"{self.alignment_path}, line {line_number}")
-            yield AlignedPair(pair[0], pair[1], links)
+            yield AlignedPair(pair[0].strip(), pair[1].strip(), links)
 
     def byte_ranges(self) -> list[list[ByteRange]] | None:
         """Divides the files for several processes; see `source_survey`.
@@ -207,7 +212,7 @@ def side_by_side(
 
 
 def _links(line: str, pair: tuple[str, str], location: str) -> Alignment:
-    """Reads the links between the words of a pair.
+    """Reads the links between the words of a pair, as they are after `str.strip`.
 
     Args:
         line: the links in Pharaoh's format.
@@ -218,14 +223,19 @@ def _links(line: str, pair: tuple[str, str], location: str) -> Alignment:
         UserError: it has anything else, or a link to a word that is not there.
     """
     links = tuple(sorted(parse_reference(line, location).sure))
-    source, target = (len(text.split()) for text in pair)
+    source, target = (len(split_words(text)) for text in pair)
     for i, j in links:
         if i >= source or j >= target:
             raise UserError(
                 f"{location}: '{i}-{j}' links a word that is not there: the source has "
                 f"{source} words and the target {target}, and the first is word 0"
             )
-    return links
+    # A word of other white space, such as a no-break space, is no text.
+    blank_source, blank_target = (
+        len(split_words(text)) - len(split_words(text.lstrip())) for text in pair
+    )
+    counted = ((i - blank_source, j - blank_target) for i, j in links)
+    return tuple((i, j) for i, j in counted if i >= 0 and j >= 0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -237,8 +237,8 @@ class Translator:
 
         Every target token is aligned with the source token to which the position that
         predicts it attends most, EOS left out; two words are aligned if any of their
-        tokens are. Words are what white space separates in the texts that the model
-        reads and writes, so a language without spaces must be given as words.
+        tokens are. Words are what ASCII white space separates in the texts that the
+        model reads and writes, so a language without spaces must be given as words.
 
         Args:
             sources: the sources; see `score`.

@@ -6,6 +6,7 @@ for guided alignment, and are read from the attention of target tokens.
 
 import itertools
 import re
+import string
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -23,7 +24,7 @@ class AlignedPair(tuple[str, str]):
     """A pair with the links between its words, for guided alignment.
 
     Attributes:
-        links: the links; words are what white space separates.
+        links: the links; words are those of `text.token_words.split_words`.
     """
 
     links: Alignment
@@ -41,13 +42,22 @@ class AlignedPair(tuple[str, str]):
         return f"AlignedPair{(*self, self.links)}"
 
 
+def split_words(text: str) -> list[str]:
+    """Returns the words of a text, as word alignments count them.
+
+    Only ASCII white space separates them, as in fast_align, eflomal and GIZA++: a
+    no-break space, as in "10 000", or U+3000 is part of a word.
+    """
+    return re.findall(r"\S+", text, re.ASCII)
+
+
 def words_of_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int | None]:
     """Returns the index of each token's word; None for EOS.
 
     A token belongs to the word of the first character that it adds to the text of the
     tokens before it, or, if it adds only white space, to the word after that, if there
-    is one. So this needs nothing of a tokenizer but `decode`; words are what white
-    space separates in the text.
+    is one. So this needs nothing of a tokenizer but `decode`; words are those of
+    `split_words`.
 
     Args:
         tokenizer: the tokenizer.
@@ -61,10 +71,10 @@ def words_of_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int | None
         # The earlier text is not a prefix if the token completes a character.
         pairs = zip(previous, text, strict=False)
         common = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
-        added = text[len(list(common)) :].lstrip()
+        added = text[len(list(common)) :].lstrip(string.whitespace)
         if added:
             through = text[: len(text) - len(added) + 1]
-            words[index] = len(through.split()) - 1
+            words[index] = len(split_words(through)) - 1
         previous = text
     for index in reversed(range(length - 1)):
         if words[index] is None:
@@ -181,7 +191,7 @@ def word_starts(text: str, parts: Sequence[str]) -> list[int]:
     for part in parts:
         remainder = text[position:]
         position += len(remainder) - len(remainder.lstrip())
-        starts.append(len(f"{text[:position]}.".split()) - 1)
+        starts.append(len(split_words(f"{text[:position]}.")) - 1)
         position += len(part.strip())
     return starts
 

@@ -199,6 +199,33 @@ def test_tokens_are_linked_as_their_words_are(tmp_path):
     assert token_links(pair, *ids, (tokenizer, tokenizer)) == []
 
 
+def test_words_are_counted_as_aligners_count_them(tmp_path):
+    """As fast_align: a number with a no-break space is one word, U+3000 another."""
+    lines = "It costs 10,000 euros .", "\u3000 Cela coûte 10\u00a0000\u202f€ ."
+    paths = [write(tmp_path / str(i), line) for i, line in enumerate(lines)]
+    links = write(tmp_path / "links", "0-0 0-1 1-2 2-3 3-3 4-4")
+    (pair,) = ParallelFiles(*paths, links)()
+    # Without the white space at its ends, the target lacks the first word.
+    assert pair == (lines[0], "Cela coûte 10\u00a0000\u202f€ .")
+    assert pair.links == ((0, 0), (1, 1), (2, 2), (3, 2), (4, 3))
+    SentencePieceTokenizer.train(lines, tmp_path / "v.spm", 300)
+    tokenizer = load_tokenizer(tmp_path / "v.spm")
+    ids = [tokenizer.encode(text) for text in pair]
+    flat = token_links(pair, *ids, (tokenizer, tokenizer))
+    linked = set()
+    for t, s in zip(flat[::2], flat[1::2], strict=True):
+        words = []
+        for row, position in zip(ids, (s, t), strict=True):
+            # The spaces up to a token, its own included, tell its word.
+            words.append(tokenizer.decode(row[: position + 1]).count(" "))
+        linked.add(tuple(words))
+    assert linked == set(pair.links)
+    refused(
+        "the source has 5 words and the target 5",
+        lambda: list(ParallelFiles(*paths, write(tmp_path / "links", "0-5"))()),
+    )
+
+
 def records_of(directory, name="translate_text", split="train"):
     """Yields source text, target text and links between words of each record."""
     manifest = Manifest.open(directory, name)

@@ -5,7 +5,7 @@ import pytest
 from helpers.command_line import run, run_json, run_refused, write
 from helpers.decoding_models import LINES, run_of, transformer
 from helpers.errors import refused
-from helpers.tokenizer_checks import assert_words_are_spelled
+from helpers.tokenizer_checks import ascii_words, assert_words_are_spelled
 
 from t2t_keras.decoding.engine import AlignmentHead
 from t2t_keras.decoding.graph_engine import ModelTranslator
@@ -22,7 +22,7 @@ from t2t_keras.text.alignment import (
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
 TEXTS = [*LINES, "日本 a", "a 日", "  two  spaces ", "dog, cat; the_river?"]
-TEXTS += ["ab\tcd\u3000ef"]
+TEXTS += ["ab\tcd\u3000ef", "10\u00a0000 €", "a\u202f! b", "\u2028\u3000 a\x85b"]
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,7 @@ def test_word_starts():
     assert word_starts(" a b.  c d", ["a b.", "c", "d"]) == [0, 2, 3]
     assert word_starts("日本。中国。 a", ["日本。", "中国。", "a"]) == [0, 0, 1]
     assert word_starts("a b", ["a", "", "b"]) == [0, 1, 1]
+    assert word_starts("10\u00a0000.\u3000a b", ["10\u00a0000.", "a b"]) == [0, 0]
 
 
 def test_every_part_of_a_source_begins_with_its_tag():
@@ -107,7 +108,7 @@ def test_outputs_and_pairs_are_aligned(translator, head, layer, texts):
                 translator, source, output.ids, layer, head.head
             )
             targets = {j for _, j in output.alignment}
-            assert targets == set(range(len(output.text.split())))
+            assert targets == set(range(len(ascii_words(output.text))))
     targets = texts[::-1]
     for source, target, alignment in zip(
         texts, targets, translator.align(texts, targets, head), strict=True
@@ -130,8 +131,8 @@ def test_parts_of_a_long_input_count_its_words(translator):
             (i + source_start, j + target_start) for i, j in part_output.alignment
         ]
         source_start += len(part.split())
-        target_start += len(part_output.text.split())
-    assert target_start == len(output.text.split())
+        target_start += len(ascii_words(part_output.text))
+    assert target_start == len(ascii_words(output.text))
     assert output.alignment == tuple(sorted(expected))
 
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers.decoding_models import LINES, SHORT, transformer, with_attributes
 from helpers.errors import refused
+from helpers.tokenizer_checks import ascii_words
 
 from t2t_keras.decoding.engine import AlignmentHead, Source
 from t2t_keras.decoding.graph_engine import ModelTranslator
@@ -42,7 +43,7 @@ def test_sentences_have_their_own_outputs(model, translator):
     for sentence, hypotheses in zip(sentences, expected, strict=True):
         assert sentence["source_words"] == sentence["source"].split()
         assert sentence["texts"] == [hypothesis.text for hypothesis in hypotheses]
-        assert " ".join(sentence["words"]) == " ".join(hypotheses[0].text.split())
+        assert sentence["words"] == ascii_words(hypotheses[0].text)
         assert sentence["alignment"] == [[*x] for x in hypotheses[0].alignment]
         assert sentence["tokens"] == hypotheses[0].tokens
     assert [x["source"] for x in explain(ServedModel(translator), TEXT)] == [TEXT]

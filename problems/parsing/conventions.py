@@ -41,6 +41,12 @@ _ASTERISKS = re.compile(r"\*(?!LRB\*|RRB\*|LSB\*|RSB\*)[^*\s]+\*(?:-\d+)?")
 # comments as in Lisp, Negra and CoNLL.
 _SGML = re.compile(r"<[/!?]?[A-Za-z][^()]*")
 _BETWEEN_TREES = re.compile(r"<[/!?]?[A-Za-z]|\*x\*|;|%|#")
+# Tags or a number, `#1`, in the line of the tree that follows them, and the end tags.
+# The tree begins with two brackets, or goes on in the next line: "(AP)" is not one.
+_BEFORE_TREE = re.compile(
+    r"\s*(?:<[/!?]?[A-Za-z][^<>()]*>\s*|#\d+\s*)+(?=\(\s*[^\s()]*\s*(?:\(|\Z))"
+)
+_AFTER_TREE = re.compile(r"(?<=\))\s*(?:</[A-Za-z][^<>()]*>\s*)+\Z")
 
 # How lines of treebanks begin that are not in brackets, and the names of the formats.
 _FORMATS = {
@@ -108,6 +114,12 @@ def without_lemmas(words: Sequence[str]) -> list[str]:
         parts = word.split("-")
         result.append("-".join(parts[: (len(parts) + 1) // 2]))
     return result
+
+
+def without_tags(line: str) -> str:
+    """Returns a line with a tree without the tags or the number beside the tree."""
+    start = _BEFORE_TREE.match(line)
+    return _AFTER_TREE.sub("\n", line[start.end() if start else 0 :])
 
 
 def is_between_trees(line: str) -> bool:

@@ -7,7 +7,13 @@ from pathlib import Path
 from t2t_keras.errors import UserError
 from t2t_keras.files.text_files import open_binary, raw_lines, readable
 
-from .conventions import end_of_remark, is_between_trees, is_sgml, other_format
+from .conventions import (
+    end_of_remark,
+    is_between_trees,
+    is_sgml,
+    other_format,
+    without_tags,
+)
 from .survey import Survey
 from .tree import OUTER_LABELS, BadTree, Tree, parse_trees, prepare
 from .treebank_files import tree_files
@@ -122,7 +128,8 @@ def _chunks(
             if remark_end is not None:
                 remark_end = None if remark_end in text else remark_end
                 text = "\n"
-            elif is_sgml(text) or (depth <= 0 and is_between_trees(text)):
+            text = without_tags(text)
+            if is_sgml(text) or (depth <= 0 and is_between_trees(text)):
                 text = "\n"
             elif depth <= 0 and survey is not None and not _BRACKET.search(text):
                 survey.add_line(f"{file}:{line_number}", text)

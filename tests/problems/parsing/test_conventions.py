@@ -93,6 +93,24 @@ def test_lines_that_treebanks_have_between_trees(tmp_path):
     refused("trees:18: the tree that begins here is not closed", list, read_trees(file))
 
 
+def test_trees_stand_in_the_line_of_their_tag_or_number(tmp_path):
+    file = tmp_path / "trees"
+    lines = [
+        *("<S ID=1> ( (S (NN a)) )", "#2 (TOP (NN b))", "#3(S (NN c) (NN d))"),
+        *('<DOC><S ID="4"> (S (NN e)) </S></DOC>', "  <s> (TOP", "  (NN f)) </s>"),
+        # A tree that is not closed does not take the next one with it.
+        *("(TOP (NN x)", "<S ID=6> (TOP (NN g))"),
+        # These are no trees: a name, a remark, a tree that someone has left out.
+        *("<DATELINE> (AP) </DATELINE>", "# (two) words", "; (TOP (NN x))"),
+    ]
+    file.write_text("\n".join(lines))
+    errors = []
+    trees = read_trees(file, on_bad=errors.append)
+    words = [["a"], ["b"], ["c", "d"], ["e"], ["f"], ["g"]]
+    assert [tree.words() for tree in trees] == words
+    assert [str(error).split(" ")[0] for error in errors] == [f"{file}:7:"]
+
+
 OTHER_FORMATS = [
     ("%% word\ttag\n#FORMAT 3\n#BOS 1 2 3 4\nAnna\tNE\t--\tSB\t500\n", 2, "NEGRA's"),
     ("#BOS 1 2 866 4 %% a\nAnna\tNE\t--\tSB\t500\n", 1, "NEGRA's export format"),

@@ -57,6 +57,13 @@ def _texts(file: PairFile, record: Mapping[str, object], location: str) -> Pair:
             f"{location}: the fields '{source_language}' and '{target_language}' are "
             "not texts"
         )
+    try:
+        (source + target).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{location} has half of a character, "
+            f"{error.object[error.start]!a}; repair the text or leave the line out"
+        ) from None
     return one_line(source), one_line(target)
 
 

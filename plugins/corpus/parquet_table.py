@@ -49,6 +49,10 @@ def read_parquet(file: PairFile) -> Iterator[Pair]:
         raise UserError(
             f"{file.path} is not a Parquet file: {first_line(error)}"
         ) from None
+    except UnicodeDecodeError:
+        raise UserError(
+            f"{file.path} has a text that is not UTF-8; write the file again"
+        ) from None
 
 
 def _column_names(file: PairFile, schema: "pyarrow.Schema") -> list[str]:

@@ -9,20 +9,24 @@ from t2t_keras.problem import Pair
 
 from .language_codes import normalize_code, read_head, two_codes
 from .xml_texts import decode_head, segment_text, unit_pairs
-from .xml_units import LANGUAGE, read_units
+from .xml_units import LANGUAGE, Unit, read_units
 
 
 def read_tmx(file: PairFile) -> Iterator[Pair]:
-    """Yields the pairs; units without a text in both languages are dropped."""
-    for unit in read_units(file, ("tu",)):
-        texts = {}
-        for variant in unit.element.iter("tuv"):
-            segment = variant.find("seg")
-            if segment is not None:
-                # In TMX 1.1 the attribute is `lang`.
-                language = variant.get(LANGUAGE) or variant.get("lang") or ""
-                texts[normalize_code(language)] = segment_text(segment)
-        yield from unit_pairs(file, texts)
+    """Yields the pairs; see `unit_pairs`."""
+    yield from unit_pairs(file, map(_texts, read_units(file, ("tu",))))
+
+
+def _texts(unit: Unit) -> dict[str, str]:
+    """Returns the texts of a unit by their languages."""
+    texts = {}
+    for variant in unit.element.iter("tuv"):
+        segment = variant.find("seg")
+        if segment is not None:
+            # In TMX 1.1 the attribute is `lang`.
+            language = variant.get(LANGUAGE) or variant.get("lang") or ""
+            texts[normalize_code(language)] = segment_text(segment)
+    return texts
 
 
 def tmx_languages(path: str | Path) -> tuple[str, str] | None:

@@ -11,19 +11,36 @@ from .xml_units import Unit, read_units
 
 
 def read_xliff(file: PairFile) -> Iterator[Pair]:
-    """Yields the pairs; units without a target are dropped."""
-    for unit in read_units(file, ("trans-unit", "segment")):
-        source = unit.element.find("source")
-        target = unit.element.find("target")
-        if source is None or target is None:
-            file.dropped["no_translation"] += 1
-        elif file.languages:
-            source_language, target_language = _languages(unit)
-            texts = {source_language: segment_text(source)}
-            texts[target_language] = segment_text(target)
-            yield from unit_pairs(file, texts)
+    """Yields the pairs, with `file.languages` as `unit_pairs` does.
+
+    Units without a target are dropped.
+    """
+    units = read_units(file, ("trans-unit", "segment"))
+    if file.languages:
+        yield from unit_pairs(file, map(_texts, units))
+        return
+    for unit in units:
+        texts = _sides(unit)
+        if len(texts) == 2:
+            yield texts["source"], texts["target"]
         else:
-            yield segment_text(source), segment_text(target)
+            file.dropped["no_translation"] += 1
+
+
+def _texts(unit: Unit) -> dict[str, str]:
+    """Returns the texts of a unit by their languages."""
+    languages = dict(zip(("source", "target"), _languages(unit), strict=True))
+    return {languages[side]: text for side, text in _sides(unit).items()}
+
+
+def _sides(unit: Unit) -> dict[str, str]:
+    """Returns the texts of a unit by their sides."""
+    texts = {}
+    for side in ("source", "target"):
+        element = unit.element.find(side)
+        if element is not None:
+            texts[side] = segment_text(element)
+    return texts
 
 
 def _languages(unit: Unit) -> tuple[str, str]:

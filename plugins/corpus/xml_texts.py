@@ -1,9 +1,10 @@
 """The texts of translation units in TMX and XLIFF files."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from xml.etree import ElementTree
 
 from t2t_keras.data.sources import PairFile
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
 from .language_codes import normalize_code
@@ -26,20 +27,33 @@ def _text_parts(element: ElementTree.Element) -> Iterator[str]:
             yield child.tail or ""
 
 
-def unit_pairs(file: PairFile, texts: Mapping[str, str]) -> Iterator[Pair]:
-    """Yields the pair of a unit, or counts it as dropped if it lacks a language.
+def unit_pairs(file: PairFile, units: Iterable[Mapping[str, str]]) -> Iterator[Pair]:
+    """Yields the pairs of units; one that lacks a language is counted as dropped.
 
     Args:
         file: the file.
-        texts: the texts of the unit by their languages, see `normalize_code`.
+        units: the texts of each unit by their languages, see `normalize_code`.
+
+    Raises:
+        UserError: no unit has both languages.
     """
     assert file.languages
-    source = _text_in(file.languages[0], texts)
-    target = _text_in(file.languages[1], texts)
-    if source is None or target is None:
-        file.dropped["no_translation"] += 1
-    else:
-        yield source, target
+    names: dict[str, None] = {}  # of the languages, in order
+    has_pairs = False
+    for texts in units:
+        names |= dict.fromkeys(texts)
+        source = _text_in(file.languages[0], texts)
+        target = _text_in(file.languages[1], texts)
+        if source is None or target is None:
+            file.dropped["no_translation"] += 1
+        else:
+            has_pairs = True
+            yield source, target
+    if names and not has_pairs:
+        raise UserError(
+            f"{file.path} has no unit with {' and '.join(file.languages)}, only "
+            f"{' and '.join(name or 'texts without a language' for name in names):.80}"
+        )
 
 
 def _text_in(language: str, texts: Mapping[str, str]) -> str | None:

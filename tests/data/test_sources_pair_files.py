@@ -294,6 +294,11 @@ ENTITIES = (
         ("a.jsonl", '{"en": "a", "de": "b"}\n[1]', "line 2 is not an object"),
         ("a.jsonl", '{"en": "a", "de": "b"}\n{"en": 1}', "line 2 has no field 'de'"),
         ("a.jsonl", '{"en": "a", "de": 1}', "line 1: the fields 'en' and 'de' are not"),
+        (
+            "a.jsonl",
+            '{"en": "a \\ud83c\\udf51", "de": "b"}\n{"en": "a", "de": "b \\ud83c"}',
+            r"line 2 has half of a character, '\ud83c'; repair the text or leave",
+        ),
         ("a.csv", "de,fr\n", "line 1 must name the columns, 'en' and 'de'"),
         ("a.csv", "en,de\na,b\nc\n", "line 3: there are 1 columns, not 2"),
         ("a.csv", 'en;de\n"a;b\n' + "c\n" * 90_000, "repair the quotes"),
@@ -355,7 +360,8 @@ def test_units_of_xliff_without_a_translation(tmp_path):
     pairs = PairFile(save(tmp_path / "a.xlf", XLIFF_1.format(units)))
     assert list(pairs()) == [("a", "b")] and pairs.dropped == {"no_translation": 1}
     pairs = PairFile(pairs.path, ("en", "fr"))
-    assert list(pairs()) == [] and pairs.dropped == {"no_translation": 2}
+    message = f"{pairs.path} has no unit with en and fr, only en and de-de$"
+    refused(message, lambda: list(pairs()))
 
 
 def test_texts_of_pairs_are_one_line(tmp_path):

@@ -91,6 +91,13 @@ def test_tmx(tmp_path, encoding):
     assert list(PairFile(path, ("de", "fr"))()) == [("hallo", "bonjour")]
     for languages in (("en-US", "de-de"), ("en_US", "de")):
         assert len(list(PairFile(path, languages)())) == 1
+    # `en` stands for `en-US`, but not the other way round.
+    message = fails(PairFile(path, ("en_GB", "deu")))
+    languages = "en-us and de-de and en and fr and de"
+    assert message == f"{path} has no unit with en_GB and deu, only {languages}"
+    assert "has no unit with en-us and fr, only" in fails(
+        PairFile(path, ("en-us", "fr"))
+    )
     path.write_bytes(gzip.compress(TMX.encode(encoding)[:-40]))
     assert f"{path} is not valid XML" in fails(pairs)
     for content in (b"", b'<?xml version="1.0" encoding="foo"?><a/>'):
@@ -108,7 +115,9 @@ def test_tmx(tmp_path, encoding):
 
 
 def test_tmx_needs_little_memory(tmp_path):
-    unit = '<tu><tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="de"/></tu>'
+    unit = (
+        '<tu><tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="de"><seg/></tuv></tu>'
+    )
     path = tmp_path / "x.tmx"
     peaks = []
     for count in (1_000, 20_000):
@@ -137,5 +146,10 @@ def test_parquet(tmp_path, nested):
     numbers_file = tmp_path / "numbers.parquet"
     parquet.write_table(pyarrow.table({"en": [1], "de": [2]}), numbers_file)
     assert "'en' and 'de' are not texts" in fails(PairFile(numbers_file, ("en", "de")))
+    latin_1 = pyarrow.StringArray.from_buffers(
+        1, *pyarrow.array([b"\xe4"]).buffers()[1:]
+    )
+    parquet.write_table(pyarrow.table({"en": latin_1, "de": ["a"]}), numbers_file)
+    assert "has a text that is not UTF-8" in fails(PairFile(numbers_file, ("en", "de")))
     path.write_bytes(path.read_bytes()[:-50])
     assert f"{path} is not a Parquet file" in fails(PairFile(path, ("en", "de")))

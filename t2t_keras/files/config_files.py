@@ -1,6 +1,7 @@
 """TOML and YAML that users write."""
 
 import tomllib
+from typing import Any
 
 import yaml
 
@@ -26,7 +27,19 @@ def parse_toml(text: str, path: str) -> dict[str, object]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that a mapping has twice: YAML would keep the last value."""
+    """Refuses aliases, which can stand for more than any memory holds.
+
+    It also refuses a key that a mapping has twice: YAML would keep the last value.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            alias = self.peek_event()
+            raise yaml.MarkedYAMLError(
+                problem=f"the alias '*{alias.anchor}' is refused; write its value",
+                problem_mark=alias.start_mark,
+            )
+        return super().compose_node(parent, index)
 
     def construct_mapping(
         self, node: yaml.MappingNode, deep: bool = False
@@ -50,7 +63,7 @@ def parse_yaml(text: str, path: str) -> object:
         path: its file, for messages.
 
     Raises:
-        UserError: it is not YAML, has a key twice, or is nested too deeply.
+        UserError: it is not YAML, has an alias or a key twice, or is nested too deeply.
     """
     try:
         return yaml.load(text, _Loader)

@@ -172,6 +172,12 @@ def test_mistakes(text, message, capfd):
     assert message in run_refused(capfd, "train", *write(text), *words)
 
 
+# 2 ** 60 lists, if each alias stands for its value.
+ALIASES = "a0: &a0 [x, x]\n"
+ALIASES += "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
+ALIASES += "seed: *a59\n"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -186,6 +192,11 @@ def test_mistakes(text, message, capfd):
             "f.yaml",
             "a: 1\na: 2",
             "f.yaml, line 2 is not YAML: the key 'a' is there twice",
+        ),
+        (
+            "f.yaml",
+            ALIASES,
+            "f.yaml, line 2 is not YAML: the alias '*a0' is refused; write its value",
         ),
         ("f.yaml", "a: 2020-99-99", "f.yaml is not YAML: month must be in 1..12"),
         ("f.yaml", "[" * 9000, "f.yaml: its lists or tables are nested too deeply"),

@@ -16,6 +16,7 @@ from helpers.command_line import run
 from helpers.errors import refused
 
 from t2t_keras.plugins.interop.marian_model import load_marian
+from t2t_keras.plugins.interop.marian_vocabulary import read_tokens
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -208,6 +209,16 @@ def test_import_makes_no_objects_from_yaml(tmp_path):
     (tmp_path / "decoder.yml").write_text(text)
     refused(r"decoder\.yml, line 1 is not YAML", load_marian, tmp_path)
     assert not made.exists()
+
+
+def test_import_expands_no_aliases(tmp_path):
+    """2 ** 60 lists would never be written in a message."""
+    aliases = [f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 60)]
+    text = "\n".join(["a0: &a0 [x, x]", *aliases, "models: *a59", "vocabs: [a, b]"])
+    (tmp_path / "decoder.yml").write_text(text)
+    refused(r"decoder\.yml, line 2 is not YAML: the alias", load_marian, tmp_path)
+    (tmp_path / "vocab.yml").write_text(text)
+    refused("is not a Marian vocabulary", read_tokens, tmp_path / "vocab.yml")
 
 
 def test_import_unpickles_nothing(tmp_path):

@@ -55,8 +55,8 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "--vocab_size",
         type=positive,
         metavar="N",
-        help="tokens in the vocabulary (default: the problem's; for translate_text a "
-        "size that suits the number of training pairs)",
+        help="tokens in the vocabulary (default: the problem's; for translate_text "
+        "as suits the number of pairs)",
     )
     parser.add_argument(
         "--clean",
@@ -67,9 +67,16 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_languages(
         parser,
-        "the languages of the data, en-de for example, on which scores depend "
-        "(default: the problem's, or those found in the texts)",
+        "languages, such as en-de, on which scores depend (default: the problem's, "
+        "or found in the texts)",
     )
+    for split in ("dev", "test"):
+        parser.add_argument(
+            f"--{split}_size",
+            type=positive,
+            metavar="N",
+            help=f"take N pairs for {split} out of the training pairs",
+        )
     add_sources(parser)
     _add_further_flags(parser)
 
@@ -188,7 +195,16 @@ def _generate(
     shard = Shard.parse(args.shard)
     problem = _problem(args)
     runner = make_runner(problem) if make_runner else None
-    return generate(problem, args.data_dir, args.workers, args.seed, shard, runner)
+    return generate(
+        problem,
+        args.data_dir,
+        args.workers,
+        args.seed,
+        shard,
+        runner,
+        args.dev_size or 0,
+        args.test_size or 0,
+    )
 
 
 def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:

@@ -35,12 +35,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.checking import Positive, Seed, checked
+from t2t_keras.checking import NonNegative, Positive, Seed, checked
 from t2t_keras.console import say
 from t2t_keras.data.count_pairs import count_in_tasks, count_pairs
 from t2t_keras.data.drawing_tasks import draw_training_pairs
 from t2t_keras.data.encode_splits import SplitPart, encode_splits, shard_parts
 from t2t_keras.data.encoding_tasks import encode_in_tasks, task_parts
+from t2t_keras.data.held_out import hold_out
 from t2t_keras.data.manifest import (
     Counts,
     DataConfig,
@@ -101,6 +102,8 @@ def generate(
     seed: Seed = 0,
     shard: Shard = WHOLE,
     runner: TaskRunner | None = None,
+    dev_size: NonNegative = 0,
+    test_size: NonNegative = 0,
 ) -> Manifest | None:
     """Makes the data of a problem, or one shard of them.
 
@@ -115,12 +118,15 @@ def generate(
         workers: number of processes; None for one on each core. With 1 all is done in
             this process. More import the main module, so a script must then call this
             function under `if __name__ == "__main__":`.
-        seed: seed of the vocabulary's sample and of the order of the training
-            examples.
+        seed: seed of the vocabulary's sample, of the order of the training examples,
+            and of what is held out.
         shard: the share of the work that is done here; by default all of it.
         runner: runs tasks on other machines, which share the directory and the files
             of the sources; all of the work is done then. None: this machine's
             processes do it.
+        dev_size: number of dev pairs that are taken out of the training pairs, see
+            `held_out.hold_out`; 0: none are.
+        test_size: the same for test.
 
     Returns:
         The manifest of the directory, or None if other shards are missing.
@@ -132,11 +138,18 @@ def generate(
     require_local("data_dir", data_dir)
     data_dir = Path(data_dir)
     problem = problem.in_data_dir(data_dir)
+    held_out: dict[Split, int] = {}
+    if dev_size:
+        held_out["dev"] = dev_size
+    if test_size:
+        held_out["test"] = test_size
+    if held_out:
+        problem = hold_out(problem, held_out, seed)
     size_is_given = problem.vocab_size is not None
     if not size_is_given:
         size = chosen_vocab_size(problem, data_dir, runner)
         problem = problem.replace(vocab_size=size)
-    config = data_config(problem, data_dir, seed)
+    config = data_config(problem, data_dir, seed, held_out)
     directory = unfinished_dir(data_dir, problem.data_name)
     try:
         manifest = existing_data(config, data_dir)

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Self, TypedDict
 
 from t2t_keras.checking import Count, Limits, Rule
@@ -130,6 +131,8 @@ class DataConfig:
         cleaning: the rules by which training pairs are dropped, see `problem.Cleaning`.
         sources: split -> checksum of its source.
         given_vocabularies: vocabulary files that were there before: name -> SHA-256.
+        held_out: split -> number of pairs that were taken out of the training pairs;
+            the checksums of sources are then those of all training pairs.
     """
 
     problem: FileName
@@ -143,6 +146,7 @@ class DataConfig:
     given_vocabularies: dict[str, str]
     cleaning: dict[str, float | bool] = dataclasses.field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    held_out: dict[Split, int] = dataclasses.field(default_factory=dict)
 
     def added_to(self, earlier: "DataConfig") -> "DataConfig":
         """Returns the config of earlier data, with the splits of this one added."""
@@ -152,13 +156,19 @@ class DataConfig:
         return DataConfig(**fields | {"sources": sources})
 
 
-def data_config(problem: Problem, data_dir: Path, seed: int) -> DataConfig:
+def data_config(
+    problem: Problem,
+    data_dir: Path,
+    seed: int,
+    held_out: Mapping[Split, int] = MappingProxyType({}),
+) -> DataConfig:
     """Returns the config for the data of a problem, whose `vocab_size` is set.
 
     Args:
         problem: the problem.
         data_dir: the data directory, which may have vocabularies.
         seed: see `DataConfig`.
+        held_out: see `DataConfig`.
     """
     assert problem.vocab_size is not None
     given_vocabularies = {}
@@ -182,6 +192,7 @@ def data_config(problem: Problem, data_dir: Path, seed: int) -> DataConfig:
         cleaning={rule: value for rule, value in cleaning.items() if value},
         sources=sources,
         given_vocabularies=given_vocabularies,
+        held_out=dict(held_out),
     )
 
 
@@ -363,13 +374,15 @@ class Manifest(DataConfig):
         del fields["single_sentences"]  # they follow from the texts
         for name in ("sources", "examples", "dropped", "tokens"):
             fields[name] = {split: fields[name].get(split) for split in splits}
-        # Data of earlier versions have neither field, and keep their digests.
+        # Data of earlier versions have none of these, and keep their digests.
         corpora = {s: c for s, c in fields.pop("corpora").items() if s in splits}
         tags = fields.pop("tags")
+        held_out = fields.pop("held_out")
         return digest(
             fields
             | ({"corpora": corpora} if corpora else {})
             | ({"tags": tags} if tags else {})
+            | ({"held_out": held_out} if held_out else {})
         )
 
     def check_vocabularies(self, data_dir: Path) -> None:

@@ -39,7 +39,7 @@ def digest_of_all(manifest: dict) -> str:
     """What earlier versions kept in a run's config.json as `data_sha256`."""
     of_later_versions = {"given_vocabularies", "tags", "corpora", "license"}
     of_later_versions |= {"languages", "text_sha256", "index_sha256", "sha256"}
-    of_later_versions |= {"single_sentences"}
+    of_later_versions |= {"single_sentences", "held_out"}
     fields = {k: v for k, v in manifest.items() if k not in of_later_versions}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 

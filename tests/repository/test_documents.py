@@ -58,8 +58,10 @@ TINY = {
     **{"num_heads": 2, "d_k": 0, "d_v": 0},
     **{"warmup_steps": 10, "batch_tokens": 512, "train_steps": 5},
 }
-# In place of the numbers of steps in commands, also of runs that were imported.
+# In place of the numbers of steps in commands, also of runs that were imported, and of
+# pairs.
 STEPS = {"--train_steps": "5", "--save_every": "1", "--eval_every": "5"}
+STEPS |= {"--dev_size": "6", "--test_size": "6"}
 TREES = [f"(TOP (S (NP (NN dog{i})) (VP (VBZ barks)) (. .)))" for i in range(20)]
 # Flags that name what a command has written.
 WRITTEN = ("--output", "--output_dir", "--export_dir", "--page", "--alignments")

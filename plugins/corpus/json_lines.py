@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from t2t_keras.data.sources import PairFile
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, require_unicode
 from t2t_keras.files.text_files import decoded_lines, open_binary, readable
 from t2t_keras.problem import Pair
 
@@ -57,13 +57,8 @@ def _texts(file: PairFile, record: Mapping[str, object], location: str) -> Pair:
             f"{location}: the fields '{source_language}' and '{target_language}' are "
             "not texts"
         )
-    try:
-        (source + target).encode()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"{location} has half of a character, "
-            f"{error.object[error.start]!a}; repair the text or leave the line out"
-        ) from None
+    require_unicode(f"{location}, field '{source_language}'", source)
+    require_unicode(f"{location}, field '{target_language}'", target)
     return one_line(source), one_line(target)
 
 

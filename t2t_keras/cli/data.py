@@ -55,8 +55,8 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "--vocab_size",
         type=positive,
         metavar="N",
-        help="tokens in the vocabulary (default: the problem's; for translate_text "
-        "as suits the number of pairs)",
+        help="tokens in the vocabulary (default: the problem's, or one that suits the "
+        "number of pairs)",
     )
     parser.add_argument(
         "--clean",

@@ -297,7 +297,7 @@ ENTITIES = (
         (
             "a.jsonl",
             '{"en": "a \\ud83c\\udf51", "de": "b"}\n{"en": "a", "de": "b \\ud83c"}',
-            r"line 2 has half of a character, '\ud83c'; repair the text or leave",
+            "line 2, field 'de': character 3 is a lone surrogate, which is not text",
         ),
         ("a.csv", "de,fr\n", "line 1 must name the columns, 'en' and 'de'"),
         ("a.csv", "en,de\na,b\nc\n", "line 3: there are 1 columns, not 2"),

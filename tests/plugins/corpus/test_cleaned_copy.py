@@ -1,6 +1,5 @@
 """Cleaned copies of faulty files, their recipes, and the page that writes one."""
 
-import json
 import re
 import shlex
 import tomllib
@@ -121,12 +120,23 @@ def test_an_empty_recipe_changes_nothing(files, tmp_path, capfd):
 
 
 def test_what_is_kept_stays_as_it_is(tmp_path, capfd):
-    """Only a line feed ends a line; no other character is replaced."""
+    """Only a line feed ends a line; no other character is replaced.
+
+    A function of a user may yield a lone surrogate, which no file has.
+    """
     texts = ["a\u2028b\x0cc", "d\x85e", "f\ud800g &amp; h", "i\rj"]
-    rows = [json.dumps({"en": text, "de": f"{text} k"}) for text in texts]
-    path = write(tmp_path / "pairs.jsonl", *rows)
+    (tmp_path / "usr").mkdir()
+    write(
+        tmp_path / "usr" / "__init__.py",
+        "from t2t_keras.problem import Problem",
+        "from t2t_keras.registry import register_problem",
+        "@register_problem",
+        "def odd_lines():",
+        f"    pairs = [(text, text + ' k') for text in {texts!a}]",
+        "    return Problem(summary='', sources={'train': lambda: iter(pairs)})",
+    )
     recipe = write(tmp_path / "recipe.toml", "[train]", 'entities = "keep"')
-    argv = ["inspect", "--train_source", path, "--train_target", path]
+    argv = ["inspect", "--usr_dir", tmp_path / "usr", "--problem", "odd_lines"]
     argv += ["--page", tmp_path / "page.html", "--recipe", recipe]
     applied = run_json(capfd, *argv, "--apply", tmp_path / "new")["applied"]["train"]
     assert (applied["pairs"], applied["dropped"], applied["repaired"]) == (4, 0, 0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
-from t2t_keras.errors import UserError, did_you_mean, first_line
+from t2t_keras.errors import UserError, did_you_mean, first_line, misspelt_names
 
 
 def load_plugins(group: str) -> dict[str, Any]:
@@ -130,6 +130,8 @@ def unknown_name(
 ) -> str:
     """Returns the message for an unknown option: its counterpart or the nearest name.
 
+    A name of ours that is misspelt comes before another toolkit's name.
+
     Args:
         context: see `counterpart`.
         name: the option that the user gave.
@@ -137,5 +139,8 @@ def unknown_name(
         value: the value that the user gave.
         noun: a word for the name and a space, such as "key ", for the message.
     """
-    sentence = counterpart(context, name, value)
-    return sentence or f"there is no {noun}'{name}'{did_you_mean(name, names)}"
+    names = list(names)
+    is_misspelt = bool(misspelt_names(name, names))
+    if not is_misspelt and (sentence := counterpart(context, name, value)):
+        return sentence
+    return f"there is no {noun}'{name}'{did_you_mean(name, names)}"

@@ -49,8 +49,31 @@ def did_you_mean(name: str, names: Iterable[str], template: str = "'{}'") -> str
         names: the valid names.
         template: the format of the suggested name.
     """
-    matches = difflib.get_close_matches(name, names, n=1)
+    names = list(names)
+    if misspelt := misspelt_names(name, names):
+        matches = difflib.get_close_matches(name, misspelt, n=1, cutoff=0)
+    else:
+        matches = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {template.format(*matches)}?" if matches else ""
+
+
+def misspelt_names(name: str, names: Iterable[str]) -> list[str]:
+    """Returns the names that differ by one letter, or by two letters that are swapped.
+
+    Hyphens and underscores are equal, and so are upper and lower case.
+    """
+    return [other for other in names if _is_misspelling(name, other)]
+
+
+def _is_misspelling(name: str, other: str) -> bool:
+    """Returns whether a name is in the result of `misspelt_names`."""
+    name, other = (text.replace("-", "_").lower() for text in (name, other))
+    letters = enumerate(zip(name, other, strict=False))
+    shorter = min(len(name), len(other))
+    start = next((i for i, (x, y) in letters if x != y), shorter)
+    name, other = name[start:], other[start:]
+    swapped = name[1:2] + name[:1] + name[2:]
+    return other in (name[1:], swapped) or other[1:] in (name, name[1:])
 
 
 def require_unicode(name: str, text: str) -> None:

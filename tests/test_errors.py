@@ -12,6 +12,7 @@ from t2t_keras.errors import (
     UserError,
     first_line,
     install_command,
+    misspelt_names,
     require_readable_name,
 )
 
@@ -51,6 +52,26 @@ def test_the_first_line_of_an_error_of_keras_is_its_reason():
     assert str(raised.value).startswith("Exception encountered when calling Broken")
     assert first_line(raised.value) == "x has 2 axes"
     assert first_line(ValueError("\none\ntwo")) == "one"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_misspelt"),
+    [
+        *(("trian", True), ("tain", True), ("traiin", True), ("truin", True)),
+        *(("Train", True), ("rtain", True), ("train", True)),
+        *(("trina_", False), ("trni", False), ("rain_s", False), ("iartn", False)),
+    ],
+)
+def test_a_misspelling_differs_by_a_letter_or_a_swap(name, is_misspelt):
+    assert misspelt_names(name, ["train", "translate"]) == ["train"] * is_misspelt
+
+
+def test_the_nearest_name_is_meant():
+    names = ["usr_dir", "user_name", "data_dir"]
+    assert did_you_mean("user-dir", names) == "; did you mean 'usr_dir'?"
+    assert did_you_mean("user_nam", names) == "; did you mean 'user_name'?"
+    assert did_you_mean("dta_dir", names, "--{}") == "; did you mean --data_dir?"
+    assert did_you_mean("x", names) == ""
 
 
 def test_an_extra_of_a_clone_leaves_the_clone_editable(monkeypatch, tmp_path):

@@ -24,7 +24,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -55,6 +55,7 @@ from t2t_keras.errors import (
     UserError,
     did_you_mean,
     install_command,
+    misspelt_names,
     require_local,
     short_repr,
 )
@@ -112,6 +113,7 @@ def apply_config(
     parser: Parser,
     typed: Collection[str],
     other_flags: Callable[[], Collection[str]],
+    commands: Collection[str],
 ) -> None:
     """Makes the values of a file the defaults of a parser.
 
@@ -121,13 +123,14 @@ def apply_config(
         parser: the parser of the command.
         typed: the names in the namespace that the command line gives.
         other_flags: returns the flags of the other commands.
+        commands: the names of all commands.
 
     Raises:
         UserError: a flag does not take its value.
         SystemExit: there are names that are flags of no command; it has printed what
             to use instead.
     """
-    if unknown := _unknown_names(values, parser, other_flags):
+    if unknown := _unknown_names(values, parser, other_flags, commands):
         parser.refuse(f"{path}: {sentence}" for sentence in unknown)
     left_out = set(typed)
     for group in parser._mutually_exclusive_groups:
@@ -159,31 +162,43 @@ def _unknown_names(
     values: Mapping[str, object],
     parser: Parser,
     other_flags: Callable[[], Collection[str]],
+    commands: Collection[str],
 ) -> list[str]:
-    """Returns a sentence for each name that is a flag of no command."""
+    """Returns a sentence for each name that is a flag of no command.
+
+    A name of ours that is misspelt comes before another toolkit's name, or its keys.
+    """
     command = parser.prog.split()[-1]
     sentences: list[str] = []
     for name, value in values.items():
         flag = f"--{name}"
         if flag in parser._option_string_actions or flag in other_flags():
             continue
-        if counterparts := _counterparts(command, name, value):
-            sentences += counterparts
-            continue
-        names = {flag.lstrip("-") for flag in other_flags() if flag[:2] == "--"}
-        sentences.append(f"there is no flag '{name}'{did_you_mean(name, names)}")
+        names = [flag.lstrip("-") for flag in other_flags() if flag[:2] == "--"]
+        noun = "flag"
+        if isinstance(value, dict):
+            names += commands
+            noun = "table"
+        is_misspelt = bool(misspelt_names(name, names))
+        found = [] if is_misspelt else _counterparts(command, name, value, names)
+        hint = did_you_mean(name, names)
+        sentences += found or [f"there is no {noun} '{name}'{hint}"]
     return sentences
 
 
-def _counterparts(command: str, name: str, value: object) -> list[str]:
+def _counterparts(
+    command: str, name: str, value: object, own_names: Collection[str]
+) -> list[str]:
     """Returns what to use instead of a name of another toolkit, or of its keys.
 
-    OpenNMT-tf's files have tables, such as `data`.
+    OpenNMT-tf's files have tables, such as `data`. Keys with names of ours are none.
     """
     if advice := counterpart(command, f"--{name}", str(value)):
         return [advice]
-    keys = value if isinstance(value, dict) else {}
-    sentences = [counterpart(command, f"--{key}", str(keys[key])) for key in keys]
+    if not isinstance(value, dict):
+        return []
+    keys = [key for key in value if key not in own_names]
+    sentences = [counterpart(command, f"--{key}", str(value[key])) for key in keys]
     return list(filter(None, sentences))
 
 
@@ -284,6 +299,11 @@ def commands() -> dict[str, Command]:
     return CORE | load_plugins("commands")
 
 
+def _command_names() -> list[str]:
+    """Returns the names of all commands, without importing those of plugins."""
+    return [*CORE, *plugin_names("commands")]
+
+
 def find_command(name: str) -> Command | None:
     """Returns a command; other plugins are not imported. None: there is none."""
     return CORE.get(name) or load_plugin("commands", name)
@@ -315,9 +335,8 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     early_flags = _early_flags(argv[1:])
     values: dict[str, object] = {}
     if early_flags.config:
-        names = [*CORE, *plugin_names("commands")]
         try:
-            values = read_config(early_flags.config, name, names)
+            values = read_config(early_flags.config, name, _command_names())
         except UserError as error:
             _check_flags(name, argv[1:], parser, error)
             raise
@@ -337,7 +356,9 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         def other_flags() -> set[str]:
             return _all_flags(problem, usr_dir)
 
-        apply_config(early_flags.config, values, parser, typed, other_flags)
+        apply_config(
+            early_flags.config, values, parser, typed, other_flags, _command_names()
+        )
     namespace = argparse.Namespace(
         command=name, argv=list(argv), environ=dict(os.environ)
     )
@@ -384,7 +405,7 @@ def _answer_flag(flag: str) -> NoReturn:
     """Prints the help or the versions; refuses other flags before the command."""
     parser = _program_parser()
     if flag not in parser._option_string_actions:
-        hint = _near_flag(flag, parser._option_string_actions)
+        hint = did_you_mean(flag.removeprefix("--"), _flag_names(parser), "--{}")
         parser.error(f"there is no flag {flag} before the command{hint}")
     if flag != "--version":
         parser.epilog = f"{_commands_help()}\n{_WORKFLOW}"
@@ -404,7 +425,7 @@ def _refuse_command(name: str, words: Sequence[str]) -> NoReturn:
         flags = _unknown_flags(words, parser)
         answers = [counterpart(name, flag, value) for flag, value in flags]
         parser.refuse([explained, *filter(None, answers)])
-    hint = did_you_mean(name, [*CORE, *plugin_names("commands")], "{}")
+    hint = did_you_mean(name, _command_names(), "{}")
     parser.error(f"there is no command '{name}'{hint} (`t2t --help` lists them)")
 
 
@@ -431,13 +452,16 @@ def _check_flags(
         mistake: why the flags of the problem are unknown.
     """
     messages: list[str] = []
+    names = _flag_names(parser)
     for flag, value in _unknown_flags(words, parser):
-        if advice := counterpart(command, flag, value):
+        name = flag.removeprefix("--")
+        is_misspelt = name != flag and misspelt_names(name, names)
+        if not is_misspelt and (advice := counterpart(command, flag, value)):
             messages.append(advice)
-        elif mistake and flag.startswith("--"):
+        elif mistake and name != flag:
             messages.append(str(mistake))  # it may be one of the problem's flags
-        elif flag.startswith("--"):
-            hint = _near_flag(flag, parser._option_string_actions)
+        elif name != flag:
+            hint = did_you_mean(name, names, "--{}")
             messages.append(f"there is no flag {flag}{hint}")
     if messages:
         # A flag of another toolkit may be one of the problem's as well.
@@ -461,10 +485,9 @@ def _unknown_flags(words: Sequence[str], parser: Parser) -> Iterator[tuple[str, 
         yield flag, value
 
 
-def _near_flag(flag: str, flags: Iterable[str]) -> str:
-    """Returns `did_you_mean` by names: the dashes would make any two flags similar."""
-    names = [name.removeprefix("--") for name in flags]
-    return did_you_mean(flag.removeprefix("--"), names, "--{}")
+def _flag_names(parser: Parser) -> list[str]:
+    """Returns the flags without the hyphens, which would make any two similar."""
+    return [flag.removeprefix("--") for flag in parser._option_string_actions]
 
 
 def _require_values(args: argparse.Namespace, parser: Parser) -> None:

@@ -371,19 +371,23 @@ class ArchiveFormat:
     open_member: Callable[[Path, str], AbstractContextManager["io.BufferedReader[Any]"]]
 
 
+_LANGUAGES = re.compile(r"([a-z]{2,3}(?:_\w+)?)-([a-z]{2,3}(?:_\w+)?)")
+
+
+_TEXTS = 500  # number of texts from which a language is guessed
+
+
 def parse_languages(text: str) -> tuple[str, str]:
     """Returns the languages that are written "en-de".
 
     Raises:
         UserError: the text does not have that form.
     """
-    match = re.fullmatch(r"([a-z]{2,3}(?:_\w+)?)-([a-z]{2,3}(?:_\w+)?)", text)
-    if not match:
-        raise UserError(f"languages are two codes such as en-de, not '{text}'")
-    return match[1], match[2]
-
-
-_TEXTS = 500  # number of texts from which a language is guessed
+    if match := _LANGUAGES.fullmatch(text):
+        return match[1], match[2]
+    if _LANGUAGES.fullmatch(lower := text.lower()):
+        raise UserError(f"languages are written in lower case: {lower}, not '{text}'")
+    raise UserError(f"languages are two codes such as en-de, not '{text}'")
 
 
 def language_shares(texts: Sequence[str]) -> dict[str, float] | None:

@@ -152,6 +152,11 @@ def test_a_file_may_have_the_flags_of_a_problem():
 
 MISTAKES = {
     'probelm = "x"': "f.toml: there is no flag 'probelm'; did you mean 'problem'?",
+    # The keys in these tables are also names of other toolkits.
+    "[trian]\nseed = 2": "f.toml: there is no table 'trian'; did you mean 'train'?",
+    "[train]\nhparam = {dropout = 0.3}": "there is no table 'hparam'; did you mean",
+    "[trainings]\nseed = 2": "f.toml: there is no table 'trainings'",
+    "[decoding]\nown = 2": "f.toml: there is no table 'decoding'",
     'model_dir = "x"': "f.toml: --model_dir is a flag of onmt-main",
     "train_steps = 0": "f.toml: train_steps: must be at least 1, not 0",
     'save_every = "x"': "f.toml: save_every: invalid int value: 'x'",

@@ -90,8 +90,10 @@ def test_languages_are_recorded_and_used_or_stay_unknown(directory, tmp_path):
         PROBLEM.replace(sources=sources), tmp_path / "new", workers=1
     )
     assert with_languages.languages == ("en", "de")
-    for text in ("english-german", "en", "en-", "en-DE"):
+    for text in ("english-german", "en", "en-", "EN"):
         refused(f"two codes such as en-de, not '{text}'", parse_languages, text)
+    for text in ("en-DE", "EN-DE"):
+        refused(f"in lower case: en-de, not '{text}'", parse_languages, text)
     assert parse_languages("en-pt_BR") == ("en", "pt_BR")
 
 

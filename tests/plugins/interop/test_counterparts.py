@@ -29,6 +29,17 @@ OPTIONS = {
     "decode_hparams": DecodingOptions,
     "train_options": TrainOptions,
 }
+# Names of other toolkits that are ours but for a letter or a hyphen.
+MISSPELT = {
+    "reference": "references",
+    "user-dir": "usr_dir",
+    "vocabs": "vocab",
+    "models": "model",
+    "alignment": "alignments",
+    "max-length": "max_length",
+    "beam-size": "beam_size",
+    **dict.fromkeys(("nbest", "n-best"), "n_best"),
+}
 PROBLEMS = ("translate_ende_wmt", "parsing_wsj")  # they have flags
 
 
@@ -110,6 +121,10 @@ def test_every_row_is_what_the_parser_says(toolkit, capsys):
             assert is_program or "the same" in sentence or name in sentence
             continue
         message = refusal(location, name, value, capsys)
+        ours = typed(MISSPELT.get(name, ""), location)
+        if ours in names(location):
+            assert re.search(f"did you mean '?{ours}'?\\?", message)
+            continue
         assert "did you mean" not in message
         assert f"{shown} is a " in message
         assert f"a {table.noun} of {table.command}" in message
@@ -312,10 +327,12 @@ def test_all_flags_of_a_command_line_are_answered(line, answers, capsys):
 def test_all_keys_of_a_flag_are_answered(capsys):
     line = error(["translate", "--decode_hparams", "beam=5,alpha=1,nbest=2"], capsys)
     assert (
-        "beam is a flag of fairseq-generate; here, use --beam_size; nbest is a" in line
+        "beam is a flag of fairseq-generate; here, use --beam_size; there is no 'n"
+        in line
     )
-    sentence = refused("", HParams().parse, "lr=1,dropout=0.1,clip-norm=2")
-    assert "hparams: lr is a flag of " in sentence and "; clip-norm is a " in sentence
+    assert line.endswith("'nbest'; did you mean 'n_best'?")
+    sentence = refused("", HParams().parse, "lr=1,dropout=0.1,update-freq=2")
+    assert "hparams: lr is a flag of " in sentence and "; update-freq is a " in sentence
 
 
 def test_a_launched_command_keeps_its_flags(capsys):

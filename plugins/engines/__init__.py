@@ -32,33 +32,35 @@ def _load(path: Path) -> "ExportedTranslator":
 
 
 def _conversion(
-    run: Path, checkpoint: str | None, options: OptionValues
+    run: Path, checkpoint: str | None, options: OptionValues, is_asked: bool
 ) -> "Conversion":
     if importlib.util.find_spec("ctranslate2") is None:
         raise UserError("CTranslate2 is not installed")
     from .conversions import conversion_of
 
-    return conversion_of(run, checkpoint, options)
+    return conversion_of(run, checkpoint, options, is_asked)
 
 
-def _convert(run: Path, checkpoint: str | None, options: OptionValues) -> Path:
-    conversion = _conversion(run, checkpoint, options)
+def _convert(
+    run: Path, checkpoint: str | None, options: OptionValues, is_asked: bool
+) -> Path:
+    conversion = _conversion(run, checkpoint, options, is_asked)
     if conversion.is_current():
         return conversion.export
     from .converted_run import convert
 
-    return convert(run, checkpoint, options)
+    return convert(run, checkpoint, options, is_asked)
 
 
 def _find_converted(
-    run: Path, checkpoint: str | None, options: OptionValues
+    run: Path, checkpoint: str | None, options: OptionValues, is_asked: bool
 ) -> Path | None:
     from .gpus import may_have_gpu
 
     # Only TensorFlow knows whether there is a GPU, and this is before its import.
-    if "tensorflow" not in sys.modules and may_have_gpu():
+    if not is_asked and "tensorflow" not in sys.modules and may_have_gpu():
         return None
-    conversion = _conversion(run, checkpoint, options)
+    conversion = _conversion(run, checkpoint, options, is_asked)
     return conversion.export if conversion.is_current(is_trusted=True) else None
 
 

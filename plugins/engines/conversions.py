@@ -81,7 +81,7 @@ class Conversion(NamedTuple):
 
 
 def conversion_of(
-    run: Path, checkpoint: str | None, options: OptionValues
+    run: Path, checkpoint: str | None, options: OptionValues, is_asked: bool = False
 ) -> Conversion:
     """Returns the conversion of a run's checkpoint.
 
@@ -92,7 +92,7 @@ def conversion_of(
     """
     if checkpoint == "ema":
         raise UserError("--checkpoint ema is part of a checkpoint")
-    if has_gpu():
+    if not is_asked and has_gpu():
         raise UserError("there is a GPU")
     problem = RunConfig.read(run).registered_problem()
     default = DecodingOptions.of_problem(problem)
@@ -100,7 +100,7 @@ def conversion_of(
     require_supported(resolved)
     # CTranslate2 draws different samples and has another rule for n-grams.
     for name in ("sampling", "no_repeat_ngram"):
-        if getattr(resolved, name):
+        if getattr(resolved, name) and not is_asked:
             raise UserError(f"{name} differs in CTranslate2")
     if problem.text_processor.repairs_outputs:
         raise UserError(f"outputs of problem '{problem.name}' are repaired")

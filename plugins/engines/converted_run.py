@@ -18,7 +18,12 @@ _SENTENCES = 20  # for verifying a conversion
 _KEPT = 3  # conversions of a run
 
 
-def convert(path: Path, checkpoint: str | None, options: OptionValues) -> Path:
+def convert(
+    path: Path,
+    checkpoint: str | None,
+    options: OptionValues,
+    is_asked: bool = False,
+) -> Path:
     """Returns the export of a checkpoint, which the first call writes.
 
     See `ExportFormat.convert` for the arguments. The newest conversions of the run are
@@ -28,7 +33,7 @@ def convert(path: Path, checkpoint: str | None, options: OptionValues) -> Path:
         UserError: TensorFlow must run the checkpoint, there is no checkpoint, or the
             run directory cannot be written.
     """
-    conversion = conversion_of(path, checkpoint, options)
+    conversion = conversion_of(path, checkpoint, options, is_asked)
     engines = conversion.export.parent
     try:
         # Other processes wait for the first one.

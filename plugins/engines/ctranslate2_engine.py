@@ -69,6 +69,7 @@ class CTranslate2Engine:
         UserError: the directory was not written by `t2t export`, or is damaged.
     """
 
+    name = "ctranslate2"
     divides_batches = False
     has_fixed_beam = False
 

@@ -49,6 +49,7 @@ class LiteRTEngine(SearchOnlyEngine):
         options: the decoding options of the export.
     """
 
+    name = "litert"
     graph_name = "a LiteRT model"
     divides_batches = False
     has_fixed_beam = True

@@ -60,7 +60,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     from .text_worker import Request
 
     size = worker_size(args)
-    if args.output_dir and not size.gpus:  # other engines compute on CPUs
+    # Other engines compute on CPUs.
+    if args.output_dir and (not size.gpus or args.engine == "ctranslate2"):
         # What the cluster lacks is refused before the run is converted.
         with connected(args.cluster):
             require_capacity(size, args.workers)

@@ -191,6 +191,8 @@ def _score_sentences(
         losses = {name: scores.pop(name) for name in LOSS_METRICS if name in scores}
         text = f"{record['split']}, {Path(str(record['checkpoint'])).name}"
         if scores:
+            if engine := record.get("engine"):
+                text += f", decoded with {engine}"
             for name, value in record.get("decoding", {}).items():
                 if value != defaults.get(name, value):
                     text += f", {name}={flag_text(value)}"

@@ -141,7 +141,6 @@ def _add_run_flags(group: argparse._ArgumentGroup) -> None:
     )
     add_checkpoint(group)
     add_engine(group)
-    group.set_defaults(engine=None)  # so that `_check_compare` sees whether it is given
 
 
 def _check_compare(args: argparse.Namespace) -> None:
@@ -198,10 +197,12 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
     sources = texts.sources or [""] * len(texts.references)
     if not metrics:
         scores = []
-        for name, outputs in texts.systems:
+        has_engines = any(system.engine for system in texts.systems)
+        for system in texts.systems:
             metric = metrics_of(problem)
-            score = metric.score(sources, outputs, texts.references)
-            scores.append({"system": name} | score)
+            score = metric.score(sources, system.outputs, texts.references)
+            engine = {"engine": system.engine} if has_engines else {}
+            scores.append({"system": system.name} | engine | score)
         return {**result, "scores": scores, "note": _NOT_TESTED}
     metrics = _resolve_language(problem, metrics, texts.references)
     comparison = compare(
@@ -336,10 +337,14 @@ def _rows(metric: str, results: "Sequence[SystemResult]") -> list[dict[str, str]
         is_tested.append(not incomparable(metric, [baseline, result["score"]]))
     is_tested[0] = any(is_tested[1:])
     digits = 2 if max(abs(result["score"]) for result in results) > 2 else 4
+    has_engines = any("engine" in result for result in results)
     names = _short_names([result["system"] for result in results])
     rows = []
     for name, result, has_tests in zip(names, results, is_tested, strict=True):
-        row = {"system": name, "score": f"{result['score']:.{digits}f}"}
+        row = {"system": name}
+        if has_engines:
+            row["engine"] = result.get("engine", "")
+        row["score"] = f"{result['score']:.{digits}f}"
         rows.append(row)
         if not any(is_tested):
             continue

@@ -1,7 +1,7 @@
 """The systems that `t2t compare` takes: output files, runs, checkpoints and exports."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +22,6 @@ from t2t_keras.problem import Split
 from t2t_keras.run.config import is_run, require_run
 
 if TYPE_CHECKING:
-    from t2t_keras.evaluation.evaluator import Decoded
     from t2t_keras.evaluation.significance import System
     from t2t_keras.run.directory import RunDirectory
 
@@ -116,23 +115,23 @@ def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Tex
     from t2t_keras.evaluation.significance import System
 
     sources: list[str] | None
-    outputs = {}
-    for system in args.systems:
-        if not needs_model(system):
-            outputs[system] = list(read_lines(system))
+    systems: dict[str, System] = {}
+    for name in args.systems:
+        if not needs_model(name):
+            systems[name] = System(name, list(read_lines(name)))
+    files = {name: system.outputs for name, system in systems.items()}
     if runs:
-        sources, references = _decode_runs(args, runs, outputs)
+        sources, references = _decode_runs(args, runs, files, systems)
     else:
-        sources, references = _read_references(args, outputs)
-    for system in args.systems:
-        if _is_export(system):
-            outputs[system] = _decode_export(args, system, sources or [])
-    systems = [System(system, outputs[system]) for system in args.systems]
-    return Texts(sources, references, systems)
+        sources, references = _read_references(args, files)
+    for name in args.systems:
+        if _is_export(name):
+            systems[name] = _decode_export(args, name, sources or [])
+    return Texts(sources, references, [systems[name] for name in args.systems])
 
 
 def _read_references(
-    args: argparse.Namespace, outputs: dict[str, list[str]]
+    args: argparse.Namespace, outputs: Mapping[str, Sequence[str]]
 ) -> tuple[list[str] | None, list[str]]:
     """Returns the sources, if there is a file, and the references."""
     references = list(read_lines(args.references))
@@ -148,58 +147,59 @@ def _read_references(
 def _decode_runs(
     args: argparse.Namespace,
     runs: "dict[str, RunDirectory]",
-    outputs: dict[str, list[str]],
+    files: Mapping[str, Sequence[str]],
+    systems: "dict[str, System]",
 ) -> tuple[list[str], list[str]]:
-    """Adds the runs' outputs to those of files; returns sources and references."""
-    baseline: str | None = None
-    files = dict(outputs)
-    sources: list[str] = []
-    references: list[str] = []
-    splits: dict[str, Split] = {}  # by the data directory
-    for system, run in runs.items():
-        data_dir = args.data_dir or run.config.data_dir
-        if data_dir not in splits:
-            splits[data_dir] = select_split(run, args.split, data_dir)
-        decoded = _decode_run(args, system, run, splits[data_dir])
-        outputs[system] = decoded.outputs
-        if baseline is None:
-            baseline = system
-            sources = decoded.sources
-            references = decoded.references
-            require_lines(files, baseline, references)
-        elif (decoded.sources, decoded.references) != (sources, references):
+    """Adds the runs to the systems; returns sources and references.
+
+    Data that cannot be compared are refused before anything is decoded.
+    """
+    from t2t_keras.run.evaluation import split_texts
+
+    baseline, first_run = next(iter(runs.items()))
+    data_dirs = [args.data_dir or run.config.data_dir for run in runs.values()]
+    split = select_split(args.split, first_run.problem, data_dirs)
+    texts = split_texts(first_run, split, args.data_dir, args.eval_sentences)
+    for name, run in runs.items():
+        if split_texts(run, split, args.data_dir, args.eval_sentences) != texts:
             raise UserError(
-                f"{system} and {baseline} have data with different sentences; give a "
-                "--data_dir that has the vocabularies of both, or compare files that "
-                "`t2t evaluate --output` wrote"
+                f"{name} and {baseline} have data with different {split} sentences; "
+                "give a --data_dir that has the vocabularies of both, or compare files "
+                "that `t2t evaluate --output` wrote"
             )
-    return sources, references
+    require_lines(files, baseline, texts[1])
+    for name, run in runs.items():
+        systems[name] = _decode_run(args, name, run, split)
+    return texts
 
 
 def _decode_run(
-    args: argparse.Namespace, system: str, run: "RunDirectory", split: Split
-) -> "Decoded":
+    args: argparse.Namespace, name: str, run: "RunDirectory", split: Split
+) -> "System":
     """Decodes the sources of a split with a run's model."""
     from t2t_keras.console import progress
+    from t2t_keras.evaluation.significance import System
     from t2t_keras.run.evaluation import open_split
 
-    checkpoint = system if _is_checkpoint(system) else args.checkpoint
-    say(f"decoding with {system}")
+    checkpoint = name if _is_checkpoint(name) else args.checkpoint
+    say(f"decoding with {name}")
     engine = load_engine(args, run, checkpoint)
-    evaluator = open_split(run, run.translator(checkpoint), split, args.data_dir)
+    translator = run.translator(checkpoint)
+    evaluator = open_split(run, translator, split, args.data_dir)
     options = given_decoding(args)
-    return evaluator.decode(args.eval_sentences, progress, engine, **options)
+    decoded = evaluator.decode(args.eval_sentences, progress, engine, **options)
+    return System(name, decoded.outputs, (engine or translator).engine_name)
 
 
-def _decode_export(
-    args: argparse.Namespace, system: str, sources: list[str]
-) -> list[str]:
+def _decode_export(args: argparse.Namespace, name: str, sources: list[str]) -> "System":
     """Decodes the sources with an export."""
     from t2t_keras.console import progress
+    from t2t_keras.evaluation.significance import System
 
-    say(f"decoding with {system}")
-    model = load(system)
+    say(f"decoding with {name}")
+    model = load(name)
     options = given_decoding(args)
     with progress("decoding", "sentences", len(sources)) as advance:
         n_best = model.n_best(sources, 1, advance=advance, **options)
-    return [hypotheses[0].text for hypotheses in n_best]
+    outputs = [hypotheses[0].text for hypotheses in n_best]
+    return System(name, outputs, model.engine_name)

@@ -23,7 +23,9 @@ from t2t_keras.cli.command import (
     add_engine,
     add_further,
     check_decoding,
+    check_export,
     check_served,
+    chosen_engine,
     described,
     given_decoding,
     is_converted,
@@ -116,7 +118,7 @@ def _check_serve(args: argparse.Namespace) -> None:
         if _has_versions(path) and (reason := missing_part(directory)):
             raise UserError(f"--model: {reason}")
         if find_loader(directory):
-            check_served(options, directory)
+            check_export(options, directory, args.engine)
             if args.checkpoint:
                 raise UserError(f"--checkpoint needs a run: {directory} is an export")
         elif not is_run(directory):
@@ -172,15 +174,15 @@ def _directories(args: argparse.Namespace) -> dict[str, Path]:
 
 
 def load_model(args: argparse.Namespace, path: Path) -> "ServedModel":
-    """Returns the `ServedModel` of an export, a run, or its `--engine auto`."""
+    """Returns the `ServedModel` of an export, or of a run by `--engine`."""
     from .fallback_model import FallbackModel
     from .served_model import ServedModel
 
     options = given_decoding(args)
     checkpoint = args.checkpoint
     run = path
-    if args.engine == "auto" and not find_loader(path):
-        path, checkpoint = converted(path, checkpoint, options)
+    if not find_loader(path):
+        path, checkpoint = converted(path, checkpoint, options, chosen_engine(args))
     translator = load(path, checkpoint)
     if path == run:
         model = ServedModel(translator, **options)

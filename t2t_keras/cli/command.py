@@ -18,7 +18,12 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.entry_points import load_plugin, plugin_names
 from t2t_keras.errors import UserError
 from t2t_keras.export.directory import is_saved_model
-from t2t_keras.export.formats import find_converted, find_loader, require_export
+from t2t_keras.export.formats import (
+    engine_of,
+    find_converted,
+    find_loader,
+    require_export,
+)
 from t2t_keras.options import OptionValues, parse_options
 from t2t_keras.run.config import require_run
 
@@ -727,21 +732,24 @@ def add_engine(parser: argparse._ActionsContainer) -> None:
     """Adds `--engine`, for commands that translate with a run."""
     parser.add_argument(
         "--engine",
-        choices=("tensorflow", "auto"),
-        default=DEFAULT_ENGINE,
+        choices=("auto", "ctranslate2", "tensorflow"),
         help="the library that computes a run's model; auto: CTranslate2 on a CPU "
         "where it is installed and suits model and options "
         f"(default: {DEFAULT_ENGINE})",
     )
 
 
+def chosen_engine(args: argparse.Namespace) -> str:
+    """Returns the value of `--engine`, or its default."""
+    return args.engine or DEFAULT_ENGINE
+
+
 def is_converted(args: argparse.Namespace, run: str | Path) -> bool:
-    """Returns whether `--engine auto` runs a model without TensorFlow at once."""
-    if args.engine != "auto":
-        return False
+    """Returns whether `--engine` runs a model without TensorFlow at once."""
+    engine = chosen_engine(args)
     with contextlib.suppress(UserError):  # `check` finds the mistake
         options = given_decoding(args)
-        return find_converted(Path(run), args.checkpoint, options) is not None
+        return bool(find_converted(Path(run), args.checkpoint, options, engine))
     return False
 
 
@@ -788,21 +796,34 @@ def check_decoder(args: argparse.Namespace) -> None:
     if not args.export_dir:
         for run in (args.output_dir, *args.ensemble):
             require_run(run)
+        if args.ensemble and args.engine == "ctranslate2":
+            raise UserError("--ensemble needs TensorFlow; leave out --engine")
         return
     if args.ensemble:
         raise UserError("--ensemble needs --output_dir; export an ensemble instead")
     if args.checkpoint:
         raise UserError("--checkpoint needs --output_dir; an export has it built in")
-    check_export(options, args.export_dir)
+    check_export(options, args.export_dir, args.engine)
 
 
-def check_export(options: OptionValues, export_dir: str | Path) -> None:
+def check_export(
+    options: OptionValues, export_dir: str | Path, engine: str | None = None
+) -> None:
     """Refuses a directory without an export, and options that are fixed in the export.
 
+    Args:
+        options: the decoding options that are given.
+        export_dir: the directory.
+        engine: the value of `--engine`; None: it is not given.
+
     Raises:
-        UserError: there is no export, or such an option is given.
+        UserError: there is no export, such an option is given, or another engine.
     """
     require_export(export_dir)
+    if engine not in (None, "auto", runner := engine_of(Path(export_dir))):
+        raise UserError(
+            f"--engine {engine}: the export {export_dir} needs {runner}; leave it out"
+        )
     check_served(options, export_dir)
 
 

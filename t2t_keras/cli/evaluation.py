@@ -2,12 +2,12 @@
 
 import argparse
 import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import load
 from t2t_keras.cli.command import (
-    DEFAULT_ENGINE,
     Command,
     add_checkpoint,
     add_decoding_flags,
@@ -16,6 +16,7 @@ from t2t_keras.cli.command import (
     add_run_dir,
     check_decoding,
     check_export,
+    chosen_engine,
     export_command,
     given_decoding,
     not_negative,
@@ -134,7 +135,7 @@ def _check_evaluate(args: argparse.Namespace) -> None:
     require_outputs(args, {"output": files})
     options = check_decoding(args)
     if args.export_dir:
-        check_export(options, args.export_dir)
+        check_export(options, args.export_dir, args.engine)
 
 
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
@@ -150,7 +151,8 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)
     problem = with_scoring(run.problem, args.tokenize, args.language)
-    split = select_split(run, args.split, args.data_dir)
+    data_dir = args.data_dir or run.config.data_dir
+    split = select_split(args.split, run.problem, [data_dir])
     options = {"data_dir": args.data_dir, "sentences": args.eval_sentences}
     options |= given_decoding(args)
     if mode == "split":
@@ -170,7 +172,8 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         )
     points = continuous_eval(run, split, problem, wait_minutes=wait_minutes, **options)
     best = max(points, key=metrics_of(problem).selection_score)
-    return {"split": split, "checkpoints": points, "best": best}
+    decoder = {} if args.eval_sentences == 0 else {"engine": "tensorflow"}
+    return {"split": split, **decoder, "checkpoints": points, "best": best}
 
 
 def load_engine(
@@ -181,16 +184,15 @@ def load_engine(
     One line on standard error says which engine it is.
 
     Args:
-        args: the flags; an engine of None is the default.
+        args: the flags.
         run: the run directory.
         checkpoint: see `t2t_keras.load`.
 
     Returns:
         None: TensorFlow decodes.
     """
-    if (args.engine or DEFAULT_ENGINE) != "auto":
-        return None
-    path, _ = converted(run.path, checkpoint, given_decoding(args))
+    options = given_decoding(args)
+    path, _ = converted(run.path, checkpoint, options, chosen_engine(args))
     return load(path) if path != run.path else None
 
 
@@ -252,6 +254,8 @@ def _mode(args: argparse.Namespace) -> str:
         flag = "--checkpoint" if args.checkpoint else "--eval_sentences 0"
         raise UserError(f"{flag} does not go with --export_dir")
     is_all = args.checkpoint == "all"
+    if is_all and args.engine == "ctranslate2":
+        raise UserError("--engine ctranslate2 does not go with --checkpoint all")
     if not is_all and args.wait_minutes is not None:
         raise UserError("--wait_minutes needs --checkpoint all as well")
     for flag in ("output", "language"):
@@ -283,27 +287,31 @@ def with_scoring(
 
 
 def select_split(
-    run: "RunDirectory", split: Split | None, data_dir: str | None
+    split: Split | None, problem: Problem, data_dirs: Iterable[str]
 ) -> Split:
-    """Returns the split to evaluate: test, or dev if there is no test.
+    """Returns the split to evaluate: test if all data have it, otherwise dev.
 
     Args:
-        run: the run directory.
         split: the value of `--split`, which is returned if it was given.
-        data_dir: the data directory; None: the one used in training.
+        problem: the problem.
+        data_dirs: the data directories.
 
     Raises:
-        UserError: the data directory has no data of the problem.
+        UserError: a data directory has no data of the problem, or not the split.
     """
     from t2t_keras.data.manifest import Manifest
 
-    if split:
-        return split
-    path = Path(data_dir or run.config.data_dir)
-    manifest = Manifest.open(path, run.problem.data_name)
-    split = "test" if "test" in manifest.examples else "dev"
-    reason = "" if split == "test" else f": {path} has no test split"
-    print(f"evaluating the {split} split{reason}", file=sys.stderr)
+    splits: dict[str, Collection[Split]] = {}
+    for path in data_dirs:
+        splits[path] = Manifest.open(Path(path), problem.data_name).examples.keys()
+    if split is None:
+        without = [path for path in splits if "test" not in splits[path]]
+        split = "dev" if without else "test"
+        reason = f": {without[0]} has no test split" if without else ""
+        print(f"evaluating the {split} split{reason}", file=sys.stderr)
+    if not all(split in names for names in splits.values()):
+        have = [f"{path} has {', '.join(names)}" for path, names in splits.items()]
+        raise UserError(f"--split: not all data have {split}: {'; '.join(have)}")
     return split
 
 
@@ -325,15 +333,17 @@ def _abridge(result: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]
 
 def _show_evaluate(result: dict[str, Any]) -> str:
     if "checkpoints" in result:
+        engine = result.get("engine")
+        decoder = f"decoded with: {engine}\n" if engine else ""
         best = f"best: step {result['best']['step']}"
-        return f"{columns(result['checkpoints'])}\n\n{best}"
+        return f"{columns(result['checkpoints'])}\n\n{decoder}{best}"
     rows = {}
     reports = []
     for name, value in result.items():
         if isinstance(value, dict):
             reports.append(_show_report(value))
         else:
-            rows[name] = value
+            rows["decoded with" if name == "engine" else name] = value
     return "\n\n".join(filter(None, [*_show_numbers(rows), *reports]))
 
 

@@ -24,6 +24,7 @@ from t2t_keras.cli.command import (
     add_positional,
     add_run,
     check_decoder,
+    chosen_engine,
     given_decoding,
     is_converted,
     quoted,
@@ -119,10 +120,12 @@ def score_row(score: "Score", translator: "Translator | None" = None) -> str:
 
 
 def choose_engine(args: argparse.Namespace) -> None:
-    """Replaces a run by its conversion for a faster engine, as `--engine` says."""
-    if args.engine == "auto" and args.output_dir and not args.ensemble:
+    """Replaces a run by its conversion for another engine, as `--engine` says."""
+    if args.output_dir and not args.ensemble:
         run = Path(args.output_dir)
-        path, args.checkpoint = converted(run, args.checkpoint, given_decoding(args))
+        path, args.checkpoint = converted(
+            run, args.checkpoint, given_decoding(args), chosen_engine(args)
+        )
         args.output_dir = run if path == run else None
         args.export_dir = None if path == run else path
 
@@ -308,7 +311,11 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
         from t2t_keras.decoding.inputs import splitting_note
 
         say(splitting_note(counts["several"], sentences))
-    result = {"sentences": sentences, "seconds": round(time.monotonic() - start, 2)}
+    result = {
+        "sentences": sentences,
+        "engine": translator.engine_name,
+        "seconds": round(time.monotonic() - start, 2),
+    }
     if sentences and args.output_dir and translator.text_processor.repairs_outputs:
         result["repaired"] = counts.get("repaired", 0) / sentences
     return result

@@ -100,6 +100,7 @@ class Engine(Protocol):
     """Computes hypotheses and scores of ids. Several threads may call it at once.
 
     Attributes:
+        name: name of the library that computes the model, as for `--engine`.
         problem_name: name of the problem, for messages.
         text_processor: turns texts into what the source tokenizer encodes, and outputs
             into what users read.
@@ -112,6 +113,7 @@ class Engine(Protocol):
             replace duplicate outputs.
     """
 
+    name: str
     problem_name: str
     text_processor: TextProcessor
     source_tokenizer: Tokenizer

@@ -68,6 +68,7 @@ class GraphEngine:
         search_graph: the search of a batch.
     """
 
+    name = "tensorflow"
     divides_batches = True
     has_fixed_beam = False
 

@@ -91,6 +91,11 @@ class Translator:
         self.options = engine.options
 
     @property
+    def engine_name(self) -> str:
+        """The name of the library that computes the model, as for `--engine`."""
+        return self.engine.name
+
+    @property
     def source_tokenizer(self) -> Tokenizer:
         """The vocabulary of sources."""
         return self.engine.source_tokenizer

@@ -18,7 +18,8 @@ from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.model.loss import count_tokens, sum_over_tokens, summed_cross_entropies
-from t2t_keras.problem import Split
+from t2t_keras.problem import Problem, Split
+from t2t_keras.text.tokenizer import Tokenizer
 
 
 class Decoded(NamedTuple):
@@ -34,8 +35,77 @@ class Decoded(NamedTuple):
     repaired: dict[str, float]
 
 
+class SplitData(NamedTuple):
+    """The examples of a split.
+
+    Attributes:
+        records: the records.
+        texts: their raw sources and targets, see `read_texts`; None: they are decoded
+            from the records.
+    """
+
+    records: RecordIndex
+    texts: tuple[list[str], list[str]] | None
+
+    @classmethod
+    def open(
+        cls,
+        problem: Problem,
+        split: Split,
+        data_dir: str | Path,
+        vocab_sha256: Mapping[str, str],
+    ) -> Self:
+        """Opens a split of a data directory; see `Evaluator.open`."""
+        data_dir = Path(data_dir)
+        manifest = Manifest.open(data_dir, problem.data_name)
+        if manifest.vocab_sha256 != vocab_sha256:
+            raise UserError(
+                f"--data_dir: {data_dir} was made with another vocabulary than the "
+                "model's; give the data directory of its training"
+            )
+        index = manifest.open_index(data_dir, split, problem.reverse)
+        checksums = manifest.text_sha256.get(split)
+        texts = read_texts(data_dir, problem.data_name, split, index, checksums)
+        return cls(index, texts)
+
+    def sentences(
+        self,
+        problem: Problem,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        sentences: int | None = None,
+    ) -> tuple[list[list[int]], list[str], list[str]]:
+        """Returns source ids, sources and references of the first sentences.
+
+        Args:
+            problem: the problem.
+            tokenizers: the vocabularies of sources and targets.
+            sentences: number of sentences; None: all.
+        """
+        count = min(sentences or len(self.records), len(self.records))
+        source_ids = []
+        target_ids = []
+        for source, target in read_pairs(self.records, range(count)):
+            source_ids.append(source)
+            target_ids.append(target)
+        if self.texts is None:
+            sources = list(map(tokenizers[0].decode, source_ids))
+            targets = list(map(tokenizers[1].decode, target_ids))
+        else:
+            sources = self.texts[0][:count]
+            targets = self.texts[1][:count]
+        postprocess = problem.text_processor.postprocess
+        references = []
+        for source_text, target_text in zip(sources, targets, strict=True):
+            references.append(postprocess(source_text, target_text)[0])
+        return source_ids, sources, references
+
+
 class LoadedExport(Protocol):
     """An export of the model, as `t2t_keras.load` returns it."""
+
+    @property
+    def engine_name(self) -> str:
+        """The name of the library that computes the model."""
 
     def n_best(
         self,
@@ -75,9 +145,7 @@ class Evaluator:
 
     Args:
         translator: the translator with the model.
-        index: the records of the split.
-        texts: the raw sources and targets of the records, see `read_texts`; None: they
-            are decoded from the records.
+        data: the examples of the split.
         name: name of the split, for messages.
 
     Attributes:
@@ -87,16 +155,16 @@ class Evaluator:
     def __init__(
         self,
         translator: ModelTranslator,
-        index: RecordIndex,
-        texts: tuple[list[str], list[str]] | None = None,
+        data: SplitData,
         name: str = "held-out",
     ) -> None:
+        index = data.records
         if not len(index):
             raise UserError("the split has no examples; generate it again")
         self.translator = translator
         self.problem = translator.problem
         self._index = index
-        self._texts = texts
+        self._data = data
         self._name = name
         self.decoded: Decoded | None = None
         longest = max(index.source_length.max(), index.target_length.max())
@@ -126,18 +194,8 @@ class Evaluator:
         Raises:
             UserError: there are no such data, or their vocabulary is another one.
         """
-        data_dir = Path(data_dir)
-        problem = translator.problem
-        manifest = Manifest.open(data_dir, problem.data_name)
-        if manifest.vocab_sha256 != vocab_sha256:
-            raise UserError(
-                f"--data_dir: {data_dir} was made with another vocabulary than the "
-                "model's; give the data directory of its training"
-            )
-        index = manifest.open_index(data_dir, split, problem.reverse)
-        checksums = manifest.text_sha256.get(split)
-        texts = read_texts(data_dir, problem.data_name, split, index, checksums)
-        return cls(translator, index, texts, split)
+        data = SplitData.open(translator.problem, split, data_dir, vocab_sha256)
+        return cls(translator, data, split)
 
     def loss(self, meter: Meter = unwatched) -> dict[str, float]:
         """Returns the loss on the whole split, a mean over all tokens, EOS included.
@@ -174,23 +232,11 @@ class Evaluator:
         self, sentences: int | None
     ) -> tuple[list[list[int]], list[str], list[str]]:
         """Returns source ids, sources and references of the first sentences, or all."""
-        count = min(sentences or len(self._index), len(self._index))
-        source_ids = []
-        target_ids = []
-        for source, target in read_pairs(self._index, range(count)):
-            source_ids.append(source)
-            target_ids.append(target)
-        if self._texts is None:
-            sources = list(map(self.translator.source_tokenizer.decode, source_ids))
-            targets = list(map(self.translator.target_tokenizer.decode, target_ids))
-        else:
-            sources = self._texts[0][:count]
-            targets = self._texts[1][:count]
-        postprocess = self.problem.text_processor.postprocess
-        references = []
-        for source_text, target_text in zip(sources, targets, strict=True):
-            references.append(postprocess(source_text, target_text)[0])
-        return source_ids, sources, references
+        tokenizers = (
+            self.translator.source_tokenizer,
+            self.translator.target_tokenizer,
+        )
+        return self._data.sentences(self.problem, tokenizers, sentences)
 
     def decode(
         self,

@@ -29,10 +29,17 @@ _MIN_BLEU = 1.0
 
 
 class System(NamedTuple):
-    """A system and its output for each sentence."""
+    """A system and its output for each sentence.
+
+    Attributes:
+        name: its name.
+        outputs: the outputs.
+        engine: the library that decoded them; "": it is unknown.
+    """
 
     name: str
     outputs: Sequence[str]
+    engine: str = ""
 
 
 class SentenceDifference(NamedTuple):
@@ -76,6 +83,7 @@ class SystemResult(TypedDict):
 
     Attributes:
         system: name of the system.
+        engine: the library that decoded its outputs, if that is known.
         score: score of all sentences.
         mean: mean score of the bootstrap samples.
         ci: half of the 95% interval, which goes from mean - ci to mean + ci.
@@ -86,6 +94,7 @@ class SystemResult(TypedDict):
     """
 
     system: str
+    engine: NotRequired[str]
     score: float
     mean: float
     ci: float
@@ -130,7 +139,8 @@ def compare(
         UserError: the lists differ in length, there are fewer than two sentences, or
             SACREBLEU_SEED is not a seed.
     """
-    for name, texts in (("the sources", sources), *systems):
+    outputs = [(system.name, system.outputs) for system in systems]
+    for name, texts in (("the sources", sources), *outputs):
         if len(texts) != len(references):
             raise UserError(
                 f"{name} and the references differ in their number, {len(texts)} and "
@@ -157,6 +167,11 @@ def compare(
         results[metric.name] = paired_tests(
             metric, names, statistics, bootstrap_samples, randomization_trials
         )
+        for system, result in zip(
+            systems, results[metric.name]["systems"], strict=True
+        ):
+            if system.engine:
+                result["engine"] = system.engine
     return Comparison(results, differences)
 
 

@@ -38,7 +38,9 @@ class ExportFormat:
             imports it in the function.
         convert: returns the export of a run's checkpoint, for given decoding options,
             and writes it into the run directory at the first call. It raises
-            `UserError` if TensorFlow must run the checkpoint. None: it always must.
+            `UserError` if TensorFlow must run the checkpoint or, unless the last
+            argument is true because the user asks for the format's engine, is the
+            better choice. None: it always must.
         find_converted: returns what `convert` has written for these arguments, or None,
             without TensorFlow; it raises `UserError` as `convert` does.
     """
@@ -50,10 +52,10 @@ class ExportFormat:
     options: tuple[str, ...] | None = None
     check: Callable[[], None] = lambda: None
     load: "Callable[[Path], ExportedTranslator | TextSavedModel] | None" = None
-    convert: Callable[[Path, str | None, OptionValues], Path] | None = None
-    find_converted: Callable[[Path, str | None, OptionValues], Path | None] | None = (
-        None
-    )
+    convert: Callable[[Path, str | None, OptionValues, bool], Path] | None = None
+    find_converted: (
+        Callable[[Path, str | None, OptionValues, bool], Path | None] | None
+    ) = None
 
 
 def _export_saved_model(*args: object, **options: object) -> int:
@@ -116,22 +118,28 @@ def format_of(path: Path) -> str:
     return ""
 
 
+def engine_of(path: Path) -> str:
+    """Returns the name of the library that runs an export, as for `--engine`."""
+    return "tensorflow" if is_saved_model(path) else format_of(path)
+
+
 def find_converted(
-    run: Path, checkpoint: str | None, options: OptionValues
+    run: Path, checkpoint: str | None, options: OptionValues, engine: str
 ) -> Path | None:
     """Returns what `converted` has written for a run before, without TensorFlow.
 
     The arguments are those of `converted`.
     """
-    for export_format in export_formats().values():
-        if export_format.find_converted:
+    for name, export_format in export_formats().items():
+        if export_format.find_converted and engine in (name, "auto"):
             with contextlib.suppress(UserError):
-                return export_format.find_converted(run, checkpoint, options)
+                is_asked = engine == name
+                return export_format.find_converted(run, checkpoint, options, is_asked)
     return None
 
 
 def converted(
-    run: Path, checkpoint: str | None, options: OptionValues
+    run: Path, checkpoint: str | None, options: OptionValues, engine: str
 ) -> tuple[Path, str | None]:
     """Returns what to load for a run, and which checkpoint of it.
 
@@ -143,25 +151,31 @@ def converted(
         run: the run directory.
         checkpoint: see `t2t_keras.load`.
         options: the decoding options that are given.
+        engine: "auto", "tensorflow", or the name of a format, such as "ctranslate2".
 
     Raises:
-        UserError: there is no such checkpoint, or an option is impossible together
-            with those of the problem.
+        UserError: there is no such checkpoint, an option is impossible together with
+            those of the problem, or the engine that is named cannot run the model.
     """
+    if engine == "tensorflow":
+        return run, checkpoint
     problem = RunConfig.read(run).registered_problem()
     dataclasses.replace(DecodingOptions.of_problem(problem), **options)
     weights = CheckpointPaths(run).find("latest" if checkpoint == "ema" else checkpoint)
     reasons = []
     for name, export_format in export_formats().items():
-        if export_format.convert:
+        if export_format.convert and engine in (name, "auto"):
             try:
-                path = export_format.convert(run, checkpoint, options)
-                engine = f"engine: {name}, with {weights.name} converted to {path}"
+                path = export_format.convert(run, checkpoint, options, engine == name)
+                chosen = f"engine: {name}, with {weights.name} converted to {path}"
                 exact = "--engine tensorflow computes as in training"
-                say(folded([engine, exact], "; ", line_end=";"))
+                say(folded([chosen, exact], "; ", line_end=";"))
                 return path, None
             except UserError as error:
                 reasons.append(str(error).partition(";")[0])
+    if engine != "auto":
+        reason = ", ".join(reasons) or "it is not installed"
+        raise UserError(f"--engine {engine}: {reason}; leave it out")
     say(f"engine: TensorFlow ({', '.join(reasons) or 'no other is installed'})")
     return run, checkpoint
 

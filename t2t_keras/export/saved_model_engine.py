@@ -94,6 +94,7 @@ class SavedModelEngine(SearchOnlyEngine):
         request_options: the names of the options that requests may have.
     """
 
+    name = "tensorflow"
     graph_name = "a SavedModel"
     divides_batches = True
     has_fixed_beam = False

@@ -39,10 +39,13 @@ class TextSavedModel:
         settings: the settings of the export; None: an earlier version wrote none.
 
     Attributes:
+        engine_name: see `Translator`.
         options: the decoding options of the export.
         request_options: the names of the options that requests may have.
         settings: see above.
     """
+
+    engine_name = "tensorflow"
 
     def __init__(self, served: tf.Module, settings: ExportSettings | None) -> None:
         # `served` keeps the weights alive.

@@ -19,7 +19,7 @@ from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
-from t2t_keras.evaluation.evaluator import Evaluator, LoadedExport
+from t2t_keras.evaluation.evaluator import Evaluator, LoadedExport, SplitData
 from t2t_keras.evaluation.tokenization import GUESSING_TEXTS
 from t2t_keras.files.atomic import write_lines
 from t2t_keras.files.json_files import from_fields, read_json, write_json
@@ -51,6 +51,23 @@ def open_split(
     """
     data_dir = data_dir or run.config.data_dir
     return Evaluator.open(translator, split, data_dir, run.config.vocab_sha256)
+
+
+def split_texts(
+    run: RunDirectory, split: Split, data_dir: str | Path | None, sentences: int | None
+) -> tuple[list[str], list[str]]:
+    """Returns the sources and references of a split, without the run's model.
+
+    Args:
+        run: the run directory.
+        split: the split.
+        data_dir: see `open_split`.
+        sentences: number of sentences; None: all.
+    """
+    data_dir = data_dir or run.config.data_dir
+    data = SplitData.open(run.problem, split, data_dir, run.config.vocab_sha256)
+    _, sources, references = data.sentences(run.problem, run.tokenizers, sentences)
+    return sources, references
 
 
 def decoding_settings(options: DecodingOptions) -> dict[str, object]:
@@ -106,10 +123,11 @@ def evaluate(
         **options: decoding options; the defaults are the problem's, or the export's.
 
     Returns:
-        "sentences", the number of decoded ones; what `Metrics.report` returns for them;
-        "repaired" if the text processor repairs outputs; and, unless an export is
-        evaluated, "loss", "perplexity" and "accuracy" on the whole split, and
-        "loss_sentences", its size. The history of the run keeps the metrics.
+        "sentences", the number of decoded ones, and "engine", the library that decoded
+        them; what `Metrics.report` returns for them; "repaired" if the text processor
+        repairs outputs; and, unless an export is evaluated, "loss", "perplexity" and
+        "accuracy" on the whole split, and "loss_sentences", its size. The history of
+        the run keeps the metrics.
 
     Raises:
         UserError: there is no such checkpoint, or there are no such data.
@@ -122,10 +140,11 @@ def evaluate(
     evaluator = open_split(run, subject.translator, split, data_dir)
     result: dict[str, object] = {}
     count = 0
+    decoder: dict[str, object] = {}
     if sentences != 0:
-        decoded = evaluator.decode(
-            sentences, progress, subject.export or engine, **options
-        )
+        engine = subject.export or engine
+        decoded = evaluator.decode(sentences, progress, engine, **options)
+        decoder["engine"] = (engine or subject.translator).engine_name
         sources, references, outputs, repaired = decoded
         if write:
             write_lines(f"{write}.source", sources)
@@ -144,6 +163,7 @@ def evaluate(
         split=split,
         data=manifest.fingerprints(split)[0],
         sentences=count,
+        **decoder,
         decoding=decoding_settings(subject.options),
         settings=metrics_of(problem, evaluator.references(GUESSING_TEXTS)).settings(),
         metrics=_without_lists(result),
@@ -151,7 +171,7 @@ def evaluate(
     counts = {"sentences": count}
     if not export:
         counts["loss_sentences"] = len(evaluator)
-    return counts | result
+    return counts | decoder | result
 
 
 def _export_subject(

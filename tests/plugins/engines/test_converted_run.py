@@ -6,15 +6,16 @@ import re
 import shutil
 
 import pytest
-from helpers.command_line import python, run, run_refused, write
+from helpers.command_line import python, run, run_json, run_refused, write
 from helpers.decoding_models import LINES
+from helpers.errors import refused
 
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
 import t2t_keras
 from t2t_keras.export.formats import converted
 from t2t_keras.files.json_files import sha256
-from t2t_keras.plugins.engines import converted_run
+from t2t_keras.plugins.engines import conversions, converted_run
 from t2t_keras.plugins.engines.ctranslate2_engine import CTranslate2Engine
 from t2t_keras.plugins.reports.card import model_card
 from t2t_keras.run.directory import RunDirectory
@@ -90,8 +91,8 @@ def test_a_run_is_converted_once(trained_run, tmp_path, capfd):
     assert run(*command, "tensorflow") == 0
     expected = capfd.readouterr().out
     inodes = set()
-    for _ in range(2):
-        assert run(*command, "auto") == 0
+    for engine in ("auto", "ctranslate2"):
+        assert run(*command, engine) == 0
         shown = capfd.readouterr()
         (export,) = (path / "engines").glob("ctranslate2-*")
         line = f"engine: ctranslate2, with model.ckpt-4 converted to {export}; "
@@ -180,9 +181,52 @@ def test_a_served_run_answers_phrases_with_tensorflow(path, capfd):
     ],
 )
 def test_tensorflow_runs_what_ctranslate2_cannot(options, reason, path, capfd):
-    assert converted(path, "4", options) == (path, "4")
+    assert converted(path, "4", options, "auto") == (path, "4")
     line = capfd.readouterr().err.splitlines()[-1]
     assert line == f"engine: TensorFlow ({reason})"
+    assert converted(path, "4", options, "tensorflow") == (path, "4")
+    if "differs" in reason:  # whoever asks for CTranslate2 gets its way
+        assert converted(path, "4", options, "ctranslate2")[0] == last_export(path)
+        return
+    message = f"--engine ctranslate2: {reason}; leave it out"
+    refused(message, converted, path, "4", options, "ctranslate2")
+
+
+@pytest.mark.slow
+def test_a_gpu_is_preferred_unless_ctranslate2_is_asked_for(path, monkeypatch):
+    export = last_export(path)
+    monkeypatch.setattr(conversions, "has_gpu", lambda: True)
+    assert converted(path, None, {}, "auto") == (path, None)
+    assert converted(path, None, {}, "ctranslate2") == (export, None)
+
+
+@pytest.mark.slow
+def test_an_engine_that_cannot_run_the_model_is_refused(path, flags, capfd):
+    export = last_export(path)
+    ask = ("--engine", "ctranslate2")
+    exported = ("translate", "--export_dir", export, *flags[2:], "--engine")
+    for argv, message in (
+        (("translate", *flags, *ask, "--ensemble", path), "--ensemble needs Tensor"),
+        (
+            (*exported, "tensorflow"),
+            f"--engine tensorflow: the export {export} needs ctranslate2; leave it out",
+        ),
+        (("evaluate", path, *ask, "--checkpoint", "all"), "does not go with --checkp"),
+    ):
+        assert message in run_refused(capfd, *argv)
+    assert run(*exported, "ctranslate2") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["tensorflow", "ctranslate2"])
+def test_scores_have_their_engine(engine, path, capfd):
+    command = ("evaluate", path, "--split", "dev", "--eval_sentences", 2)
+    command += ("--beam_size", 1, "--engine", engine)
+    assert run(*command) == 0
+    rows = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert ["decoded", "with", engine] in rows
+    assert run_json(capfd, *command)["engine"] == engine
+    assert f", decoded with {engine}, " in model_card(RunDirectory(path))
 
 
 @pytest.mark.slow

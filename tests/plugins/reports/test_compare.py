@@ -5,6 +5,7 @@ The independent truth is sacreBLEU's own command line, on two real systems.
 
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from helpers.command_line import run, run_json, run_refused, write
 from helpers.errors import refused
+from helpers.json_edits import edit_json
 from helpers.reference import reference
 
 from t2t_keras import registry
@@ -362,20 +364,69 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path)
     argv = ("--metric", "chrf", "--page", tmp_path / "page.html")
     capfd.readouterr()
     assert run("compare", *systems, *FAST, *argv) == 0
-    printed = capfd.readouterr().err
+    shown, printed = capfd.readouterr()
+    row = next(line for line in shown.splitlines() if "model.ckpt-1 " in line)
+    assert row.split()[1] == "ctranslate2"
     # Each model is named, with the engine that `evaluate` takes.
     for system in (*systems[:2], systems[3]):
         assert printed.count(f"decoding with {system}\n") == 1
     assert printed.count("\nengine: ctranslate2, with ") == 2
     result = run_json(capfd, "compare", *systems, *FAST, *argv)
     assert result["problem"] == "translate_text" and result["sentences"] == 6
+    engines = []
     for rows in zip(
         *(report["metrics"]["chrf"]["systems"] for report in (result, expected)),
         strict=True,
     ):
         run_row, file_row = (row | {"system": ""} for row in rows)
+        engines.append(run_row.pop("engine", None))
         assert run_row == file_row
+    assert engines == ["ctranslate2", "ctranslate2", None, "ctranslate2"]
     assert result["metrics"]["chrf"]["systems"][2]["difference"]
     sentence = run_refused(capfd, "compare", source, tmp_path / "served")
     assert "is an export, which has no data; compare it with a run" in sentence
     assert "<dt>source</dt>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def other_run(trained_run, data_dir, tmp_path):
+    """A copy of a run, with data of its own that have a test split, too."""
+    data = shutil.copytree(data_dir, tmp_path / "data")
+    manifest = data / "translate_text.manifest.json"
+    examples = json.loads(manifest.read_text())["examples"]
+    edit_json(manifest, examples=examples | {"test": examples["dev"]}, text_sha256=None)
+    for file in data.glob("translate_text-dev*"):
+        shutil.copy(file, data / file.name.replace("-dev", "-test"))
+    path = shutil.copytree(trained_run, tmp_path / "other")
+    edit_json(path / "config.json", data_dir=str(data))
+    return path
+
+
+def test_data_that_differ_are_refused_before_decoding(
+    trained_run, data_dir, other_run, capfd
+):
+    runs = (trained_run, other_run)
+    data = other_run.parent / "data"
+    message = f"{data_dir} has train, dev; {data} has train, dev, test"
+    message = f"--split: not all data have test: {message}"
+    refusal = run_refused(capfd, "compare", *runs, "--split", "test")
+    assert refusal == f"t2t compare: error: {message}\n"
+    texts = data / "translate_text-dev.targets"
+    texts.write_text(texts.read_text().upper())
+    refusal = run_refused(capfd, "compare", *runs, *FAST)
+    message = f"{other_run} and {trained_run} have data with different dev sentences"
+    assert refusal.startswith(f"t2t compare: error: {message}; give a --data_dir")
+    assert refusal.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_runs_are_compared_on_the_split_that_all_have(
+    trained_run, data_dir, other_run, capfd
+):
+    fast = [word for word in FAST if word not in ("--split", "dev")]
+    assert run("compare", trained_run, other_run, *fast) == 0
+    lines = capfd.readouterr().err.splitlines()
+    split = f"evaluating the dev split: {data_dir} has no test split"
+    decoding = f"decoding with {trained_run}"
+    assert lines.index(split) < lines.index(decoding)
+    assert sum(line.startswith("evaluating the ") for line in lines) == 1

@@ -59,6 +59,7 @@ setup(
     package_data={
         "t2t_keras": ["py.typed", "html_page.css"],
         "t2t_keras.plugins.corpus": ["*.css", "*.js"],
+        "t2t_keras.plugins.interop": ["toolkits/*.toml"],
         "t2t_keras.plugins.reports": [
             *("attention_view.css", "attention_view.js"),
             *("run_page.css", "run_page.js"),

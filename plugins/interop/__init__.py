@@ -10,7 +10,7 @@ has all names in one module. `t2t_sets` and `t2t_ranges` register its hparam set
 ranges; `t2t_remarks` explains changes to the sets.
 
 `counterparts` says what replaces the flags, hyper-parameters and keys of other
-toolkits.
+toolkits, which `toolkits/` lists.
 
 `marian_model` reads a Marian model in Marian's files and `hf_marian_model` in those of
 Hugging Face transformers, with `marian_vocabulary`, `marian_weights` and

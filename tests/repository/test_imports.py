@@ -61,7 +61,7 @@ LIGHT = (
     "plugins/interop/exports.py",
     *("plugins/interop/importing.py", "plugins/interop/adopting.py", "plugins/launch"),
     "plugins/ray",
-    *("plugins/interop/counterparts", "plugins/interop/t2t_remarks.py"),
+    *("plugins/interop/counterparts.py", "plugins/interop/t2t_remarks.py"),
     *("plugins/interop/tensor2tensor", "plugins/interop/token_vocabulary.py"),
     *("plugins/interop/t2t_problem.py", "plugins/interop/as_tensor2tensor.py"),
 )

@@ -39,12 +39,14 @@ def wheel(source, tmp_path_factory) -> Path:
     return path
 
 
-def test_wheel_has_every_module_and_no_other_top_level_package(wheel):
+def test_wheel_has_every_file_and_no_other_top_level_package(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     folders = {"t2t_keras": ""}
     folders |= {name: f"{name}/" for name in ("problems", "hparams", "plugins")}
     for folder, prefix in folders.items():
-        for path in (ROOT / folder).rglob("*.py"):
+        for path in filter(Path.is_file, (ROOT / folder).rglob("*.*")):
+            if path.suffix == ".pyc":
+                continue
             name = f"t2t_keras/{prefix}{path.relative_to(ROOT / folder).as_posix()}"
             assert name.replace("plugins/testing", "testing") in names
     assert "t2t_keras/py.typed" in names

@@ -1,6 +1,6 @@
 """Writes the tables of counterparts into the pages of `docs/`.
 
-    python -m t2t_keras.plugins.interop.counterparts.documents
+    python docs/_site/counterparts.py
 
 The tables of a toolkit's names of one noun stand between, for example,
 `<!-- generated: flags of Marian -->` and `<!-- end of flags of Marian -->`; the text
@@ -9,13 +9,12 @@ around them does not change. They list the names that have another name here, ea
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from .lookup import TABLES
-from .table import Table
+from t2t_keras.plugins.interop.counterparts import Table, tables
 
-_DOCS = Path(__file__).parents[3] / "docs"
+_DOCS = Path(__file__).parents[1]
 PAGES = (
     _DOCS / "from-tensor2tensor.md",
     _DOCS / "from-fairseq.md",
@@ -38,7 +37,7 @@ def block_name(table: Table) -> str:
     return f"{table.noun}s of {table.toolkit}"
 
 
-def markdown(tables: Iterable[Table]) -> str:
+def markdown(tables_of_block: Iterable[Table]) -> str:
     """Returns the tables of a block.
 
     A name has no row if it works here, if it has no counterpart, or if an earlier table
@@ -47,7 +46,9 @@ def markdown(tables: Iterable[Table]) -> str:
     """
     listed: set[tuple[str, str]] = set()
     texts = []
-    for command, group in itertools.groupby(tables, lambda table: table.command):
+    for command, group in itertools.groupby(
+        tables_of_block, lambda table: table.command
+    ):
         lines = [f"| {command} | here |", "|---|---|"]
         new_names = _new_names(group, listed)
         for sentence, names in new_names.items():
@@ -69,8 +70,7 @@ def _new_names(
     """
     new_names: dict[str, list[str]] = {}
     for table in tables:
-        for entry, sentence in table.rows.items():
-            names = entry.split()
+        for sentence, names in table.rows:
             if _keep_their_name(names, sentence, table):
                 continue
             if table.noun == "program":
@@ -86,7 +86,7 @@ def _new_names(
     return new_names
 
 
-def _keep_their_name(names: list[str], sentence: str, table: Table) -> bool:
+def _keep_their_name(names: Sequence[str], sentence: str, table: Table) -> bool:
     """Returns whether names are ours, apart from hyphens and the flag before them."""
     option = _OPTION.fullmatch(sentence)
     if option is None:
@@ -110,7 +110,7 @@ def generated(text: str) -> str:
         KeyError: there is no table with the name of a block.
     """
     blocks: dict[str, list[Table]] = {}
-    for table in TABLES:
+    for table in tables():
         blocks.setdefault(block_name(table), []).append(table)
 
     def replacement(match: re.Match[str]) -> str:

@@ -1,20 +1,22 @@
-"""Says what replaces an unknown name, if another toolkit has it."""
+"""Says what replaces a flag, hyper-parameter or key of another toolkit.
 
+The files of `toolkits/` have a table for each command or section of a toolkit, with the
+names of each sentence. They are read when an unknown name is typed.
+
+A sentence completes "here, ...". Code is in backticks; messages of the command line
+omit the backticks around single words. Names have no leading hyphens, except for short
+ones (`-m`); `name=value` is for one value only.
+"""
+
+import dataclasses
+import functools
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from .fairseq import FAIRSEQ
-from .hugging_face import HUGGING_FACE
-from .marian import MARIAN
-from .opennmt_tf import OPENNMT_TF
-from .t2t_flags import T2T_FLAGS
-from .t2t_hparams import T2T_HPARAMS
-from .table import Table
-
-TABLES: tuple[Table, ...] = (
-    *(*T2T_FLAGS, *T2T_HPARAMS, *FAIRSEQ, *OPENNMT_TF, *MARIAN, *HUGGING_FACE),
-)
+_FILES = ("t2t_flags", "t2t_hparams", "fairseq", "opennmt_tf", "marian")
 
 # The contexts of keys that are typed in a flag, with the command that has the flag.
 _KEY_COMMANDS = {
@@ -22,6 +24,77 @@ _KEY_COMMANDS = {
     "train_options": "train",
     "decode_hparams": "translate",
 }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Table:
+    """The names of one command, or one section of settings, of another toolkit.
+
+    Attributes:
+        toolkit: the toolkit.
+        command: the command or section that has the names, for messages.
+        noun: what a name is: "flag", "hyper-parameter", "key" or "program".
+        contexts: the contexts in which users type the names here (see
+            `t2t_keras.entry_points.counterpart`); a sentence mentions flags of the
+            first command without the command's name.
+        rows: each sentence with its names.
+    """
+
+    toolkit: str
+    command: str
+    noun: str
+    contexts: tuple[str, ...]
+    rows: Sequence[tuple[str, Sequence[str]]]
+
+    def entries(self) -> Iterator[tuple[str, str]]:
+        """Yields each name, or `name=value`, with its sentence."""
+        for sentence, names in self.rows:
+            for name in names:
+                yield name, sentence
+
+    @functools.cached_property
+    def _sentences(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """The sentences by name, and by what `_normalize` returns for it."""
+        sentences = dict(self.entries())
+        return sentences, {_normalize(name): sentences[name] for name in sentences}
+
+    def find(self, name: str, value: str, exact: bool) -> str:
+        """Returns the sentence for a name; "" if the table does not have it.
+
+        Args:
+            name: the name, without leading hyphens.
+            value: the value in a row for one value; "": the row for all values.
+            exact: whether hyphens and underscores, and upper and lower case, differ.
+        """
+        key = f"{name}={value}" if value else name
+        sentences, normalized = self._sentences
+        return sentences.get(key, "") if exact else normalized.get(_normalize(key), "")
+
+
+def _normalize(entry: str) -> str:
+    """Returns a name, or `name=value`, with a name in lower case and underscores."""
+    name, equals, value = entry.partition("=")
+    stem = name.lstrip("-")
+    hyphens = name[: len(name) - len(stem)]
+    return hyphens + stem.replace("-", "_").lower() + equals + value
+
+
+@functools.cache
+def tables() -> tuple[Table, ...]:
+    """Returns the tables of all files."""
+    found = []
+    for name in _FILES:
+        path = Path(__file__).parent / "toolkits" / f"{name}.toml"
+        content = tomllib.loads(path.read_text("utf-8"))
+        shared = content.get("shared", {})
+        for table in content["tables"]:
+            has_shared = table.pop("shared", False)
+            rows = [*table.pop("rows").items(), *(shared.items() if has_shared else ())]
+            contexts = tuple(table.pop("contexts"))
+            found.append(
+                Table(toolkit=content["toolkit"], contexts=contexts, rows=rows, **table)
+            )
+    return tuple(found)
 
 
 class Match(NamedTuple):
@@ -54,7 +127,7 @@ def explain(context: str, name: str, value: str = "") -> str:
     """
     is_short = re.fullmatch("-[A-Za-z]", name)
     stem = name if is_short else name.lstrip("-")
-    scope = _program_flags(context) or Scope(TABLES, [context])
+    scope = _program_flags(context) or Scope(tables(), [context])
     if matches := _find_matches(scope, stem, value):
         return _message(context, name, matches)
     if stem.startswith("hp_"):
@@ -70,7 +143,7 @@ def explain(context: str, name: str, value: str = "") -> str:
 def _explain_override(flag: str, name: str, value: str) -> str:
     """Returns a sentence about tensor2tensor's flag --hp_NAME."""
     override = f"{flag} is an override of t2t-trainer; here, use --hparams"
-    if matches := _find_matches(Scope(TABLES, ["hparams"]), name, value):
+    if matches := _find_matches(Scope(tables(), ["hparams"]), name, value):
         return f"{override}: {_message('hparams', name, matches)}"
     return f"{override} {name}=VALUE"
 
@@ -82,19 +155,19 @@ def _program_flags(name: str) -> Scope | None:
         The flags of its toolkit, with the commands of `t2t` that replace it; no flags
         if nothing replaces it; None: it is no such program.
     """
-    programs = [table for table in TABLES if table.noun == "program"]
+    programs = [table for table in tables() if table.noun == "program"]
     sentences = {}
     for table in programs:
         if sentence := table.find(name, "", exact=False):
             sentences[table.toolkit] = sentence
     if not sentences:
         return None
-    tables = []
-    for table in TABLES:
+    flags = []
+    for table in tables():
         sentence = sentences.get(table.toolkit, "leave it out")
         if table.noun == "flag" and not sentence.startswith("leave it out"):
-            tables.append(table)
-    return Scope(tables, re.findall("`t2t ([a-z]+)", " ".join(sentences.values())))
+            flags.append(table)
+    return Scope(flags, re.findall("`t2t ([a-z]+)", " ".join(sentences.values())))
 
 
 def _find_matches(scope: Scope, name: str, value: str) -> list[Match]:

@@ -175,7 +175,7 @@ def converted(
                 reasons.append(str(error).partition(";")[0])
     if engine != "auto":
         reason = ", ".join(reasons) or "it is not installed"
-        raise UserError(f"--engine {engine}: {reason}; leave it out")
+        raise UserError(f"--engine {engine}: {reason}; leave out --engine")
     say(f"engine: TensorFlow ({', '.join(reasons) or 'no other is installed'})")
     return run, checkpoint
 

@@ -188,7 +188,7 @@ def test_tensorflow_runs_what_ctranslate2_cannot(options, reason, path, capfd):
     if "differs" in reason:  # whoever asks for CTranslate2 gets its way
         assert converted(path, "4", options, "ctranslate2")[0] == last_export(path)
         return
-    message = f"--engine ctranslate2: {reason}; leave it out"
+    message = f"--engine ctranslate2: {reason}; leave out --engine"
     refused(message, converted, path, "4", options, "ctranslate2")
 
 

@@ -10,6 +10,7 @@ import pytest
 from t2t_keras import errors
 from t2t_keras.errors import (
     UserError,
+    did_you_mean,
     first_line,
     install_command,
     misspelt_names,

@@ -1,39 +1,50 @@
 """The frame and the style sheet of all HTML pages.
 
-A page that is one file is `html_page(title, body)`; it needs neither network nor
-framework. A server sends `style_sheet()` as a separate file. The head of
-`html_page.css` lists the classes and the variables of colours that a page may use.
-Rules that a page adds take their colours from these variables, so that they suit both
-modes.
+A page that is one file needs neither network nor framework. It is a template of Jinja2
+that extends `html_page.html`, with `templates`, or `html_page(title, body)`. A server
+sends `style_sheet()` as a separate file. The head of `html_page.css` lists the classes
+and the variables of colours that a page may use. Rules that a page adds take their
+colours from these variables, so that they suit both modes.
 """
 
+import functools
 import html
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-_FRAME = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>
-{style}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+_FOLDER = Path(__file__).parent
+
+
+@functools.cache
+def templates(folder: Path = _FOLDER) -> "Environment":
+    """Returns the templates of a folder, which escape the values that they show.
+
+    A value of `markupsafe.Markup` is HTML and stays as it is. A template that extends
+    `html_page.html` has the blocks `title`, `style` for further rules, and `body`.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader([folder, _FOLDER]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals["style_sheet"] = Markup(style_sheet())
+    return environment
 
 
 def style_sheet() -> str:
     """Returns the style sheet of all pages."""
-    return Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+    return (_FOLDER / "html_page.css").read_text(encoding="utf-8")
 
 
 def html_page(title: str, body: str, style: str = "", script: str = "") -> str:
@@ -48,9 +59,10 @@ def html_page(title: str, body: str, style: str = "", script: str = "") -> str:
     """
     if script:
         body += f"\n<script>\n{script}\n</script>"
-    return _FRAME.format(
-        title=html.escape(title), style=style_sheet() + style, body=body
-    )
+    from markupsafe import Markup
+
+    frame = templates().get_template("html_page.html")
+    return frame.render(title=title, style=Markup(style), body=Markup(body))
 
 
 def texts_list(rows: Iterable[tuple[str, str]]) -> str:

@@ -4,7 +4,7 @@
 Tables 1 to 3), `scorers` registers external metrics, and `difference_page` shows the
 sentences on which systems differ, by `text_differences`. `attention_page` draws the
 weights of `sentence_attention` by `attention_view`. `run_page` shows the `run_facts` of
-a training with `line_chart`, `sample_list` and the `run_records`; `page` writes it, and
+a training with `charts`, `sample_list` and the `run_records`; `page` writes it, and
 `live_page` while training goes on, by `page_hook`. `describe` computes what a model
 costs, or prints the `directory_rows` of a run or an export. No module here except
 `page_hook` imports TensorFlow or Keras at module level.

@@ -12,7 +12,7 @@ from t2t_keras.pages import html_page, texts_list
 
 from .attention_page import pictures
 from .attention_view import attention_view, view_script, view_style
-from .line_chart import Curve, line_chart
+from .charts import Curve, line_chart
 from .run_facts import RunFacts, set_rows
 from .run_records import values
 from .sample_list import sample_section

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from t2t_keras.plugins.reports.line_chart import Curve, line_chart
+from t2t_keras.plugins.reports.charts import Curve, line_chart
 
 
 def drawn(chart):

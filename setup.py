@@ -65,6 +65,6 @@ setup(
             *("run_page.css", "run_page.js", "charts.html"),
         ],
         "t2t_keras.plugins.server": ["*.css", "*.html", "*.js"],
-        "t2t_keras.plugins.sweep": ["trials_page.css"],
+        "t2t_keras.plugins.sweep": ["page.html"],
     },
 )

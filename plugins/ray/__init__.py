@@ -21,14 +21,10 @@
   actors, gives them batches and repeats those of a lost one. `output_files` knows which
   outputs are finished, and `bulk` joins these.
 
-- Sweeps: `sweeping` extends the command `sweep`. `trial_search` gives Ray Tune the
-  trials of the core's `training.trials`, and `trial_worker` is the actor of one.
-
 - Training: `launching` extends `launch`. `training_worker` is the actor that runs a
   process, which the core's `training.launched_processes` starts and watches.
 
-`process_environment` is what the processes of trials and of a training get of the
-user's environment.
+`process_environment` is what the processes of a training get of the user's environment.
 
 Ray is imported inside functions of the files that a command line imports, because it
 takes a second, and may be absent. An extension of a command is a

@@ -1,11 +1,12 @@
 """`t2t sweep`: trains with hyper-parameters of some ranges, and finds the best ones."""
 
 import argparse
-import contextlib
 import dataclasses
 import os
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
 from t2t_keras.cli.command import (
@@ -23,16 +24,25 @@ from t2t_keras.cli.command import (
 from t2t_keras.console import columns, progress, say
 from t2t_keras.errors import UserError, require_extra, require_local
 from t2t_keras.evaluation.bleu import metrics_of
-from t2t_keras.files.atomic import lock
+from t2t_keras.files.atomic import open_lines
+from t2t_keras.metrics import short_number
 from t2t_keras.options import OptionValues, split_pairs
+from t2t_keras.ranged_hparams import Value
+from t2t_keras.run.config import CheckpointPaths
 from t2t_keras.training.settings import TrainOptions
 
-from .settings import Direction, SweepSettings
-from .trial import shown_hparams, shown_value
+from .page import best_complete, best_first, shown_value, sweep_page
+
+if TYPE_CHECKING:
+    from .study import ClaimedTrial, Direction, SweepSettings, SweepTrial
 
 # A trial is compared by its best evaluation, and is not used for anything else.
 _DEFAULTS: OptionValues = {"best_by": "metric", "average_last": 0, "keep": 1}
 _EVALUATIONS = 10  # of a trial, unless --eval_every says otherwise
+
+# The commands for the best trials.
+_TRAIN = "train with the best"
+_COMPARE = "compare the best two"
 
 
 def _sweep_flags(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +71,8 @@ def _sweep_flags(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="SWEEP",
         help="the directory of the sweep, new or to be resumed: the study, a run "
-        "directory for each trial, and page.html",
+        "directory for each trial, and page.html; several machines that share it may "
+        "run the same command at once",
     )
     add_usr_dir(parser)
     parser.add_argument(
@@ -75,13 +86,11 @@ def _sweep_flags(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=1,
         metavar="N",
-        help="number of trials at a time, each with one of the visible GPUs or its "
-        "share of the cores (default: 1)",
+        help="number of trials at a time on this machine, each with one of the visible "
+        "GPUs or its share of the cores (default: 1)",
     )
     _add_search_flags(parser)
     _add_evaluation_flags(parser)
-    # An extension of the command may give a `training.trials.TrialRunner`.
-    parser.set_defaults(trial_runner=None)
 
 
 def _add_evaluation_flags(parser: argparse.ArgumentParser) -> None:
@@ -152,8 +161,10 @@ def _check_sweep(args: argparse.Namespace) -> None:
         raise UserError(f"--hparams: '{name}' has a range in '{args.ranges}'")
 
 
-def _settings(args: argparse.Namespace) -> SweepSettings:
+def _settings(args: argparse.Namespace) -> "SweepSettings":
     """Returns the settings that the flags give; raises UserError for mistakes."""
+    from .study import SweepSettings
+
     hparams = registry.hparams(args.hparams_set).parse(args.hparams)
     try:
         ranges = registry.ranged_hparams(args.ranges).resolve(hparams)
@@ -186,7 +197,7 @@ def _settings(args: argparse.Namespace) -> SweepSettings:
         hparams=args.hparams,
         data_dir=str(Path(args.data_dir).resolve()),
         usr_dir=usr_dir,
-        train_steps=args.train_steps,
+        train_steps=steps,
         seed=args.seed,
         options=options,
         metric=metric,
@@ -198,54 +209,112 @@ def _settings(args: argparse.Namespace) -> SweepSettings:
 
 
 def _sweep(args: argparse.Namespace) -> dict[str, Any]:
-    from .external_trials import ExternalTrials
-    from .report import Report
-    from .scheduler import Scheduler
-    from .study import SweepStudy, storage_errors
+    from .study import SweepStudy
+    from .trial import TrialRunner
 
     directory = Path(args.output_dir)
-    with _exclusive(directory), storage_errors(directory):
-        study = SweepStudy.create(directory, _settings(args))
-        workers = min(args.workers, study.settings.workers)
-        if args.workers > workers:
-            say(
-                f"the sweep was begun with --workers {workers}, on which its trials "
-                f"depend; {workers} run at a time"
-            )
-        ended = sum(trial.state != "running" for trial in study.trials())
-        total = max(args.trials, ended)
-        with progress("sweep", "trials", total, ended) as advance:
-            report = Report(directory, study, total, advance)
-            if args.trial_runner:
-                stopped_by = args.trial_runner(
-                    ExternalTrials(directory, study, workers, args.trials, report)
-                )
-            else:
-                scheduler = Scheduler(
-                    directory, study, workers, report.on_start, report.on_end
-                )
-                scheduler.run(args.trials)
-                stopped_by = scheduler.signal
-        if stopped_by:
-            say(f"t2t sweep: {stopped_by.name}; run the same command to continue")
-            raise SystemExit(128 + stopped_by)
-        return report.result()
+    study = SweepStudy.open(directory, _settings(args))
+    settings = study.settings
+    trials = study.trials()
+    ended = sum(trial.state != "running" for trial in trials)
+    total = max(args.trials, len(trials))
+    with progress("sweep", "trials", total, ended) as advance:
+
+        def on_end(trial: "SweepTrial") -> None:
+            say(_end_line(trial, settings.metric))
+            advance(1)
+            _write_page(directory, settings, study.trials(), total)
+
+        runner = TrialRunner(study, args.workers, _say_start, on_end)
+        runner.run(args.trials)
+    if runner.signal:
+        say(f"t2t sweep: {runner.signal.name}; run the same command to continue")
+        raise SystemExit(128 + runner.signal)
+    return _result(directory, settings, study.trials(), total)
 
 
-def _exclusive(directory: Path) -> contextlib.AbstractContextManager[None]:
-    """Keeps other sweeps out of the directory."""
+def _say_start(trial: "ClaimedTrial") -> None:
+    step = max(CheckpointPaths(trial.run_dir).steps(), default=0)
+    begins = f"resumes from step {step}:" if step else "has"
+    say(f"trial {trial.index} {begins} {_shown_hparams(trial.hparams)}")
 
-    def refusal(holder: str) -> UserError:
-        return UserError(
-            f"--output_dir: another sweep writes to {directory}; wait until it has "
-            "ended, or give another directory"
+
+def _end_line(trial: "SweepTrial", metric: str) -> str:
+    text = f"trial {trial.index}: {trial.state}"
+    if trial.score is not None:
+        text += f", {metric} {short_number(trial.score)} at step {trial.best_step}"
+    return f"{text}: {trial.error}" if trial.error else text
+
+
+def _result(
+    directory: Path,
+    settings: "SweepSettings",
+    trials: Sequence["SweepTrial"],
+    count: int,
+) -> dict[str, Any]:
+    """Writes the last page, and returns the result.
+
+    Raises:
+        UserError: no trial was trained to the end.
+    """
+    from .study import run_dir
+
+    best = best_complete(settings, trials)
+    if not best:
+        failed = next((trial for trial in trials if trial.error), trials[0])
+        raise UserError(
+            f"no trial of {len(trials)} was trained to the end; trial "
+            f"{failed.index}: {failed.error or failed.state}"
         )
+    commands = _commands(directory, settings, best)
+    return {
+        "metric": settings.metric,
+        "best": best[0].to_json(),
+        "run": str(run_dir(directory, best[0].index)),
+        "trials": [trial.to_json() for trial in best_first(trials, best)],
+        "command": commands[_TRAIN],
+        "compare": commands.get(_COMPARE),
+        "page": str(_write_page(directory, settings, trials, count)),
+    }
 
-    return lock(directory / "sweep.lock", refusal)
+
+def _write_page(
+    directory: Path,
+    settings: "SweepSettings",
+    trials: Sequence["SweepTrial"],
+    count: int,
+) -> Path:
+    commands = _commands(directory, settings, best_complete(settings, trials))
+    page = sweep_page(directory.resolve().name, settings, trials, count, commands)
+    path = directory / "page.html"
+    with open_lines(path) as file:
+        file.write(page)
+    return path
+
+
+def _commands(
+    directory: Path, settings: "SweepSettings", best: Sequence["SweepTrial"]
+) -> dict[str, str]:
+    """Returns commands for the trials that were trained to the end, the best first."""
+    from .study import run_dir
+
+    commands = {}
+    if best:
+        flags = settings.train_flags(best[0].hparams, directory / "best")
+        commands[_TRAIN] = shlex.join(["t2t", "train", *flags])
+    if len(best) > 1:
+        runs = [str(run_dir(directory, trial.index)) for trial in best[1::-1]]
+        words = ["t2t", "compare", *runs, "--checkpoint", "best"]
+        commands[_COMPARE] = shlex.join(words)
+    return commands
+
+
+def _shown_hparams(hparams: Mapping[str, Value]) -> str:
+    return " ".join(f"{name}={shown_value(value)}" for name, value in hparams.items())
 
 
 def _show_sweep(result: dict[str, Any]) -> str:
-    """Formats the trials, the best first, the test, and the command for the best."""
+    """Formats the trials, the best first, and the commands for the best."""
     metric = result["metric"]
     rows = []
     for trial in result["trials"]:
@@ -255,16 +324,17 @@ def _show_sweep(result: dict[str, Any]) -> str:
                 "state": trial["state"],
                 metric: shown_value(trial["score"]),
                 "step": "" if trial["step"] is None else str(trial["step"]),
-                "hparams": trial["error"] or shown_hparams(trial["hparams"]),
+                "hparams": trial["error"] or _shown_hparams(trial["hparams"]),
             }
         )
     parts = [
         columns(rows),
-        result["verdict"],
         f"page: {Path(result['page']).resolve().as_uri()}",
+        f"{_TRAIN}: {result['command']}",
     ]
-    parts.append(f"train with the best: {result['command']}")
-    return "\n\n".join(filter(None, parts))
+    if result["compare"]:
+        parts.append(f"{_COMPARE}: {result['compare']}")
+    return "\n\n".join(parts)
 
 
 COMMAND = Command(

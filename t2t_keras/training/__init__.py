@@ -10,6 +10,4 @@
 - Reporting: `reporting` measures an `interval` of steps and calls the `hooks`, which
   `features` lists: `metrics_files`, `evaluations` on dev and what follows from them,
   `callbacks` of Keras, and `fine_tune`, which takes weights from another run.
-- `trials` is what a search of hyper-parameters gives to a plugin that runs it, and
-  `trial_processes` what all that run trials do.
 """

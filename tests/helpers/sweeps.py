@@ -1,12 +1,17 @@
 """Settings of sweeps for tests without a training, and flags of `t2t sweep`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from t2t_keras.plugins.sweep.settings import SweepSettings
 from t2t_keras.ranged_hparams import Choices, Interval
 
+if TYPE_CHECKING:
+    from t2t_keras.plugins.sweep.study import SweepSettings
 
-def sweep_settings(**changes: object) -> SweepSettings:
+
+def sweep_settings(**changes: object) -> "SweepSettings":
+    from t2t_keras.plugins.sweep.study import SweepSettings
+
     values = {
         **{"problem": "p", "ranges_name": "r", "hparams_set": "tiny", "hparams": ""},
         "ranges": {
@@ -17,7 +22,7 @@ def sweep_settings(**changes: object) -> SweepSettings:
             "norm": Choices(("pre", "post")),
         },
         **{"data_dir": "d", "usr_dir": None, "train_steps": 40, "seed": 3},
-        **{"options": {}, "metric": "bleu", "direction": "maximize"},
+        **{"options": {"eval_every": 20}, "metric": "bleu", "direction": "maximize"},
         **{"startup_trials": 2, "prunes": True, "workers": 2},
     }
     return SweepSettings(**values | changes)

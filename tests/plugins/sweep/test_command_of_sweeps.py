@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -70,9 +72,9 @@ def test_mistakes_are_reported_at_once(capfd, data_dir, tmp_path, usr_dir, monke
     copy = shutil.copytree(data_dir, tmp_path / "data")
     edit_json(copy / "translate_text.manifest.json", examples={"train": 320, "dev": 0})
     assert "has no dev split" in sentence(copy)
-    (output_dir / "study.db").parent.mkdir()
-    (output_dir / "study.db").write_text("text" * 1000)
-    assert "study.db cannot be used as a study of Optuna" in sentence()
+    output_dir.mkdir()
+    (output_dir / "study.log").write_text("text" * 1000)
+    assert "study.log cannot be used as a study of Optuna" in sentence()
     monkeypatch.setenv("TF_CONFIG", "{}")
     assert "TF_CONFIG names the processes of one training" in sentence()
 
@@ -87,11 +89,12 @@ def test_without_optuna_the_extra_is_named(capfd, monkeypatch, data_dir, tmp_pat
     assert "t2t sweep needs optuna" in run_refused(capfd, "sweep", *arguments[:-8])
 
 
-def start(directory, data_dir, usr_dir):
-    arguments = flags(data_dir, directory, usr_dir, workers=2, startup_trials=1)
+def start(directory, data_dir, usr_dir, stderr=None, **changes):
+    arguments = flags(data_dir, directory, usr_dir, **changes)
     return subprocess.Popen(
         [sys.executable, "-c", MAIN, "sweep", *arguments, "--json"],
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
 
@@ -101,26 +104,62 @@ def ended(process):
     return json.loads(output.splitlines()[-1])
 
 
+def kill_at(process, run_dir, signum):
+    """Kills a sweep when a trial has written a checkpoint."""
+    while process.poll() is None and not (run_dir / "model.ckpt-5.index").exists():
+        time.sleep(0.005)
+    os.kill(process.pid, signum)
+    process.communicate()
+
+
 @pytest.mark.slow
-def test_a_killed_sweep_ends_as_one_that_was_not(data_dir, tmp_path, usr_dir):
+@pytest.mark.parametrize(
+    "changes", [{"startup_trials": 1}, {"startup_trials": 3, "workers": 2}]
+)
+def test_a_killed_sweep_ends_as_one_that_was_not(data_dir, tmp_path, usr_dir, changes):
+    """Trials that depend on each other, and trials at random, two at a time."""
     pytest.importorskip("optuna", reason="optuna is not installed")
-    undisturbed = ended(start(tmp_path / "undisturbed", data_dir, usr_dir))
+    whole = tmp_path / "whole"
     killed = tmp_path / "killed"
-    for trial, index in ((1, signal.SIGKILL), (2, signal.SIGTERM)):
-        process = start(killed, data_dir, usr_dir)
-        checkpoint = killed / f"trial-{trial:04}" / "model.ckpt-5.index"
-        while process.poll() is None and not checkpoint.exists():
-            time.sleep(0.005)
-        os.kill(process.pid, index)
-        process.communicate()
-    result = ended(start(killed, data_dir, usr_dir))
-    for name in ("trials", "test", "verdict"):
-        assert result[name] == undisturbed[name], name
-    assert [trial["state"] for trial in result["trials"]] == ["complete"] * 3
-    assert "On the 320 sentences of dev" in result["verdict"]
-    for index in range(3):
-        runs = [
-            tmp_path / name / f"trial-{index:04}" for name in ("undisturbed", "killed")
-        ]
-        assert_same_end(*runs, step=20)
+    undisturbed = ended(start(whole, data_dir, usr_dir, **changes))
+    for trial, signum in ((1, signal.SIGKILL), (2, signal.SIGTERM)):
+        process = start(killed, data_dir, usr_dir, **changes)
+        kill_at(process, killed / f"trial-{trial:04}", signum)
+    result = ended(start(killed, data_dir, usr_dir, **changes))
+    assert result["trials"] == undisturbed["trials"]
+    assert sorted(trial["trial"] for trial in result["trials"]) == [0, 1, 2]
+    complete = [x["trial"] for x in result["trials"] if x["state"] == "complete"]
+    assert len(complete) >= 2
+    for index in complete:
+        name = f"trial-{index:04}"
+        assert_same_end(whole / name, killed / name, step=20)
     assert (killed / "page.html").read_text().count("<svg") == 4
+
+
+@pytest.mark.slow
+def test_two_commands_share_a_sweep(data_dir, tmp_path, usr_dir):
+    """Each trial is trained once, and both print all of them and what comes next."""
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    changes = {"trials": 4, "startup_trials": 4}
+    alone = ended(start(tmp_path / "alone", data_dir, usr_dir, **changes))
+    shared = tmp_path / "shared"
+    processes = []
+    for _ in range(2):
+        process = start(shared, data_dir, usr_dir, stderr=subprocess.PIPE, **changes)
+        processes.append(process)
+    results = []
+    begun = []
+    for process in processes:
+        output, errors = process.communicate(timeout=1500)
+        results.append(json.loads(output.splitlines()[-1]))
+        begun.append(re.findall(r"^trial (\d) has", errors, re.MULTILINE))
+    assert results[0] == results[1]
+    assert results[0]["trials"] == alone["trials"]
+    assert {trial["state"] for trial in alone["trials"]} == {"complete"}
+    assert all(begun) and sorted(begun[0] + begun[1]) == ["0", "1", "2", "3"]
+    words = shlex.split(results[0]["compare"])
+    assert words[:2] == ["t2t", "compare"]
+    argv = [sys.executable, "-c", MAIN, *words[1:], "--json"]
+    output = subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout
+    comparison = json.loads(output)
+    assert comparison["baseline"].endswith(f"trial-{alone['trials'][1]['trial']:04}")

@@ -1,6 +1,12 @@
-"""The study of a sweep: its trials do not depend on time, kills or processes."""
+"""The study of a sweep: its trials, kills, and processes that share it."""
 
+import itertools
+import json
+import os
 import random
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,10 +15,16 @@ from helpers.sweeps import sweep_settings
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed")
 
-from t2t_keras.plugins.sweep.study import FILE, SweepStudy, storage_errors  # noqa: E402
+from t2t_keras.plugins.sweep.study import FILE, SweepStudy, run_dir  # noqa: E402
 from t2t_keras.ranged_hparams import Interval  # noqa: E402
+from t2t_keras.run.directory import training_lock  # noqa: E402
 
 STEPS = (20, 40)
+
+
+def journal(path):
+    backend = optuna.storages.journal.JournalFileBackend(str(path))
+    return optuna.storages.JournalStorage(backend)
 
 
 def score(hparams, step):
@@ -21,42 +33,28 @@ def score(hparams, step):
     return value * step / 40 - abs(np.log(hparams["learning_rate"]))
 
 
-def advance(study, index, scores):
-    """One evaluation of a trial; returns whether it has ended."""
-    step = STEPS[len(scores)]
-    scores[step] = score(study.trial(index).hparams, step)
-    study.report(index, scores)
-    if step == STEPS[-1]:
-        study.complete(index, max(scores.values()))
-        return True
-    if study.should_prune(index, scores):
-        study.prune(index)
-        return True
-    return False
+def train(trial, scores):
+    """Trains a trial until it ends; `scores` are its evaluations so far."""
+    for step in STEPS[len(scores) :]:
+        scores[step] = float(score(trial.hparams, step))
+        yield
+        if trial.is_behind(scores):
+            trial.release()
+            return
+    trial.complete()
+    trial.release()
 
 
-def swept(directory, count=6, chaos=None, **changes):
-    """The trials of a sweep, whose order of events `chaos` draws, with kills."""
-    directory.mkdir()
-    settings = sweep_settings(**changes)
-    study = SweepStudy.create(directory, settings)
-    running: dict[int, dict[int, float]] = {}
-    while True:
-        while len(running) < settings.workers and len(study) < count:
-            if not study.is_next_possible():
+def swept(directory, count=8, chaos=None, **changes):
+    """The trials of a sweep, which `chaos` kills before or after evaluations."""
+    study = SweepStudy.open(directory, sweep_settings(**changes))
+    while trial := study.claim(count):
+        for _ in train(trial, {}):
+            if chaos and chaos.random() < 0.4:
+                trial.release()  # as the end of its process does
+                study = SweepStudy.open(directory, sweep_settings(**changes))
                 break
-            running[study.start_next()] = {}
-        if not running:
-            return study.trials()
-        index = chaos.choice(list(running)) if chaos else min(running)
-        if advance(study, index, running[index]):
-            del running[index]
-        if chaos and chaos.random() < 0.3:
-            study = SweepStudy.create(directory, settings)
-            # The last evaluation of one is repeated, as after an older checkpoint.
-            running = {n: dict(study.trial(n).scores) for n in study.unfinished()}
-            for scores in running.values():
-                scores.pop(max(scores, default=0), None)
+    return study.trials()
 
 
 @pytest.fixture(scope="module")
@@ -66,29 +64,36 @@ def undisturbed(tmp_path_factory):
     return directory, swept(directory)
 
 
-def test_trials_depend_neither_on_the_order_of_events_nor_on_kills(
-    undisturbed, tmp_path
-):
+def test_trials_do_not_depend_on_kills(undisturbed, tmp_path):
     trials = undisturbed[1]
     assert swept(tmp_path / "killed", chaos=random.Random(1)) == trials
+    storage = journal(tmp_path / "killed" / FILE)
+    attempts = optuna.load_study(study_name="r", storage=storage).trials
+    assert len(attempts) > len(trials) + 3
     assert {"pruned", "complete"} == {trial.state for trial in trials}
     reseeded = swept(tmp_path / "seed", seed=4, count=2)
     assert reseeded[1].hparams != trials[1].hparams
+
+
+def test_a_resumed_study_proposes_no_point_again(tmp_path):
+    trials = []
+    for count in range(1, 9):
+        trials = swept(tmp_path, count=count)
+    for one, other in itertools.combinations(trials, 2):
+        assert one.hparams["dropout"] != other.hparams["dropout"]
 
 
 def test_trials_behind_the_median_are_pruned(undisturbed):
     """As numpy says, where two trials were trained to the end."""
     trials = undisturbed[1]
     for trial in trials:
-        seen = trials[: max(0, trial.index - 1)]
-        scores = [x.scores[STEPS[0]] for x in seen if x.state == "complete"]
+        seen = [x for x in trials[: trial.index] if x.state == "complete"]
+        scores = [x.scores[STEPS[0]] for x in seen]
         is_behind = len(scores) >= 2 and trial.scores[STEPS[0]] < np.median(scores)
         assert is_behind == (trial.state == "pruned")
 
 
-def test_trials_are_in_range_and_begin_with_the_set(
-    undisturbed,
-):
+def test_trials_are_in_range_and_begin_with_the_set(undisturbed):
     trials = undisturbed[1]
     defaults = trials[0].hparams
     assert (defaults["dropout"], defaults["num_layers"], defaults["norm"]) == (
@@ -100,7 +105,11 @@ def test_trials_are_in_range_and_begin_with_the_set(
         assert 0.9 <= trial.hparams["adam_beta2"] <= 0.999
         assert 0.1 <= trial.hparams["learning_rate"] <= 3
         assert trial.hparams["num_layers"] in (1, 2, 3, 4)
-    text = sweep_settings(hparams="d_ff=64").hparams_of(trials[1].hparams)
+        for value in trial.hparams.values():
+            if isinstance(value, float):
+                assert value == float(f"{value:.4g}")
+    flags = sweep_settings(hparams="d_ff=64").train_flags(trials[1].hparams, "run")
+    text = flags[flags.index("--hparams") + 1]
     assert text.startswith("d_ff=64,dropout=0.") and ",norm=p" in text
 
 
@@ -111,79 +120,127 @@ def test_losses_are_minimized():
     assert sweep_settings().best({10: float("nan")}) is None
 
 
+def test_a_trial_without_a_finite_score_has_failed(tmp_path):
+    study = SweepStudy.open(tmp_path, sweep_settings())
+    trial = study.claim(1)
+    assert not trial.is_behind({20: float("nan"), 40: float("nan")})
+    trial.complete()
+    (ended,) = study.trials()
+    assert (ended.state, ended.score) == ("failed", None)
+    assert ended.error == "no evaluation on dev has a finite bleu"
+
+
 def test_what_cannot_be_resumed(tmp_path):
-    SweepStudy.create(tmp_path, sweep_settings(workers=2))
-    assert SweepStudy.create(tmp_path, sweep_settings(workers=1)).settings.workers == 2
+    SweepStudy.open(tmp_path, sweep_settings(workers=2))
+    assert SweepStudy.open(tmp_path, sweep_settings(workers=1)).settings.workers == 2
     ranges = sweep_settings().ranges | {"dropout": Interval(0.1, 0.3)}
-    changed = sweep_settings(seed=4, prunes=False, ranges=ranges, options={"keep": 2})
+    options = {"eval_every": 20, "keep": 2}
+    changed = sweep_settings(seed=4, prunes=False, ranges=ranges, options=options)
     message = (
         "other settings: the range of dropout was 0.05 to 0.5, is now 0.1 to 0.3; "
         "seed was 3, is now 4; pruning was on, is now off; keep was unset, is now 2; "
     )
-    refused(message, SweepStudy.create, tmp_path, changed)
-    refused(
-        "has the study 'r', not 'x'",
-        SweepStudy.create,
-        tmp_path,
-        sweep_settings(ranges_name="x"),
-    )
+    refused(message, SweepStudy.open, tmp_path, changed)
+    other = sweep_settings(ranges_name="x")
+    refused("has the study 'r', not 'x'", SweepStudy.open, tmp_path, other)
     foreign = tmp_path / "foreign"
     foreign.mkdir()
-    study = optuna.create_study(study_name="r", storage=f"sqlite:///{foreign / FILE}")
-    study.ask()
-    refused("trials that are not of", SweepStudy.create, foreign, sweep_settings())
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    (damaged / FILE).write_text("text" * 1000)
-    refused("cannot be used as a study", SweepStudy.create, damaged, sweep_settings())
+    optuna.create_study(study_name="r", storage=journal(foreign / FILE)).ask()
+    refused("trials that are not of", SweepStudy.open, foreign, sweep_settings())
 
 
-def test_values_have_four_digits(undisturbed):
-    _, trials = undisturbed
-    for trial in trials:
-        for value in trial.hparams.values():
-            if isinstance(value, float):
-                assert value == float(f"{value:.4g}")
+@pytest.mark.parametrize("text", ["text", "text\ntext\n", "[]\n{}\n", '{"a": 1}\n'])
+def test_other_files_are_refused_and_kept(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    message = f"{FILE} cannot be used as a study of Optuna: .*; give another"
+    refused(message, SweepStudy.open, tmp_path, sweep_settings())
+    assert (tmp_path / FILE).read_text() == text
 
 
-def test_a_kill_during_a_proposal_leaves_the_trial_complete(tmp_path, monkeypatch):
-    """The values that the trial lacks are entered, as if nothing had happened."""
-    undisturbed = SweepStudy.create(tmp_path, sweep_settings())
-    undisturbed.start_next()
-    expected = undisturbed._trials()[0]
-    killed_dir = tmp_path / "killed"
-    killed_dir.mkdir()
-    killed = SweepStudy.create(killed_dir, sweep_settings())
-
-    def kill(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(optuna.trial.Trial, "suggest_int", kill)
-        killed.start_next()
-    assert 0 < len(killed._trials()[0].params) < len(expected.params)
-    resumed = SweepStudy.create(killed_dir, sweep_settings())
-    assert resumed.unfinished() == [0]
-    (trial,) = resumed._trials()
-    assert (trial.params, trial.user_attrs) == (expected.params, expected.user_attrs)
-
-
-def test_errors_of_the_database_are_sentences(tmp_path):
-    study = SweepStudy.create(tmp_path, sweep_settings())
-    (tmp_path / FILE).write_text("text" * 1000)
-
-    def proposal():
-        with storage_errors(tmp_path):
-            study.start_next()
-
-    refused("cannot be used as a study of Optuna: .*see whether the disk", proposal)
+def test_a_line_that_a_full_disk_has_cut_is_left_out(tmp_path):
+    expected = swept(tmp_path, count=2)
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"op_code":6,"worker_')
+    assert SweepStudy.open(tmp_path, sweep_settings()).trials() == expected
+    assert swept(tmp_path, count=3)[:2] == expected
 
 
 def test_the_file_is_a_study_of_optuna(undisturbed):
     """Optuna's own programs read it, such as its dashboard."""
     directory, trials = undisturbed
-    study = optuna.load_study(study_name="r", storage=f"sqlite:///{directory / FILE}")
+    study = optuna.load_study(study_name="r", storage=journal(directory / FILE))
     complete = [trial for trial in trials if trial.state == "complete"]
     best = max(complete, key=lambda trial: trial.score)
     assert study.best_trial.number == best.index
     assert study.best_trial.intermediate_values == best.scores
+
+
+# Another process on the same study: it trains what it claims, and says so.
+OTHER = """
+import json, pathlib, sys, time
+from helpers.sweeps import sweep_settings
+from t2t_keras.plugins.sweep.study import SweepStudy
+directory, count, seconds = sys.argv[1:]
+study = SweepStudy.open(pathlib.Path(directory), sweep_settings(prunes=False))
+print("ready", flush=True)
+sys.stdin.readline()
+while trial := study.claim(int(count)):
+    print(json.dumps([trial.index, trial.hparams]), flush=True)
+    trial.is_behind({20: float(trial.index)})
+    time.sleep(float(seconds))
+    trial.is_behind({40: trial.index + 0.5})
+    trial.complete()
+    trial.release()
+"""
+
+
+def other_process(directory, count, seconds):
+    """Starts a process, which waits for a line when it has opened the study."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OTHER, str(directory), str(count), str(seconds)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_two_processes_share_a_study(tmp_path):
+    """Each trial is trained once, by one of them; both write at the same time."""
+    processes = [other_process(tmp_path, 16, 0.02) for _ in range(2)]
+    outputs = []
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in processes:
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        outputs.append(dict(map(json.loads, output.splitlines())))
+    assert all(outputs) and not outputs[0].keys() & outputs[1].keys()
+    trials = SweepStudy.open(tmp_path, sweep_settings(prunes=False)).trials()
+    assert [trial.index for trial in trials] == [*range(16)]
+    for trial in trials:
+        assert trial.state == "complete"
+        assert trial.scores == {20: trial.index, 40: trial.index + 0.5}
+        assert trial.hparams == (outputs[0] | outputs[1])[trial.index]
+
+
+def test_a_trial_is_taken_over_when_its_process_has_died(tmp_path):
+    process = other_process(tmp_path, 1, 600)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    index, hparams = json.loads(process.stdout.readline())
+    study = SweepStudy.open(tmp_path, sweep_settings(prunes=False))
+    assert study.claim(1) is None
+    while not study.trials()[0].scores:
+        pass
+    with training_lock(run_dir(tmp_path, 0)):  # what it has started may live on
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert study.claim(1) is None
+    trial = study.claim(1)
+    assert (trial.index, trial.hparams) == (index, hparams) and index == 0
+    assert study.trials()[0].scores == {20: 0.0}  # those of the other process
+    assert study.claim(1) is None

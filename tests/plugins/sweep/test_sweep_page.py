@@ -1,8 +1,7 @@
 """The page of a sweep: its content, and its looks in a browser."""
 
-import dataclasses
+import html
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,13 +9,10 @@ from helpers.browser import needs_chromium
 from helpers.page_checks import check_tab_order, check_views
 from helpers.sweeps import sweep_settings
 
-from t2t_keras.files.json_files import write_json
-from t2t_keras.plugins.sweep.best_two import DevTest, best_complete
-from t2t_keras.plugins.sweep.trial import SweepTrial
-from t2t_keras.plugins.sweep.trials_page import trials_page
+pytest.importorskip("optuna", reason="optuna is not installed")
 
-report = pytest.importorskip("t2t_keras.plugins.sweep.report", reason="needs optuna")
-
+from t2t_keras.plugins.sweep.page import best_complete, sweep_page
+from t2t_keras.plugins.sweep.study import SweepTrial
 
 EVIL = '<img src=x onerror="alert(1)">'
 
@@ -46,27 +42,12 @@ TRIALS = [
     trial(4, scores={20: float("nan"), 40: 7.0}),
     trial(5, "running", {}),
 ]
-TEST = DevTest(
-    [4, 1],
-    1014,
-    {
-        "bleu": {
-            "signature": "x",
-            "higher_is_better": True,
-            "systems": [
-                {"system": "1", "score": 3.0, "mean": 3.0, "ci": 1.0},
-                {"system": "4", "score": 7.0, "mean": 7.0, "ci": 1.0, "difference": 4.0}
-                | {"p_bootstrap": 0.03, "p_randomization": 0.04},
-            ],
-        }
-    },
-)
+COMMANDS = {"train with the best": f"t2t train --hparams {EVIL}"}
 
 
 @pytest.fixture(scope="module")
 def page():
-    command = f"t2t train --hparams {EVIL}"
-    return trials_page("mine", sweep_settings(), TRIALS, 10, TEST, command)
+    return sweep_page(EVIL, sweep_settings(hparams=EVIL), TRIALS, 10, COMMANDS)
 
 
 def test_the_page_has_all_trials_the_best_first(page):
@@ -76,15 +57,32 @@ def test_the_page_has_all_trials_the_best_first(page):
         *[("4", "complete", "7"), ("1", "complete", "3"), ("0", "complete", "2")],
         *[("2", "failed", ""), ("3", "pruned", "0.5"), ("5", "running", "")],
     ]
-    assert "trial 4 is better than trial 1 by more than chance" in page
-    assert "The two were chosen from 4 trials" in page
-    assert "scores of the trials are of the first 500 sentences" in page
+    assert page.count('<tr class="best">') == 1
     assert "<dd>5 <small>of 10</small>" in page
+    assert "<dd>7 <small>trial 4, step 40</small>" in page
+    # The title, the heading, the error, the changed hparams, the command.
+    assert html.unescape(page).count(EVIL) == 5
     # One chart of the trials, one of the steps, one for each hyper-parameter.
     assert page.count("<svg") == 7
     # A trial with one evaluation is a dot over the steps as well, here two.
     assert page.count('<circle class="best"') == 6 + 1
     assert page.count("<circle") == 6 * 4 + 2
+    assert page.count('<path class="complete"') == 2
+
+
+def test_the_page_has_all_settings(page):
+    table = page.partition("<h2>Settings</h2>")[2].partition("</table>")[0]
+    rows = re.findall(r'<th scope="row">(.*)</th><td class="text">(.*)</td>', table)
+    shown = {name: html.unescape(value) for name, value in rows}
+    assert shown == {
+        **{"hparam set": "tiny", "hparams": EVIL, "steps of a trial": "40"},
+        **{"evaluated every": "20 steps", "seed": "3", "trials drawn at random": "2"},
+        **{"pruning": "at evaluations", "trials at a time on a machine": "2"},
+        **{"data": "d", "range of dropout": "0.05 to 0.5"},
+        "range of learning_rate": "0.1 to 3, log scale",
+        "range of adam_beta2": "0.9 to 0.999, reverse_log scale",
+        **{"range of num_layers": "1 to 4, log scale", "range of norm": "pre, post"},
+    }
 
 
 def test_dots_are_where_the_scale_says(page):
@@ -95,33 +93,27 @@ def test_dots_are_where_the_scale_says(page):
     np.testing.assert_allclose(x, [low, 386, low, low], atol=0.06)
 
 
+def test_scores_are_where_the_axis_says(page):
+    """The axis of scores goes from 192 at 0 to 12 at 8."""
+    chart = page.split("Trials in their order</figcaption>")[1].split("</svg>")[0]
+    y = [float(value) for value in re.findall(r'cy="([\d.]+)"', chart)]
+    expected = [192 - 180 * score / 8 for score in (2.0, 3.0, 0.5, 7.0)]
+    np.testing.assert_allclose(y, expected, atol=0.06)
+    assert re.findall(r'class="y"[^>]*>([^<]*)<', chart) == ["0", "2", "4", "6", "8"]
+
+
 def test_the_best_is_the_best_that_was_trained_to_the_end():
     minimized = sweep_settings(direction="minimize")
-    assert [x.index for x in best_complete(TRIALS, minimized)] == [0, 1, 4]
-    assert [x.index for x in best_complete(TRIALS, sweep_settings())] == [4, 1, 0]
-    assert best_complete([TRIALS[3]], sweep_settings()) == []
+    assert [x.index for x in best_complete(minimized, TRIALS)] == [0, 1, 4]
+    assert [x.index for x in best_complete(sweep_settings(), TRIALS)] == [4, 1, 0]
+    assert best_complete(sweep_settings(), [TRIALS[3]]) == []
 
 
-def test_a_sweep_at_its_beginning():
-    page = trials_page("mine", sweep_settings(), [], 10, None, "")
+@pytest.mark.parametrize("states", [[], ["running", "failed"]])
+def test_only_trials_that_have_ended_are_in_the_charts(states):
+    trials = [trial(index, state) for index, state in enumerate(states)]
+    page = sweep_page("mine", sweep_settings(), trials, 10, {})
     assert "No trial has been evaluated yet" in page and "<svg" not in page
-
-
-def test_only_trials_that_have_ended_are_in_the_charts():
-    trials = [trial(0, "running"), trial(1, "failed")]
-    page = trials_page("mine", sweep_settings(), trials, 10, None, "")
-    assert "No trial has been evaluated yet" in page and "<svg" not in page
-
-
-@pytest.mark.parametrize(("tested", "is_shown"), [([4, 1], True), ([1, 0], False)])
-def test_a_test_of_other_trials_is_not_shown(tmp_path, tested, is_shown):
-    write_json(
-        tmp_path / "test.json", dataclasses.replace(TEST, trials=tested).to_json()
-    )
-    study = SimpleNamespace(settings=sweep_settings(), trials=lambda: TRIALS)
-    report.Report(tmp_path, study, 10, print).on_end(TRIALS[4])
-    page = (tmp_path / "page.html").read_text()
-    assert ("sentences of dev" in page) is is_shown
 
 
 @needs_chromium

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def _make_hook(run: "RunDirectory", evaluator: "Evaluator | None") -> "Hook":
     from .page_hook import PageHook
 
-    return PageHook(run.path, evaluator)
+    return PageHook(run.checkpoints, evaluator)
 
 
 LIVE_PAGE = HookPlugin(

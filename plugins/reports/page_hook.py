@@ -1,10 +1,10 @@
 """The hook that writes the page of a run at each report and evaluation."""
 
 import time
-from pathlib import Path
 
 from t2t_keras.console import say, say_page
 from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.run.checkpoint import CheckpointDirectory
 from t2t_keras.training.hooks import Hook
 
 from .page import PAGE_NAME, sample_attention, write_page
@@ -19,14 +19,17 @@ class PageHook(Hook):
     """Writes `page.html`; it comes after the hooks that write what it reads.
 
     Args:
-        run_dir: the run directory.
+        checkpoints: the checkpoints in the run directory.
         evaluator: the evaluator of dev, whose model gives the attention weights; None:
             there is no dev split.
     """
 
-    def __init__(self, run_dir: Path, evaluator: Evaluator | None) -> None:
-        self._run_dir = run_dir
-        self._path = run_dir / PAGE_NAME
+    def __init__(
+        self, checkpoints: CheckpointDirectory, evaluator: Evaluator | None
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._run_dir = checkpoints.directory
+        self._path = self._run_dir / PAGE_NAME
         self._evaluator = evaluator
         self._facts: RunFacts | None = None
         self._attention: SentenceAttention | None = None
@@ -55,6 +58,7 @@ class PageHook(Hook):
     def _write(self, is_live: bool, draws_attention: bool = False) -> None:
         """Writes the page; a training of days must not end because that fails."""
         try:
+            self._checkpoints.require_place()
             # Only the logs change while the training runs.
             if self._facts is None:
                 self._facts = read_run(self._run_dir, warns=False)

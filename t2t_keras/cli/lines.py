@@ -20,7 +20,7 @@ from t2t_keras.checking import Count
 from t2t_keras.cli.command import KeyValues
 from t2t_keras.errors import UserError, quantity, short_repr
 from t2t_keras.files import text_files as text_lines
-from t2t_keras.files.atomic import is_pipe, is_special, lock_file
+from t2t_keras.files.atomic import is_in_place, is_pipe, is_special, lock_file
 from t2t_keras.files.json_files import from_fields, read_json, write_json
 from t2t_keras.files.text_files import COMPRESSED, open_binary, raw_lines, readable
 from t2t_keras.options import split_pairs
@@ -225,9 +225,9 @@ def _lock(file: IO[bytes], path: Path) -> None:
     Raises:
         UserError: another process is writing it, or has just finished it.
     """
-    with contextlib.suppress(BlockingIOError, FileNotFoundError):
+    with contextlib.suppress(BlockingIOError):
         lock_file(file, waits=False, path=path)
-        if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+        if is_in_place(file, path):
             return
     raise UserError(
         f"{path}: another process is writing it; wait for it, or name another --output"

@@ -66,7 +66,7 @@ from t2t_keras.data.write_manifest import write_manifest
 from t2t_keras.data.write_shards import write_shards
 from t2t_keras.devices import num_cores
 from t2t_keras.errors import UserError, require_local
-from t2t_keras.files.atomic import lock, purpose_of_holder
+from t2t_keras.files.atomic import Lock, lock, purpose_of_holder
 from t2t_keras.files.json_files import from_fields, read_json, write_json
 from t2t_keras.problem import Problem, Split, TextProcessor
 
@@ -187,23 +187,28 @@ def run_stages(
     """
     shard_lock = plan.shard_lock(shard)
     directory_lock = plan.directory / "lock"  # one shard holds it, the others wait
-    with lock(shard_lock, lambda holder: _busy(plan.directory), plan.purpose(shard)):
+    purpose = plan.purpose(shard)
+    with lock(shard_lock, lambda holder: _busy(plan.directory), purpose) as held:
         with lock(directory_lock, refusal=None):
             _refuse_other_runs(plan, shard)
             if not plan.is_complete():
-                prepare(plan, workers, runner)
+                prepare(plan, workers, runner, held)
             # Read here, since another shard may publish and remove the directory.
             counts = read_counts(plan.directory / "corpora.json")
         if not plan.is_complete():
-            encode(plan, counts, shard, workers, runner)
+            encode(plan, counts, shard, workers, runner, held)
         with lock(directory_lock, refusal=None):
-            if not plan.is_complete() and not finish(plan, shard, runner):
-                return False
+            if not plan.is_complete():
+                if not finish(plan, shard, runner, held):
+                    return False
+                held.require_place()
             publish(plan.directory, plan.done, plan.data_dir, plan.manifest_path)
     return True
 
 
-def prepare(plan: DataPlan, workers: int, runner: TaskRunner | None) -> None:
+def prepare(
+    plan: DataPlan, workers: int, runner: TaskRunner | None, held: Lock
+) -> None:
     """Runs the stages before the encoding, which one shard does for all."""
     start_or_resume(plan.directory, plan.done, plan.config)
     if "train" in plan.splits and (warning := source_form_warning(plan.problem)):
@@ -221,6 +226,7 @@ def prepare(plan: DataPlan, workers: int, runner: TaskRunner | None) -> None:
         plan.directory,
         plan.config.seed,
         in_subprocess=workers > 1 or runner is not None,
+        lock=held,
         draw_sample=draw_sample,
     )
     require_tags(plan.problem, plan.splits, plan.vocabularies["source"])
@@ -232,21 +238,23 @@ def encode(
     shard: Shard,
     workers: int,
     runner: TaskRunner | None,
+    held: Lock,
 ) -> None:
-    """Encodes the pairs of a shard, or those of all."""
+    """Encodes the pairs of a shard, whose lock is held, or those of all."""
     if runner is not None:
         encode_in_tasks(plan, counts, runner)
         return
     parts = shard_parts(plan, counts, shard)
-    encode_splits(plan.problem, parts, plan.vocabularies, workers)
+    encode_splits(plan.problem, parts, plan.vocabularies, workers, held)
 
 
-def finish(plan: DataPlan, shard: Shard, runner: TaskRunner | None) -> bool:
+def finish(plan: DataPlan, shard: Shard, runner: TaskRunner | None, held: Lock) -> bool:
     """Runs the stages after the encoding, if all shards are encoded.
 
     Returns:
         Whether they are.
     """
+    held.require_place()
     counts = read_counts(plan.directory / "corpora.json")
     if runner is not None:
         by_split = task_parts(plan, counts)
@@ -269,6 +277,7 @@ def finish(plan: DataPlan, shard: Shard, runner: TaskRunner | None) -> bool:
             data_name,
             plan.directory,
             plan.done,
+            held,
             runner or run_here,
         )
     for split in plan.splits:

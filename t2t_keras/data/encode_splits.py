@@ -21,6 +21,7 @@ from t2t_keras.data.mixture import corpora_of
 from t2t_keras.data.record_index import num_train_shards
 from t2t_keras.data.shard import Shard
 from t2t_keras.data.sources import changed_source
+from t2t_keras.files.atomic import Lock
 from t2t_keras.files.json_files import from_fields, read_json, write_json
 from t2t_keras.problem import Pair, Problem, Side, Split
 from t2t_keras.processes import worker_pool
@@ -230,6 +231,7 @@ def encode_splits(
     parts: Sequence[SplitPart],
     vocabularies: Mapping[Side, Path],
     workers: int,
+    lock: Lock,
 ) -> None:
     """Encodes parts of splits, continuing from the last saved states.
 
@@ -238,9 +240,11 @@ def encode_splits(
         parts: the part of each split.
         vocabularies: the vocabulary file of each side.
         workers: the largest number of processes.
+        lock: of the directory with the parts.
 
     Raises:
-        UserError: a source has changed since its pairs were counted.
+        UserError: a source has changed since its pairs were counted, or the directory
+            was removed.
     """
     unfinished = [part for part in parts if not part.is_complete()]
     if not unfinished:
@@ -249,17 +253,19 @@ def encode_splits(
     num_pairs = sum(len(part.pairs) for part in unfinished)
     with encoders(files, workers, num_pairs) as encode:
         for part in reversed(unfinished):  # the small splits come first
-            _encode_part(problem, part, encode)
+            _encode_part(problem, part, encode, lock)
 
 
-def _encode_part(problem: Problem, part: SplitPart, encode: Encode) -> None:
+def _encode_part(problem: Problem, part: SplitPart, encode: Encode, lock: Lock) -> None:
     """Appends the examples of a part to its files.
 
     Args:
         problem: the problem with the source of the split.
         part: the part.
         encode: encodes chunks of pairs, see `encoders`.
+        lock: see `encode_splits`.
     """
+    lock.require_place()
     part.state_path.parent.mkdir(exist_ok=True)
     state = part.load_state()
     total = len(part.pairs)
@@ -272,6 +278,7 @@ def _encode_part(problem: Problem, part: SplitPart, encode: Encode) -> None:
     ):
 
         def save_state() -> None:
+            lock.require_place()
             sizes = files.flush()
             state = EncodingState(
                 count,

@@ -185,10 +185,10 @@ def _encode(task: _EncodingTask) -> None:
     """Encodes a part, or what is left of it."""
     directory = task.part.state_path.parent
     # A task that was given up, with its machine or its program, may still be at work.
-    with lock(directory / "lock", refusal=None):
+    with lock(directory / "lock", refusal=None) as held:
         if _is_cut_off(task.part):
             task.part.state_path.unlink()
-        encode_splits(task.problem, [task.part], task.vocabularies, workers=1)
+        encode_splits(task.problem, [task.part], task.vocabularies, 1, held)
 
 
 def _is_cut_off(part: SplitPart) -> bool:

@@ -17,6 +17,7 @@ from t2t_keras.data.mixture import corpora_of, sample_sizes
 from t2t_keras.data.source_survey import survey
 from t2t_keras.data.tasks import TaskRunner
 from t2t_keras.errors import UserError, quantity
+from t2t_keras.files.atomic import Lock
 from t2t_keras.problem import SIDES, Pair, Problem, Side, Split
 from t2t_keras.processes import worker_pool
 from t2t_keras.text.tokenizer import load_tokenizer, tokenizer_class
@@ -31,6 +32,7 @@ def train_vocabularies(
     directory: Path,
     seed: int,
     in_subprocess: bool,
+    lock: Lock,
     draw_sample: Callable[[Sequence[int]], Iterator[Pair]] | None = None,
 ) -> None:
     """Trains one vocabulary for both sides, or one for each, unless the files exist.
@@ -42,11 +44,13 @@ def train_vocabularies(
         directory: gets the files until they are complete.
         seed: seed of the sample.
         in_subprocess: see `train_vocabulary`.
+        lock: of the directory.
         draw_sample: draws the sample, given its number of pairs of each corpus; None:
             this process draws it.
 
     Raises:
-        UserError: there are too few texts, or the vocabulary is too small for them.
+        UserError: there are too few texts, the vocabulary is too small for them, or
+            the directory was removed.
     """
     for columns in [(0, 1)] if problem.shared_vocab else [(0,), (1,)]:
         path = vocabularies[SIDES[columns[0]]]
@@ -67,6 +71,7 @@ def train_vocabularies(
             texts = _texts(problem, sample, columns)
             unfinished = directory / path.name
             train_vocabulary(problem, texts, unfinished, in_subprocess)
+            lock.require_place()
             os.replace(unfinished, path)
             advance(lines)
 

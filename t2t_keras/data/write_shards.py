@@ -21,7 +21,7 @@ from t2t_keras.data.record_index import index_path, save_index, shard_name
 from t2t_keras.data.tasks import TaskRunner, run_here
 from t2t_keras.data.tfrecord import FRAME
 from t2t_keras.errors import UserError
-from t2t_keras.files.atomic import atomic
+from t2t_keras.files.atomic import Lock, atomic
 from t2t_keras.problem import Source, Split
 
 
@@ -234,6 +234,7 @@ def write_shards(
     data_name: str,
     directory: Path,
     done: Path,
+    lock: Lock,
     runner: TaskRunner = run_here,
 ) -> Counter[str]:
     """Writes the TFRecord files of a split and their index.
@@ -244,13 +245,15 @@ def write_shards(
         data_name: `Problem.data_name`.
         directory: gets the lengths of the records of each file.
         done: gets the TFRecord files and the index.
+        lock: of the directory.
         runner: runs a task for each TFRecord file.
 
     Returns:
         The number of dropped examples by reason.
 
     Raises:
-        UserError: a file of the encoded examples or of the records is damaged.
+        UserError: a file of the encoded examples or of the records is damaged, or the
+            directory was removed.
     """
     split = parts[0].split
     states = [part.load_state() for part in parts]
@@ -273,6 +276,7 @@ def write_shards(
     for task in tasks:
         _require_whole(task, directory)
     paths = [task.path for task in tasks]
+    lock.require_place()
     save_index(index, paths, read_lengths(directory, split, source))
     return dropped
 

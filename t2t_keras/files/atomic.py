@@ -145,6 +145,10 @@ def is_special(path: str | Path) -> bool:
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
+# Error codes of a file that is gone; NFS has the last one for an open file.
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+
+
 # What this program writes to its lock files, see `lock`.
 _PURPOSE = re.compile(r"(process \d+ on |\d+ parts, \{).*", re.DOTALL)
 
@@ -156,10 +160,40 @@ class OccupiedDirectory(UserError):
     """Another process has the lock of a directory."""
 
 
+class Lock:
+    """A lock on a directory that this process holds; `lock` returns it.
+
+    Args:
+        path: the lock file in the directory.
+        file: the same file, open and locked.
+    """
+
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self._path = path
+        self._file = file
+
+    def require_place(self) -> None:
+        """Refuses to write any more if the locked file is not at its path any more.
+
+        Somebody may remove the directory and begin anew under its name. The new
+        directory has another lock file, so that this lock keeps nobody out of it.
+
+        Raises:
+            UserError: the directory was removed, renamed or replaced.
+        """
+        if not is_in_place(self._file, self._path):
+            raise UserError(
+                f"{self._path.parent} was removed, renamed or replaced while this "
+                f"process worked there ({self._path.name} is not the file that it has "
+                "locked); it writes nothing more there; run the command again, with "
+                "another directory if this one is in use"
+            )
+
+
 @contextlib.contextmanager
 def lock(
     path: Path, refusal: Callable[[str], UserError] | None, purpose: str = ""
-) -> Iterator[None]:
+) -> Iterator[Lock]:
     """Holds a lock on a directory.
 
     Args:
@@ -184,7 +218,7 @@ def lock(
         if is_ours:
             _replace_content(file, purpose)
         try:
-            yield
+            yield Lock(path, file)
         finally:
             if is_ours:
                 _replace_content(
@@ -222,6 +256,16 @@ def lock_file(file: IO[str] | IO[bytes], waits: bool, path: Path) -> None:
             f"({error.strerror}); make sure that no other process writes there",
             file=sys.stderr,
         )
+
+
+def is_in_place(file: IO[str] | IO[bytes], path: Path) -> bool:
+    """Returns whether an open file is still the one at its path."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise
+        return False
 
 
 def purpose_of_holder(path: Path) -> str | None:

@@ -33,6 +33,7 @@ import tensorflow as tf
 
 from t2t_keras.checking import Positive, checked
 from t2t_keras.errors import UserError, first_line, quantity
+from t2t_keras.files.atomic import Lock
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.config import CheckpointPaths, is_run
 from t2t_keras.run.history import record_event
@@ -227,16 +228,31 @@ class CheckpointDirectory(CheckpointPaths):
     A training writes its checkpoints in another thread, one at a time, without waiting
     for the disk (`start_saving`). Before it reads or writes checkpoints in any other
     way, it calls `wait`.
+
+    Attributes:
+        lock: the lock of the training that writes here; None: this process trains
+            nothing here.
     """
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
+        self.lock: Lock | None = None
         self._thread = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self._last_save: concurrent.futures.Future[None] | None = None
 
     def written(self, step: int) -> float:
         """Returns when a step's checkpoint was written, in seconds since 1970."""
         return os.path.getmtime(f"{self.path(step)}.index")
+
+    def require_place(self) -> None:
+        """Refuses to write if the training's lock does; see `Lock.require_place`."""
+        if self.lock:
+            self.lock.require_place()
+
+    def write(self, path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
+        """Writes a checkpoint to a path in the directory."""
+        self.require_place()
+        write_checkpoint(path, tensors)
 
     def save(
         self,
@@ -253,7 +269,7 @@ class CheckpointDirectory(CheckpointPaths):
             keep: how many checkpoints are kept.
             replaced_step: a step whose checkpoint the new one replaces; None: no step.
         """
-        write_checkpoint(self.path(step), tensors)
+        self.write(self.path(step), tensors)
         if replaced_step is not None:
             delete_checkpoint(self.path(replaced_step))
         for old_step in self.steps()[:-keep]:
@@ -318,9 +334,10 @@ class CheckpointDirectory(CheckpointPaths):
     def set_aside(self, step: int) -> None:
         """Renames the checkpoints after a step to `damaged.*`.
 
-        They could not be read when a training resumed, and the average at its end would
-        fail because of them.
+        They could not be read when a training resumed, or their weights are damaged. A
+        training would resume from them, and the average at its end would have them.
         """
+        self.require_place()
         for later_step in self.steps():
             if later_step > step:
                 path = self.path(later_step)
@@ -373,7 +390,7 @@ class CheckpointDirectory(CheckpointPaths):
     def save_best(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
         """Writes the new best checkpoint, and deletes the old one."""
         self.wait()
-        write_checkpoint(self.path(step, "best.ckpt"), tensors)
+        self.write(self.path(step, "best.ckpt"), tensors)
         for old_step in self.steps("best.ckpt"):
             if old_step != step:
                 delete_checkpoint(self.path(old_step, "best.ckpt"))

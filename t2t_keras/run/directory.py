@@ -32,7 +32,7 @@ from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.generation import Preprocessor
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.errors import UserError, quantity
-from t2t_keras.files.atomic import OccupiedDirectory, atomic, lock
+from t2t_keras.files.atomic import Lock, OccupiedDirectory, atomic, lock
 from t2t_keras.files.json_files import sha256, write_json
 from t2t_keras.hparam import CHANGEABLE_FIELDS, HParams
 from t2t_keras.model import build_model
@@ -289,7 +289,7 @@ class RunDirectory:
         Checkpoint(self.checkpoint_path(checkpoint)).restore(weights)
 
 
-def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:
+def training_lock(path: str | Path) -> contextlib.AbstractContextManager[Lock]:
     """Holds the lock of a run directory: only one process at a time may train in it.
 
     Args:

@@ -20,7 +20,6 @@ from t2t_keras.run.checkpoint import (
     average_run,
     mean_weights,
     snapshot,
-    write_checkpoint,
 )
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.hooks import EvaluationReporter, Hook
@@ -281,7 +280,7 @@ class FinalAverages(Hook):
         score = self._validation.evaluations.selection_score
         if last_metrics is None or score(metrics) >= score(last_metrics):
             path = self._checkpoints.path(step, "average.ckpt")
-            write_checkpoint(path, snapshot(self._weights, step))
+            self._checkpoints.write(path, snapshot(self._weights, step))
             reporter.say(f"the average is kept: {path}")
         else:
             reporter.say(
@@ -308,5 +307,6 @@ class UnevaluatedAverage(Hook):
         self._run.checkpoints.wait()
         count = min(len(self._run.checkpoints.steps()), self._average_last)
         if count > 1:
+            self._run.checkpoints.require_place()
             average = average_run(self._run.path, count)
             reporter.say(f"the average of {count} checkpoints is kept: {average}")

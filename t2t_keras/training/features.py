@@ -28,6 +28,19 @@ from t2t_keras.training.optimizer import MovingAverage, Optimizer
 from t2t_keras.training.settings import TrainOptions
 
 
+class _PlaceCheck(Hook):
+    """Ends a training whose run directory is gone, before other hooks write there."""
+
+    def __init__(self, checkpoints: CheckpointDirectory) -> None:
+        self._checkpoints = checkpoints
+
+    def on_report(self, step: int, metrics: dict[str, float]) -> None:
+        self._checkpoints.require_place()
+
+    def on_eval(self, step: int, label: str, metrics: dict[str, float]) -> None:
+        self._checkpoints.require_place()
+
+
 def initial_hooks(run: RunDirectory, model: Transformer) -> list[Hook]:
     """Returns the hooks of every process: those that change the initial weights."""
     if run.config.init_from is None:
@@ -45,7 +58,7 @@ def chief_hooks(
 ) -> list[Hook]:
     """Returns the hooks of the chief, which evaluates and writes."""
     evaluator = _open_dev(run, model)
-    hooks: list[Hook] = []
+    hooks: list[Hook] = [_PlaceCheck(run.checkpoints)]
     if evaluator:
         averages = optimizer.averages if isinstance(optimizer, MovingAverage) else {}
         hooks += dev_hooks(

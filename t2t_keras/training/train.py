@@ -21,6 +21,7 @@ from t2t_keras.data.training_data import TrainingData
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError, require_local, require_readable_name
 from t2t_keras.evaluation.tokenization import BleuTokens
+from t2t_keras.files.atomic import Lock
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.options import split_pairs
@@ -158,8 +159,8 @@ def train(
     Raises:
         UserError: a name, a value or the data are missing or do not go together; the
             run directory holds a run with other settings, or another process trains
-            in it; the memory or the disk is too small; the training has diverged; a
-            callback raised an error.
+            in it; the memory or the disk is too small; the training has diverged; the
+            run directory was removed or replaced; a callback raised an error.
     """
     require_tensorflow()
     require_local("output_dir", output_dir)
@@ -182,7 +183,7 @@ def train(
     resolved, changed_names = _with_changes(settings.hparams, hparams, train_steps)
     plugins = hook_plugins(hooks)
     config = _config(settings, task)
-    with disk_errors(output_dir), _exclusive(output_dir):
+    with disk_errors(output_dir), _exclusive(output_dir) as lock:
         strategy = make_strategy(simulate_devices)
         replicas = strategy.num_replicas_in_sync
         if accumulate is None:
@@ -205,6 +206,7 @@ def train(
                 say(remark)
         with group.watched():
             run = open_run(output_dir, config, resolved, group, change_settings)
+            run.checkpoints.lock = lock
             trainer = Trainer(run, strategy, settings.options, data, callbacks, plugins)
             metrics = trainer.train()
     return TrainResult.from_metrics(metrics, group)
@@ -263,7 +265,9 @@ def _bleu_tokens(settings: TrainSettings) -> BleuTokens | None:
     return None if config is None else config.bleu_tokenize
 
 
-def _exclusive(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:
+def _exclusive(
+    output_dir: str | Path,
+) -> contextlib.AbstractContextManager[Lock | None]:
     """Keeps other trainings out of the directory; only the chief holds the lock."""
     if ProcessGroup.from_environment().is_chief:
         return training_lock(output_dir)

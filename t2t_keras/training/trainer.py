@@ -208,6 +208,7 @@ class Trainer:
             is_complete = not self._stopping.signal
             # Hooks that are closed may read it.
             if self._group.is_chief and step > start_step:
+                self._run.checkpoints.require_place()
                 record_event(
                     self._run.path,
                     "training",

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import multiprocessing
+import shutil
 import signal
 
 import psutil
@@ -10,8 +11,9 @@ import pytest
 from helpers.errors import refused
 from helpers.small_corpus import PROBLEM, TRAIN, Given, faults, files, interrupt, python
 
-from t2t_keras.data import datagen, encode_splits, vocabulary
+from t2t_keras.data import datagen, encode_splits, vocabulary, write_shards
 from t2t_keras.data.datagen import generate
+from t2t_keras.data.encoding import SpillFiles
 from t2t_keras.data.manifest import DataPlan, data_config
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.shard import Shard
@@ -231,3 +233,45 @@ def test_more_tasks_than_pairs(tmp_path):
     made = [generate(problem, by_three, workers=1, shard=t) for t in parts]
     assert [manifest is None for manifest in made] == [True, True, False]
     assert files(single) == files(by_three)
+
+
+def begun_anew(data_dir):
+    """Removes a directory and begins there again, as another process may."""
+    shutil.rmtree(data_dir)
+    work = data_dir / "small.incomplete"
+    (work / "done").mkdir(parents=True)
+    (work / "part-1-of-1").mkdir()
+    for name in ("lock", "part-1-of-1.lock"):
+        (work / name).touch()
+    return sorted(data_dir.rglob("*"))
+
+
+STAGES = {
+    "vocabulary": (vocabulary, "train_vocabulary"),
+    "part": (datagen, "encode_splits"),
+    "chunk": (SpillFiles, "append"),
+    "shards": (write_shards, "_require_whole"),
+    "manifest": (datagen, "write_manifest"),
+}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_run_writes_nothing_to_another_that_took_its_place(
+    name, tmp_path, monkeypatch
+):
+    module, function = STAGES[name]
+    run_stage = getattr(module, function)
+    data_dir = tmp_path / "data"
+    others = []
+
+    def replaced_meanwhile(*args, **kwargs):
+        result = run_stage(*args, **kwargs)
+        if not others:
+            others.extend(begun_anew(data_dir))
+        return result
+
+    monkeypatch.setattr(module, function, replaced_meanwhile)
+    message = "small.incomplete was removed, renamed or replaced"
+    refused(message, generate, PROBLEM, data_dir, workers=1)
+    assert sorted(data_dir.rglob("*")) == others
+    assert not any(path.stat().st_size for path in others if path.is_file())

@@ -1,5 +1,8 @@
 """Locks: their purpose, and what they leave of a file."""
 
+import shutil
+
+import pytest
 from helpers.errors import refused
 
 from t2t_keras.errors import UserError
@@ -26,3 +29,29 @@ def test_a_lock_does_not_truncate_what_others_wrote(tmp_path):
     assert path.read_text() == "my notes"
     assert purpose_of_holder(tmp_path / "absent") is None
     assert not (tmp_path / "absent").exists()
+
+
+def anew(directory):
+    shutil.rmtree(directory)
+    directory.mkdir()
+    (directory / "lock").touch()
+
+
+CHANGES = {
+    "removed": shutil.rmtree,
+    "renamed": lambda directory: directory.rename(directory.with_name("other")),
+    "anew": anew,
+    "a file": lambda directory: shutil.rmtree(directory) or directory.touch(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_lock_knows_whether_its_directory_is_still_there(change, tmp_path):
+    directory = tmp_path / "run"
+    message = f"{directory} was removed, renamed or replaced .*lock is not the file"
+    with lock(directory / "lock", None, "process 1 on host") as held:
+        held.require_place()
+        (directory / "new").touch()
+        held.require_place()
+        change(directory)
+        refused(message, held.require_place)

@@ -12,6 +12,7 @@ from helpers.small_run import replace_updates, trainer
 
 import t2t_keras
 from t2t_keras import UserError
+from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.run.checkpoint import CheckpointDirectory, average_run
 from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.training.settings import TrainOptions
@@ -61,6 +62,43 @@ def test_readers_take_no_lock(data_dir, copy, tmp_path, monkeypatch):
         run_of.restore(run_of.build_model())
         assert train(data_dir, tmp_path / "tuned", **origin).step == 0
         refused("another training writes to", train, data_dir, copy)
+
+
+MOMENTS = {
+    "step": (Trainer, "_run_steps", 1),
+    "evaluation": (Evaluator, "loss", 1),
+    "average": (Evaluator, "loss", 2),
+    "results": (Trainer, "_results", 1),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_training_writes_nothing_to_another_that_took_its_place(
+    moment, data_dir, tmp_path, monkeypatch
+):
+    """The directory was removed, and a new training has begun under its name."""
+    replace_updates(monkeypatch)
+    cls, method, at_call = MOMENTS[moment]
+    function = getattr(cls, method)
+    calls = []
+    run = tmp_path / "run"
+    new_files = {name: b"" for name in ("train.lock", "model.ckpt-7.index")}
+
+    def replaced_meanwhile(*args, **kwargs):
+        result = function(*args, **kwargs)
+        calls.append(moment)
+        if len(calls) == at_call:
+            run.rename(tmp_path / "removed")
+            run.mkdir()
+            for name in new_files:
+                (run / name).touch()
+        return result
+
+    monkeypatch.setattr(cls, method, replaced_meanwhile)
+    options = TrainOptions(eval_sentences=0, save_every=1, eval_every=2)
+    message = f"^{run} was removed, renamed or replaced .*; it writes nothing more"
+    refused(message, train, data_dir, run, options=options, hooks=["page"])
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == new_files
 
 
 # Settings

@@ -215,7 +215,7 @@ def test_the_average_is_compared_and_the_weights_stay(data_dir, tmp_path, monkey
     # The same as averaging on disk and evaluating that.
     average_run(tmp_path / "run", count=3)
     RunDirectory(tmp_path / "run").restore(training.model, "average")
-    expected = training._hooks[0].evaluator.loss()["loss"]
+    expected = training._hooks[1].evaluator.loss()["loss"]
     assert values["dev_average"]["checkpoints"] == 3
     assert values["dev_average"]["loss"] == pytest.approx(expected, rel=1e-6)
     kinds = [r["kind"] for r in records]

@@ -26,6 +26,7 @@ from t2t_keras.plugins.reports.run_records import (
     training_seconds,
 )
 from t2t_keras.plugins.reports.sentence_attention import SentenceAttention
+from t2t_keras.run.checkpoint import CheckpointDirectory
 from t2t_keras.run.history import DevSamples, Sample, read_samples, write_samples
 from t2t_keras.training.settings import TrainOptions
 
@@ -142,7 +143,8 @@ def test_a_model_without_attention_maps_does_not_end_its_training(
     live_run, tmp_path, capfd
 ):
     long_run(tmp_path / "run", live_run, 2, ["a"])
-    hook = PageHook(tmp_path / "run", SimpleNamespace(translator=None))
+    checkpoints = CheckpointDirectory(tmp_path / "run")
+    hook = PageHook(checkpoints, SimpleNamespace(translator=None))
     for step in (100, 200):
         hook.on_eval(step, "dev", {})
     hook.close()
@@ -158,7 +160,7 @@ def test_a_page_that_cannot_be_written_does_not_end_the_training(
     long_run(tmp_path / "run", live_run, 2, ["a"])
     page = tmp_path / "run" / "page.html"
     page.mkdir()
-    hook = PageHook(tmp_path / "run", None)
+    hook = PageHook(CheckpointDirectory(tmp_path / "run"), None)
     hook.on_train_begin()
     hook.on_eval(100, "dev", {})
     lines = capfd.readouterr().err.splitlines()
@@ -172,7 +174,7 @@ def test_a_page_that_cannot_be_written_does_not_end_the_training(
 def test_only_the_logs_are_reread(live_run, tmp_path):
     run = tmp_path / "run"
     long_run(run, live_run, 2, ["a"])
-    hook = PageHook(run, None)
+    hook = PageHook(CheckpointDirectory(run), None)
     hook.on_train_begin()
     for file in (run / "config.json", run / "hparams.json", *run.glob("vocab.*")):
         file.unlink()

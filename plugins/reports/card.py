@@ -167,7 +167,7 @@ def _training_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
                 "minutes": int() | float() as minutes,
                 "devices": devices,
                 "date": date,
-            }:
+            } if first_step < last_step:
                 time = duration(60 * minutes)
                 sentences.append(
                     f"steps {first_step:,} to {last_step:,} in {time} on {devices} "

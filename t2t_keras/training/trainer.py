@@ -163,6 +163,8 @@ class Trainer:
         self._group = ProcessGroup.from_strategy(strategy)
         # The last interval of steps in which the processes asked each other to stop.
         self._checked_interval = -1
+        # Whether the results were recorded by an earlier start.
+        self._is_recorded = False
         self._micro_batches = run.config.micro_batches(strategy.num_replicas_in_sync)
         seed = run.config.seed
         keras.utils.set_random_seed(seed)
@@ -206,8 +208,10 @@ class Trainer:
             metrics, step, reason = self._train(steps)
             # A signal cuts the evaluations at the end short.
             is_complete = not self._stopping.signal
+            # A process that was killed in them has recorded nothing.
+            has_new_results = step and is_complete and not self._is_recorded
             # Hooks that are closed may read it.
-            if self._group.is_chief and step > start_step:
+            if self._group.is_chief and (step > start_step or has_new_results):
                 self._run.checkpoints.require_place()
                 record_event(
                     self._run.path,
@@ -316,7 +320,8 @@ class Trainer:
         """
         if self._group.is_chief and not has_begun:
             recorded = recorded_results(self._run.path, step, reason, self._options)
-            if recorded:
+            if recorded is not None:
+                self._is_recorded = True
                 self._reporter.say("the results are those of the end of the training")
                 return recorded
         metrics = self._evaluate(step, at_end=True)

@@ -259,6 +259,52 @@ def test_a_run_stopped_by_a_signal_loses_no_step(data_dir, undisturbed, tmp_path
     assert resumed[3:] == evaluated(undisturbed)
 
 
+class Killed(BaseException):
+    """Ends a training as SIGKILL does."""
+
+
+class KilledAtEnd(Hook):
+    def evaluate_at_end(self, step, reporter):
+        raise Killed
+
+
+@pytest.mark.parametrize("has_dev", [True, False])
+def test_a_training_killed_in_its_last_evaluations_is_recorded_once(
+    has_dev, tmp_path, monkeypatch, capfd
+):
+    replace_updates(monkeypatch)
+    problem = small_data(tmp_path / "data")
+    if not has_dev:
+        problem = problem.replace(sources={"train": problem.sources["train"]})
+    generate(problem, tmp_path / "new_data", workers=1)
+
+    def started(name):
+        return trainer(tmp_path / "new_data", tmp_path / name)
+
+    def log(kind):
+        return (tmp_path / "killed" / kind).read_text().splitlines()
+
+    undisturbed = started("undisturbed").train()
+    training = started("killed")
+    training._hooks.append(KilledAtEnd())
+    with pytest.raises(Killed):
+        training.train()
+    assert not (tmp_path / "killed" / "history.jsonl").exists()
+    results = [started("killed").train()]
+    events = [e for e in map(json.loads, log("history.jsonl")) if "results" in e]
+    assert [(e["first_step"], e["last_step"], e["stopped_by"]) for e in events] == [
+        (4, 4, "train_steps")
+    ]
+    expected = {k: v for k, v in undisturbed.items() if k.startswith("dev_")}
+    assert bool(expected) == has_dev and events[0]["results"] == expected
+    logs = log("history.jsonl"), log("metrics.jsonl")
+    for _ in range(2):
+        results.append(started("killed").train())
+        assert (log("history.jsonl"), log("metrics.jsonl")) == logs
+    assert results[0] == results[1] == results[2]
+    assert "those of the end of the training" in capfd.readouterr().err
+
+
 def test_early_stopping_keeps_the_best_and_remains_stopped(
     data_dir, tmp_path, monkeypatch, capfd
 ):

@@ -32,7 +32,8 @@ class BatchPlan:
             are the same in both directions.
 
     Raises:
-        UserError: there is no record, or the longest one exceeds the budget.
+        UserError: there is no record, the longest one exceeds the budget, or one has
+            no token on a side.
 
     Attributes:
         packs_rows: whether a row may hold several pairs.
@@ -62,6 +63,11 @@ class BatchPlan:
                 f"hparams: batch_tokens {batch_tokens} is less than the longest "
                 f"example's {self._longer.max()} tokens; raise it, or lower the "
                 "problem's max_length (--max_length) and generate the data again"
+            )
+        if not min(source_length.min(), target_length.min()):
+            raise UserError(
+                "an example has no token on one side, where data generation writes at "
+                "least the end of the sentence; generate the data again"
             )
         # Indices of records take 4 bytes each, if they fit.
         self._dtype = np.int32 if len(self._longer) < 1 << 31 else np.int64

@@ -28,6 +28,8 @@ def segment_sums(values: tf.Tensor, ids: tf.Tensor, num_segments: int) -> tf.Ten
         ids: integers [N], from 0 to `num_segments` - 1.
         num_segments: V
     """
+    if values.shape[0] == 0:
+        return tf.zeros([num_segments, values.shape[1]], values.dtype)
     order = tf.argsort(ids, stable=True)  # [N]
     bounds = _lower_bounds(tf.gather(ids, order), num_segments + 1)  # [V + 1]
     start = bounds[:-1]  # [V], segment v has the sorted rows start[v] ... stop[v] - 1

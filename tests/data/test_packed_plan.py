@@ -131,6 +131,12 @@ def test_one_pair_and_a_pair_as_long_as_the_budget():
     refused("batch_tokens 99 is less than the longest", plan, lengths, lengths, 99)
 
 
+@pytest.mark.parametrize("sides", [([3, 0], [2, 4]), ([3, 5], [0, 4]), ([0], [0])])
+def test_a_side_without_a_token_is_refused(sides):
+    """Packing used to look for its place for ever."""
+    refused("an example has no token on one side", plan, *sides)
+
+
 def test_pairs_of_equal_lengths_leave_no_padding():
     batches = plan([10] * 480, [12] * 480, budget=480)
     assert batches.shape(batches.records(0)) == (10, 40, 48)

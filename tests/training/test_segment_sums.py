@@ -38,3 +38,11 @@ def test_xla_gets_no_scatter():
     program = sums.experimental_get_compiler_ir(*arguments)(stage="hlo")
     assert " sort(" in program
     assert " scatter(" not in program
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_no_rows_have_sums_of_zero(jit_compile):
+    arguments = tf.zeros([0, 5]), tf.zeros([0], tf.int64), 3
+    compiled = tf.function(segment_sums, jit_compile=jit_compile)
+    for sums in (segment_sums, compiled):
+        np.testing.assert_array_equal(sums(*arguments), np.zeros([3, 5], np.float32))

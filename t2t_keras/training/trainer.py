@@ -54,20 +54,37 @@ _DIVERGED = 10.0  # times the loss of the uniform distribution
 _REMEDY = "a lower learning_rate, a longer warmup_steps or clip_norm=1"
 
 
-def refuse_skipped_updates(step: int, skipped_in_a_row: int, limit: int) -> None:
-    """Refuses to go on if the last updates have all been skipped.
+def endless_skipping(
+    step: int,
+    skipped_in_a_row: int,
+    good_steps: Sequence[int],
+    bad_steps: Sequence[int],
+) -> UserError:
+    """Returns the error for a training whose last updates have all been skipped.
 
-    Until then nothing is lost: a skipped update leaves everything as it was.
-
-    Raises:
-        UserError: `limit` or more in a row have been skipped.
+    Args:
+        step: the number of updates so far.
+        skipped_in_a_row: how many of the last ones were skipped.
+        good_steps: the steps of the good checkpoints, ascending.
+        bad_steps: the steps of the others, which were set aside.
     """
-    if skipped_in_a_row and skipped_in_a_row >= limit:
-        raise UserError(
-            f"step {step}: the loss or its gradient was not finite in the last "
-            f"{skipped_in_a_row} updates, which were skipped; continue from the last "
-            f"checkpoint with {_REMEDY} and --change_settings"
+    if good_steps:
+        advice = (
+            f"the checkpoint of step {good_steps[-1]} is good: continue from there "
+            f"with {_REMEDY} and --change_settings"
         )
+    else:
+        advice = (
+            f"there is no good checkpoint: start again in a new --output_dir with "
+            f"{_REMEDY}"
+        )
+    if bad_steps:
+        names = ", ".join(f"damaged.model.ckpt-{bad_step}" for bad_step in bad_steps)
+        advice += f" (weights that have only led to such losses are now {names})"
+    return UserError(
+        f"step {step}: the loss or its gradient was not finite in the last "
+        f"{skipped_in_a_row} updates, which were skipped; {advice}"
+    )
 
 
 def refuse_divergence(step: int, loss: float, vocab_size: int) -> None:
@@ -263,7 +280,9 @@ class Trainer:
         # A training that was stopped early has saved a checkpoint that an uninterrupted
         # one does not have. The next checkpoint replaces it, so that both average the
         # same steps.
-        is_scheduled = self._options.save_minutes or step % self._save_interval == 0
+        is_scheduled = self._options.save_minutes or (
+            step % self._save_interval == 0 and not self._has_doubtful_weights(step)
+        )
         self._replaced_step = None if is_scheduled else step
         return step
 
@@ -297,13 +316,13 @@ class Trainer:
                     metrics |= self._evaluate(step)
             if self._reporter.has_unreported:
                 metrics |= self._report(step)
+            is_end = reason not in _SIGNAL_NAMES
             # A loss scale may still be falling, which skips updates.
-            if step > steps.start and not self._step.loss_scale:
-                limit = min(MAX_SKIPPED_IN_A_ROW, step - steps.start)
-                self._refuse_skipped_updates(step, limit)
+            if is_end and step > steps.start and not self._step.loss_scale:
+                self._refuse_skipped_updates(step, self._doubtful_count(step))
             if step != self._saved_step:
-                self._save(step)
-            if step and reason not in _SIGNAL_NAMES:
+                self._save(step, is_end)
+            if step and is_end:
                 metrics |= self._results(step, reason, has_begun=step > steps.start)
         if steps:
             for hook in self._hooks:
@@ -433,10 +452,19 @@ class Trainer:
             return minutes >= self._options.save_minutes
         return step % self._save_interval == 0
 
-    def _save(self, step: int) -> None:
+    def _save(self, step: int, is_end: bool = False) -> None:
+        """Starts to save a checkpoint, unless its weights are doubtful.
+
+        Args:
+            step: the number of updates so far.
+            is_end: whether to save it anyway, for the evaluations at the end.
+        """
         if not self._group.is_chief:
             return
         self._refuse_skipped_updates(step, MAX_SKIPPED_IN_A_ROW)
+        # It would push out a good one.
+        if self._has_doubtful_weights(step) and not is_end:
+            return
         variables = self._variables | self._step.counters
         self._run.checkpoints.start_saving(
             step, variables, self._options.keep, self._replaced_step
@@ -489,6 +517,40 @@ class Trainer:
                 reason = reason or hook.stop_reason()
         return self._group.all_reduce_first(reason, STOP_REASONS)
 
+    def _has_doubtful_weights(self, step: int) -> bool:
+        return self._skipped_in_a_row() >= self._doubtful_count(step)
+
+    def _doubtful_count(self, step: int) -> int:
+        """Returns how many skipped updates in a row make the weights doubtful.
+
+        They are more than half of an interval between checkpoints. So it is the same
+        wherever the training was interrupted.
+        """
+        interval = min(step, self._save_interval)
+        return min(interval // 2 + 1, MAX_SKIPPED_IN_A_ROW)
+
+    def _skipped_in_a_row(self) -> int:
+        return int(self._step.skipped_in_a_row.read_value())
+
     def _refuse_skipped_updates(self, step: int, limit: int) -> None:
-        skipped_in_a_row = int(self._step.skipped_in_a_row.read_value())
-        refuse_skipped_updates(step, skipped_in_a_row, limit)
+        """Refuses to go on if the last updates have all been skipped.
+
+        A checkpoint is good if an update from its weights had a finite loss. A skipped
+        update leaves the weights as they are, so these are the checkpoints before the
+        last update that was not skipped. The later ones are set aside.
+
+        Raises:
+            UserError: `limit` or more in a row have been skipped.
+        """
+        skipped = self._skipped_in_a_row()
+        if skipped < limit:
+            return
+        last_good = step - skipped - 1
+        checkpoints = self._run.checkpoints
+        checkpoints.wait()
+        saved_steps = checkpoints.steps()
+        if self._group.is_chief:
+            checkpoints.set_aside(last_good)
+        good = [saved for saved in saved_steps if saved <= last_good]
+        bad = saved_steps[len(good) :]
+        raise endless_skipping(step, skipped, good, bad)

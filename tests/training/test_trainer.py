@@ -9,6 +9,7 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers.errors import refused
 from helpers.json_edits import edit_json
 from helpers.small_data import small_data
@@ -20,6 +21,7 @@ from t2t_keras.run.checkpoint import Checkpoint, average_run
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.hooks import Hook
 from t2t_keras.training.result import TrainResult
+from t2t_keras.training.step import TrainStep
 
 
 def test_the_first_update_has_the_rate_of_step_one(data_dir, trained_run, tmp_path):
@@ -102,6 +104,116 @@ def test_a_loss_that_is_never_finite_ends_training(data_dir, tmp_path):
     table = training.model.embeddings[0].table
     table.assign(np.full(table.shape, np.nan))
     refused(r"step 4: the loss .* in the last 4 updates", training.train)
+
+
+def replace_updates_but(monkeypatch, skipped):
+    """Replaces updates; those of some numbers, from 1, are skipped."""
+    replace_updates(monkeypatch)
+    apply = TrainStep.update
+
+    def update(self, batch, step, learning_rate, dry_run=False):
+        if dry_run or step + 1 not in skipped:
+            result = apply(self, batch, step, learning_rate, dry_run)
+            self.skipped_in_a_row.assign(0 if not dry_run else self.skipped_in_a_row)
+            return result
+        self.skipped_in_a_row.assign_add(1)
+        return apply(self, batch, step, 0.0)._replace(skipped=tf.ones([]))
+
+    monkeypatch.setattr(TrainStep, "update", update)
+
+
+NONE_GOOD = "; there is no good checkpoint: start again in a new --output_dir"
+ENDLESS = {
+    # The steps that were skipped, the options, the error, what is kept and set aside.
+    # 12 has the weights that update 10 has damaged; those of 8 led to updates 9, 10.
+    "damaged in an interval": (
+        *(range(11, 99), {"save_every": 4}),
+        "step 60: .* in the last 50 updates, .*; the checkpoint of step 8 is good",
+        *([4, 8], [12]),
+    ),
+    "damaged before a checkpoint": (
+        *(range(13, 99), {"save_every": 4, "keep": 2}),
+        "step 64: .* in the last 52 updates, .*; the checkpoint of step 8 is good",
+        *([8], [12]),
+    ),
+    "damaged at first": (range(2, 99), {"save_every": 1}, NONE_GOOD, [], [1]),
+    "never sound": (range(1, 99), {"save_every": 4}, NONE_GOOD, [], []),
+    "pushed out": (range(5, 99), {"save_every": 4, "keep": 1}, NONE_GOOD, [], [4]),
+    "at the end": (
+        *(range(90, 99), {"save_every": 10}),
+        "step 98: .* in the last 9 updates, .*; the checkpoint of step 80 is good",
+        *([80], [90]),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_a_training_goes_back_to_weights_that_had_a_finite_loss(
+    case, data_dir, tmp_path, monkeypatch, capfd
+):
+    skipped, options, message, good, bad = ENDLESS[case]
+    replace_updates_but(monkeypatch, skipped)
+    options = {"log_every": 999, "eval_every": 999, **options}
+    training = trainer(data_dir, tmp_path, options=options, train_steps=98)
+    sentence = refused(message, training.train)
+    checkpoints = RunDirectory(tmp_path).checkpoints
+    assert checkpoints.steps()[-1:] == good[-1:]
+    assert set(good) <= {*checkpoints.steps()}
+    assert checkpoints.steps("damaged.model.ckpt") == bad
+    assert all(f"damaged.model.ckpt-{step}" in sentence for step in bad)
+    # The way that the sentence shows is open.
+    replace_updates_but(monkeypatch, ())
+    capfd.readouterr()
+    resumed = trainer(data_dir, tmp_path, options=options, train_steps=98).train()
+    assert resumed["step"] == 98
+    resumes = f"resuming from step {good[-1]} of 98" if good else ""
+    assert resumes in (errors := capfd.readouterr().err)
+    assert bool(good) == ("resuming" in errors)
+
+
+@pytest.mark.parametrize("stopped_at", [None, 5, 6, 7, 8, 9])
+def test_no_checkpoint_is_saved_while_updates_are_skipped(
+    stopped_at, data_dir, tmp_path, monkeypatch
+):
+    """The checkpoints are the same wherever the training was stopped."""
+    replace_updates_but(monkeypatch, (6, 7, 8, 11))
+    options = {"save_every": 2, "average_last": 0}
+    if stopped_at is not None:
+        stopped = trainer(data_dir, tmp_path, options=options, train_steps=12)
+        before_step(
+            stopped,
+            lambda n: n != stopped_at - 1 or signal.raise_signal(signal.SIGINT),
+        )
+        assert stopped.train()["step"] == stopped_at
+    training = trainer(data_dir, tmp_path, options=options, train_steps=12)
+    assert training.train()["step"] == 12
+    assert RunDirectory(tmp_path).checkpoints.steps() == [2, 4, 6, 10, 12]
+    rates = [16**-0.5 * n * 10**-1.5 for n in range(1, 11)] + [16**-0.5 * 12**-0.5]
+    total = sum(rates) - sum(rates[5:8])  # the sum of all but 6, 7, 8 and 11
+    initial = trainer(data_dir, tmp_path / "new").model.softmax_embedding.table.numpy()
+    final = weights(tmp_path, 12)["model/embedding/table"]
+    np.testing.assert_allclose(final - initial, total, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_rate_that_destroys_the_weights_leaves_a_directory_to_begin_in(
+    data_dir, tmp_path
+):
+    flags = {"schedule": "constant", "train_steps": 6}
+    options = {"save_every": 1, "eval_every": 9, "average_last": 0}
+    for name, rate in (("run", 1e30), ("run", 0.01), ("undisturbed", 0.01)):
+        training = trainer(
+            data_dir, tmp_path / name, options=options, learning_rate=rate, **flags
+        )
+        if rate > 1:
+            refused(
+                r"step 6: .* the last 5 updates.*no good checkpoint", training.train
+            )
+        else:
+            training.train()
+    for step in range(1, 7):
+        runs = [weights(tmp_path / name, step) for name in ("run", "undisturbed")]
+        assert_same(*runs)
 
 
 def test_a_damaged_checkpoint_is_skipped(data_dir, trained_run, tmp_path, capfd):

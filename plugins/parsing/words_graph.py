@@ -7,7 +7,7 @@ import tensorflow as tf
 from t2t_keras.text.sentences_graph import CPU, text_pieces
 from t2t_keras.text.tokenizer import EOS, UNK
 
-from .word_classes import ENDINGS, SHAPE, SPECIAL, ending_pattern
+from .words import ENDINGS, SHAPE, SPECIAL, ending_pattern
 
 # The table returns this for an unknown word.
 _NONE = -1

@@ -1,9 +1,10 @@
 """Constituency parsing: everything that only this task needs (section 6.3).
 
-`task` has the text processor, the constraint and the metrics of parsing problems. They
-use `tree` (bracketed trees), `linearise` (trees to symbols and back), `words`
-(splitting a sentence into words), `punctuation` (which words EVALB ignores), `graph`
-(the same as TensorFlow operations), `balanced_brackets` (the constraint) and `evalb`
-(F1). `treebank` reads training examples; `commands` has the flags of `t2t datagen` for
-treebanks, and the command `f1`.
+`wsj` registers the problems, and `task` has their text processor, constraint and
+metrics: `tree` reads bracketed trees, `linearise` makes symbols of them and back,
+`words` splits sentences and finds the punctuation that EVALB ignores, `graph` does
+both as TensorFlow operations, `balanced_brackets` is the constraint, and `evalb` is F1
+with the `evalb_scores` of a corpus. `treebank` reads training examples, and `labels`
+notices what it does not know; `commands` has the flags of `t2t datagen` for treebanks,
+and the command `f1`.
 """

@@ -12,7 +12,7 @@ from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 from .graph import word_kinds
 from .linearise import Brackets
-from .punctuation import BRACKET, KIND_OF_TAG, MARK, WORD
+from .words import BRACKET, KIND_OF_TAG, MARK, WORD
 
 # In the 25,000 trees of the Treebank's sample and of CRAFT, at most 29 constituents are
 # open at a word, and at most 9 begin at the same word.

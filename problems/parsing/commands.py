@@ -11,7 +11,7 @@ from t2t_keras.problem import Problem, Source, Split
 from .task import Trees
 
 if TYPE_CHECKING:
-    from .treebank_source import TreebankSource
+    from .treebank import TreebankSource
 
 # The standard division of the Wall Street Journal.
 _SECTIONS: dict[Split, str] = {"train": "02-21", "dev": "22", "test": "23"}
@@ -145,7 +145,7 @@ def _add_label_flags(trees: argparse._ArgumentGroup) -> None:
 
 def _gold(trees: Trees, args: argparse.Namespace) -> "dict[Split, TreebankSource]":
     """Returns the treebank of each split that the flags name."""
-    from .treebank_source import TreebankSource
+    from .treebank import TreebankSource
 
     gold: dict[Split, TreebankSource] = {}
     for split in get_args(Split):
@@ -175,7 +175,7 @@ def _mix(
     args: argparse.Namespace,
 ) -> Source:
     """Returns the gold training trees mixed with those of `--silver_trees`."""
-    from .treebank_source import SilverMix
+    from .treebank import SilverMix
 
     silver = dataclasses.replace(
         train,
@@ -217,8 +217,7 @@ def _f1_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _f1(args: argparse.Namespace) -> dict[str, Any]:
-    from .evalb import evaluate_files
-    from .evalb_parameters import COLLINS, read_parameters
+    from .evalb import COLLINS, evaluate_files, read_parameters
 
     parameters = read_parameters(args.prm) if args.prm else COLLINS
     return evaluate_files(args.gold, args.test, parameters).to_dict()
@@ -226,7 +225,7 @@ def _f1(args: argparse.Namespace) -> dict[str, Any]:
 
 def _show_f1(result: dict[str, Any]) -> str:
     """Formats EVALB's report, followed by a score that EVALB lacks."""
-    from .evalb_report import evalb_report, summaries
+    from .evalb_scores import evalb_report, summaries
 
     lines = [evalb_report(result), "-- Beyond EVALB --"]
     for title, summary in summaries(result):

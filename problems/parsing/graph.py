@@ -11,9 +11,8 @@ import tensorflow as tf
 from t2t_keras.text.sentences_graph import CPU
 
 from .linearise import UNKNOWN_TAG, UNTAGGED, Brackets
-from .punctuation import APOSTROPHES, DASHES, KIND_OF_TAG, OPENING, TAG_OF_MARK, WORD
 from .tree import OUTER
-from .words import rules
+from .words import APOSTROPHES, DASHES, KIND_OF_TAG, OPENING, TAG_OF_MARK, WORD, rules
 
 
 def treebank_texts(texts: tf.Tensor, raw: bool) -> tf.Tensor:

@@ -10,8 +10,8 @@ from typing import Self
 
 from t2t_keras.errors import UserError
 
-from .punctuation import mark_tags
 from .tree import OUTER, OUTER_LABELS, Tree
+from .words import mark_tags
 
 # The constituent labels of the Penn Treebank, its revision, and treebanks in its style
 # (OntoNotes, English Web, CRAFT), and two ambiguous ones.

@@ -9,7 +9,7 @@ from helpers.errors import refused
 
 from t2t_keras.data.sources import PairFile, ParallelFiles, checksum
 from t2t_keras.files.text_files import read_lines
-from t2t_keras.problems.parsing.treebank_files import tree_files
+from t2t_keras.problems.parsing.treebank import tree_files
 
 
 def write(path, content: str | bytes):

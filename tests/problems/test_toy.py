@@ -64,7 +64,7 @@ TREES = {
 @functools.cache
 def texts(split, trees=False):
     if trees:
-        from t2t_keras.problems.parsing.toy import pairs
+        from t2t_keras.problems.parsing.wsj import pairs
 
         return list(pairs(split))
     return list(toy.pairs(split))

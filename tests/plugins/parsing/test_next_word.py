@@ -14,9 +14,8 @@ from helpers.tokenizer_checks import (
 )
 
 from t2t_keras import registry
-from t2t_keras.plugins.parsing.rotary import rotate
-from t2t_keras.plugins.parsing.word_classes import word_classes
-from t2t_keras.plugins.parsing.words import WordTokenizer
+from t2t_keras.plugins.parsing.next_word import rotate
+from t2t_keras.plugins.parsing.words import WordTokenizer, word_classes
 from t2t_keras.problems.parsing.linearise import BRACKETS
 from t2t_keras.text.tokenizer import EOS, UNK, load_tokenizer
 

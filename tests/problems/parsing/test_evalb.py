@@ -5,14 +5,14 @@ from helpers.errors import refused
 from helpers.reference import reference
 
 from t2t_keras.cli import main
-from t2t_keras.problems.parsing.evalb import evaluate_files, evaluate_trees
-from t2t_keras.problems.parsing.evalb_parameters import (
+from t2t_keras.problems.parsing.evalb import (
     COLLINS,
     EvalbParameters,
+    evaluate_files,
+    evaluate_trees,
     read_parameters,
 )
-from t2t_keras.problems.parsing.evalb_report import evalb_report
-from t2t_keras.problems.parsing.evalb_scores import ERROR, SKIP, VALID
+from t2t_keras.problems.parsing.evalb_scores import ERROR, SKIP, VALID, evalb_report
 from t2t_keras.problems.parsing.task import BracketF1
 
 GOLD = "(TOP (S (NP (NNP John)) (VP (VBZ sees) (NP (DT the) (NN dog))) (. .)))"

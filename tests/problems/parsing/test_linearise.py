@@ -8,9 +8,9 @@ from helpers.errors import refused
 from helpers.reference import reference
 
 from t2t_keras.problems.parsing.linearise import linearise, restore, restore_text
-from t2t_keras.problems.parsing.punctuation import mark_tags
 from t2t_keras.problems.parsing.tree import Tree, parse_tree, prepare
 from t2t_keras.problems.parsing.treebank import read_trees
+from t2t_keras.problems.parsing.words import mark_tags
 
 
 def test_symbols_equal_those_of_tensor2tensor():

@@ -7,8 +7,7 @@ from helpers.errors import refused
 from helpers.reference import reference
 
 from t2t_keras.problems.parsing.tree import parse_tree, parse_trees, prepare
-from t2t_keras.problems.parsing.treebank import read_trees
-from t2t_keras.problems.parsing.treebank_files import tree_files
+from t2t_keras.problems.parsing.treebank import read_trees, tree_files
 
 GOOD = "(TOP (S (NN good)))\n"
 MRG = """

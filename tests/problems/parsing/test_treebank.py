@@ -9,7 +9,7 @@ from t2t_keras import registry
 from t2t_keras.cli.program import main
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.problems.parsing.task import BracketF1
-from t2t_keras.problems.parsing.treebank_source import SilverMix, TreebankSource
+from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource
 from t2t_keras.text.tokenizer import load_tokenizer
 
 TREE = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"

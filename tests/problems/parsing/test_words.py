@@ -7,8 +7,13 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.problems.parsing import graph
-from t2t_keras.problems.parsing.punctuation import KIND_OF_TAG, WORD, mark_tags
-from t2t_keras.problems.parsing.words import rules, treebank_text
+from t2t_keras.problems.parsing.words import (
+    KIND_OF_TAG,
+    WORD,
+    mark_tags,
+    rules,
+    treebank_text,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 from helpers.errors import refused
 from helpers.reference import reference
 
-from t2t_keras.problems.parsing.labels import is_known, unknown_label
-from t2t_keras.problems.parsing.survey import Survey
+from t2t_keras.problems.parsing.labels import Survey, is_known, unknown_label
 from t2t_keras.problems.parsing.tree import (
     BadTree,
     Tree,

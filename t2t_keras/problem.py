@@ -109,6 +109,10 @@ class TextProcessor:
 Split = Literal["train", "dev", "test"]
 
 
+# The formulas of `decoding.length_penalty`.
+LengthPenalty = Literal["gnmt", "power", "average", "none"]
+
+
 Pair = tuple[str, str]  # (source text, target text)
 
 
@@ -179,7 +183,8 @@ class Problem:
             dropped.
         cleaning: the rules by which other training pairs are dropped.
         beam_size: number of hypotheses that beam search keeps.
-        alpha: exponent of the length penalty ((5 + length) / 6) ** alpha.
+        alpha: exponent of the length penalty.
+        length_penalty: the formula of the length penalty, see `DecodingOptions`.
         extra_length: maximum number of tokens in an output beyond those of its input.
         split_sentences: whether an input of several sentences is translated sentence by
             sentence; None: where nearly all training sources are single sentences.
@@ -207,6 +212,7 @@ class Problem:
 
     beam_size: Positive = 4
     alpha: float = 0.6
+    length_penalty: LengthPenalty = "gnmt"
     extra_length: NonNegative = 50
     split_sentences: bool | None = None
 

@@ -1,6 +1,6 @@
 """Reads Marian models in the files of Hugging Face transformers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from .hf_marian_names import (
     WEIGHTS_FILE,
     hf_name,
 )
-from .marian_search import decoding_options, search_sentences
+from .marian_search import decoding_options, ignored_settings
 from .marian_vocabulary import (
     NO_ID,
     PAD_TOKEN,
@@ -104,7 +104,8 @@ def load_hf_marian(source: str | Path) -> MarianModel:
     target_list, target_file = _read_vocabulary(target_vocab, source / "target.spm")
     _check_special_ids(config, config_path, target_list, target_vocab)
     tensors = _read_tensors(source / WEIGHTS_FILE)
-    embeddings = _read_embeddings(config, tensors, (source_list, target_list))
+    check: list[str] = []
+    embeddings = _read_embeddings(config, tensors, (source_list, target_list), check)
     hparams, weights = tensors.read_layers(
         hparams, embeddings, hf_name, transposed=True
     )
@@ -113,7 +114,6 @@ def load_hf_marian(source: str | Path) -> MarianModel:
     if not generation_path.exists():
         generation_path = config_path
     generation = read_json_object(generation_path)
-    options = _decoding_options(generation, generation_path)
     vocab_paths = dict.fromkeys([str(source_vocab), str(target_vocab)])
     return MarianModel(
         hparams=hparams,
@@ -125,8 +125,8 @@ def load_hf_marian(source: str | Path) -> MarianModel:
             "vocabularies": list(vocab_paths),
         },
         left_out=[],
-        check=_check_sentences(generation, generation_path.name, options),
-        options=options,
+        check=[*check, *_check_sentences(generation, generation_path.name)],
+        decoding=_decoding_options(generation, generation_path),
     )
 
 
@@ -231,40 +231,62 @@ def _read_embeddings(
     config: Mapping[str, object],
     tensors: ModelTensors,
     token_lists: tuple[TokenList, TokenList],
+    check: list[str],
 ) -> dict[str, np.ndarray]:
     """Returns our embedding matrices and the output bias.
+
+    Args:
+        config: the configuration.
+        tensors: the model's tensors.
+        token_lists: the tokens of source and target.
+        check: gets a sentence about copies of a matrix that differ.
 
     Raises:
         UserError: see `convert_embeddings`.
     """
-    softmax = None
-    if not config.get("tie_word_embeddings", True):
-        softmax = tensors.read(SOFTMAX)
-        target = tensors.read(TARGET_EMBEDDING)
-        source = tensors.read(SOURCE_EMBEDDING)
-    elif config.get("share_encoder_decoder_embeddings", True):
-        source = _read_tied(
-            tensors, SHARED_EMBEDDING, SOURCE_EMBEDDING, TARGET_EMBEDDING, SOFTMAX
-        )
-        target = source
+    is_tied = config.get("tie_word_embeddings", True)
+    target_names = [TARGET_EMBEDDING, *([SOFTMAX] if is_tied else [])]
+    if config.get("share_encoder_decoder_embeddings", True):
+        shared_names = [SHARED_EMBEDDING, SOURCE_EMBEDDING, *target_names]
+        source = target = _read_tied(tensors, shared_names, check)
     else:
         source = tensors.read(SOURCE_EMBEDDING)
-        target = _read_tied(tensors, TARGET_EMBEDDING, SOFTMAX)
+        target = _read_tied(tensors, target_names, check)
+    softmax = None if is_tied else tensors.read(SOFTMAX)
     # Old files may hold a shared matrix that neither side uses.
     tensors.skip(SHARED_EMBEDDING, *_POSITIONS)
     bias = tensors.read(OUTPUT_BIAS).reshape(-1)
     return convert_embeddings(tensors.path, token_lists, source, target, softmax, bias)
 
 
-def _read_tied(tensors: ModelTensors, *names: str) -> np.ndarray:
-    """Reads a tensor that a file may hold under several names."""
-    present = [name for name in names if tensors.has(name)]
-    matrix = tensors.read(present[0] if present else names[0])
-    tensors.skip(*names)
+def _read_tied(
+    tensors: ModelTensors, names: Sequence[str], check: list[str]
+) -> np.ndarray:
+    """Reads a matrix that a file may hold under several names.
+
+    Of copies that differ, the first is taken, as by transformers 4.
+
+    Args:
+        tensors: the model's tensors.
+        names: the names, that of the original first.
+        check: gets a sentence about copies that differ.
+    """
+    first, *copies = [name for name in names if tensors.has(name)] or names[:1]
+    matrix = tensors.read(first)
+    differing = [
+        name for name in copies if not np.array_equal(tensors.read(name), matrix)
+    ]
+    if differing:
+        check.append(
+            f"{tensors.path.name}: {first} was taken for {' and '.join(differing)}, "
+            f"which differs, because {CONFIG_FILE} says that they are one matrix"
+        )
     return matrix
 
 
-def _decoding_options(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _decoding_options(
+    config: Mapping[str, Any], path: Path
+) -> dict[str, int | float | str]:
     """Returns the decoding options that equal the settings of `generate`.
 
     Args:
@@ -272,7 +294,7 @@ def _decoding_options(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
         path: the file that contains them, for messages.
 
     Raises:
-        UserError: a value is not a number.
+        UserError: see `decoding_options`.
     """
     values: dict[str, Any] = {"num_beams": 1, "length_penalty": 1.0}
     values |= {key: value for key, value in config.items() if value is not None}
@@ -280,9 +302,7 @@ def _decoding_options(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return decoding_options(path, values["num_beams"], values["length_penalty"], names)
 
 
-def _check_sentences(
-    config: Mapping[str, Any], name: str, options: Mapping[str, object]
-) -> list[str]:
+def _check_sentences(config: Mapping[str, Any], name: str) -> list[str]:
     """Returns sentences about the settings of `generate` in a file of this name."""
     neutral = {**_IGNORED, "bad_words_ids": [[config.get("pad_token_id")]]}
     ignored = {
@@ -290,4 +310,4 @@ def _check_sentences(
         for key, value in neutral.items()
         if config.get(key) not in (None, value)
     }
-    return search_sentences(name, options, ignored)
+    return ignored_settings(name, ignored)

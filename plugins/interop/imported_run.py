@@ -31,15 +31,12 @@ class ImportedRun:
         took: the files and values that were imported, by what they are.
         left_out: sentences about what was not imported.
         check: sentences about what the user should check because it is a guess.
-        options: the decoding options that the other program uses, if its files have
-            them; other options have the problem's defaults.
     """
 
     run: RunDirectory
     took: dict[str, Any]
     left_out: list[str]
     check: list[str]
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def recorded(self, program: str) -> Self:
         """Records the import in the run's history and returns itself.
@@ -92,6 +89,7 @@ def write_run(
     checkpoints: Iterable[tuple[int, Mapping[str, np.ndarray]]],
     data_dir: str | Path | None = None,
     usr_dir: str | Path | None = None,
+    decoding: Mapping[str, int | float | str] | None = None,
 ) -> RunDirectory:
     """Writes a run directory, or nothing if an error occurs.
 
@@ -106,6 +104,8 @@ def write_run(
         data_dir: our data directory of the problem, with the same vocabularies; None:
             the run directory takes its place, and gets the vocabularies.
         usr_dir: the folder that registers the problem; None: there is no such folder.
+        decoding: the decoding options that the other program's files have; others are
+            the problem's. None: they have none.
 
     Raises:
         UserError: the data were made with other vocabularies, or two checkpoints have
@@ -115,6 +115,7 @@ def write_run(
         config = _run_config(
             problem, hparams_set, vocabularies, output_dir, data_dir, usr_dir
         )
+        config = dataclasses.replace(config, decoding=dict(decoding or {}))
         for step, weights in checkpoints:
             path = CheckpointDirectory(output_dir).path(step)
             if path.with_name(f"{path.name}.index").exists():
@@ -202,7 +203,7 @@ def verify(
     """Compares the run's outputs with the other program's, except for white space.
 
     Args:
-        imported: the imported run; the search uses its `options`.
+        imported: the imported run.
         sources: one source in each line.
         outputs: the other program's outputs, found by the same search.
 
@@ -210,7 +211,7 @@ def verify(
         UserError: there are not as many outputs as sources.
     """
     sources, outputs = checked_pairs(sources, outputs)
-    translations = imported.run.translator().translate(sources, **imported.options)
+    translations = imported.run.translator().translate(sources)
     num_identical = 0
     first_difference: OutputDifference | None = None
     pairs = zip(translations, outputs, strict=True)

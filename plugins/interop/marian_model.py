@@ -17,7 +17,7 @@ from t2t_keras.files.config_files import parse_yaml
 from t2t_keras.files.text_files import read_text, require_fetched_file
 
 from .extended_hparams import ExtendedHParams
-from .marian_search import decoding_options, search_sentences
+from .marian_search import decoding_options, ignored_settings
 from .marian_vocabulary import (
     TokenList,
     marian_file,
@@ -124,10 +124,9 @@ def load_marian(source: str | Path) -> MarianModel:
     target_list, target_file = _read_vocabulary(vocab_paths[1], "target")
     hparams, weights = variables.read_layers(
         hparams,
-        _read_embeddings(variables, (source_list, target_list)),
+        _read_embeddings(variables, settings, (source_list, target_list)),
         lambda part: _marian_name(part, hparams.norm),
     )
-    options = _decoding_options(config, config_path)
     return MarianModel(
         hparams=hparams,
         weights=weights,
@@ -138,8 +137,8 @@ def load_marian(source: str | Path) -> MarianModel:
             "vocabularies": [str(path) for path in dict.fromkeys(vocab_paths)],
         },
         left_out=["dropout and the settings of training, which the model lacks"],
-        check=_check_sentences(config, config_path, options),
-        options=options,
+        check=_check_sentences(config, config_path),
+        decoding=_decoding_options(config, config_path),
     )
 
 
@@ -189,25 +188,25 @@ def _listed_path(name: str, folder: Path, is_relative: bool) -> Path:
     return next((path for path in paths if path.exists()), beside)
 
 
-def _decoding_options(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _decoding_options(
+    config: Mapping[str, Any], path: Path
+) -> dict[str, int | float | str]:
     """Returns the decoding options that equal the configuration of Marian's decoder.
 
     What the configuration lacks has the decoder's default.
 
     Raises:
-        UserError: a value is not a number.
+        UserError: see `decoding_options`.
     """
     beam_size = config.get("beam-size", _DEFAULT_BEAM_SIZE)
     power = config.get("normalize", 0)
     return decoding_options(path, beam_size, power, "beam-size and normalize")
 
 
-def _check_sentences(
-    config: Mapping[str, Any], config_path: Path, options: Mapping[str, object]
-) -> list[str]:
+def _check_sentences(config: Mapping[str, Any], config_path: Path) -> list[str]:
     """Returns sentences about what the user should check."""
     ignored = {name: config[name] for name in _IGNORED if config.get(name)}
-    sentences = search_sentences(config_path.name, options, ignored)
+    sentences = ignored_settings(config_path.name, ignored)
     for script in ("preprocess.sh", "postprocess.sh"):
         if (config_path.parent / script).exists():
             sentences.append(f"{script}: only its SentencePiece step is done here")
@@ -342,9 +341,13 @@ def _read_vocabulary(path: Path, side: str) -> tuple[TokenList, bytes]:
 
 
 def _read_embeddings(
-    variables: ModelTensors, token_lists: tuple[TokenList, TokenList]
+    variables: ModelTensors,
+    settings: Mapping[str, Any],
+    token_lists: tuple[TokenList, TokenList],
 ) -> dict[str, np.ndarray]:
     """Returns our embedding matrices and the output bias.
+
+    If the settings tie the softmax matrix, Marian reads no other one.
 
     Raises:
         UserError: see `convert_embeddings`.
@@ -356,9 +359,10 @@ def _read_embeddings(
         source = variables.read("encoder_Wemb")
         target = variables.read("decoder_Wemb")
     softmax = None
-    if variables.has("decoder_ff_logit_out_W"):
+    is_tied = settings.get("tied-embeddings-all") or settings.get("tied-embeddings")
+    if not is_tied and variables.has("decoder_ff_logit_out_W"):
         softmax = variables.read("decoder_ff_logit_out_W").T
-    elif variables.has("decoder_ff_logit_out_Wt"):
+    elif not is_tied and variables.has("decoder_ff_logit_out_Wt"):
         softmax = variables.read("decoder_ff_logit_out_Wt")
     bias = np.zeros(len(target), np.float32)
     if variables.has("decoder_ff_logit_out_b"):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from t2t_keras import registry
+from t2t_keras.cli.program import flag_text
 from t2t_keras.usr_dir import load_usr_dir
 
 from .hf_marian_model import load_hf_marian
@@ -60,14 +61,14 @@ def import_marian_run(
         [(0, model.weights)],
         data_dir,
         usr_dir,
+        model.decoding,
     )
     check = list(model.check)
     if problem is None:
         check.insert(0, f"the problem {task.name}; another one: --problem")
     left_out = [*model.left_out, "the optimizer's state: training cannot be resumed"]
-    took = model.took | {"problem": task.name}
-    imported = ImportedRun(run, took, left_out, check, model.options)
-    return imported.recorded("Marian")
+    took = {**model.took, "search": flag_text(model.decoding), "problem": task.name}
+    return ImportedRun(run, took, left_out, check).recorded("Marian")
 
 
 def _vocabulary_files(

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 
 
 def decoding_options(
     path: Path, beam_size: Any, power: Any, names: str
-) -> dict[str, Any]:
+) -> dict[str, int | float | str]:
     """Returns the decoding options that equal the settings of a file.
 
     Args:
@@ -19,32 +20,30 @@ def decoding_options(
         names: the names of both settings, for messages.
 
     Raises:
-        UserError: a value is not a number.
+        UserError: a value is not a number, or no search has it.
     """
     try:
-        return {
-            "beam_size": int(beam_size),
-            "length_penalty": "power",
-            "alpha": float(power),
-        }
+        options = DecodingOptions(
+            beam_size=int(beam_size), length_penalty="power", alpha=float(power)
+        )
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}: {names} must be numbers: {error}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {names}: {error}") from None
+    return {
+        name: getattr(options, name)
+        for name in ("beam_size", "length_penalty", "alpha")
+    }
 
 
-def search_sentences(
-    name: str, options: Mapping[str, object], ignored: Mapping[str, object]
-) -> list[str]:
-    """Returns sentences about the search that the user should check.
+def ignored_settings(name: str, ignored: Mapping[str, object]) -> list[str]:
+    """Returns a sentence about each setting of the search that was not imported.
 
     Args:
         name: the name of the file that has the settings.
-        options: what `decoding_options` returned.
         ignored: the settings that change outputs and have no counterpart.
     """
-    pairs = ",".join(f"{key}={value}" for key, value in options.items())
-    sentences = [f"{name}: its search is that of --decode_hparams {pairs}"]
-    for key, value in ignored.items():
-        sentences.append(
-            f"{name}: {key} {value!r:.80} has no counterpart, so outputs may differ"
-        )
-    return sentences
+    return [
+        f"{name}: {key} {value!r:.80} has no counterpart, so outputs may differ"
+        for key, value in ignored.items()
+    ]

@@ -55,7 +55,7 @@ class MarianModel:
         took: the files that were read, by what they hold.
         left_out: sentences about what was not imported.
         check: sentences about what the user should check.
-        options: the decoding options that Marian or transformers would use.
+        decoding: the decoding options that Marian or transformers would use.
     """
 
     hparams: HParams
@@ -64,7 +64,7 @@ class MarianModel:
     took: dict[str, str | list[str]]
     left_out: list[str]
     check: list[str]
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    decoding: dict[str, int | float | str] = dataclasses.field(default_factory=dict)
 
 
 def marian_hparams(

@@ -152,6 +152,7 @@ def _decoding_rows(problem: Problem) -> dict[str, str | None]:
     return {
         "beam_size": str(problem.beam_size),
         "alpha": str(problem.alpha),
+        "length_penalty": problem.length_penalty,
         "extra_length": str(problem.extra_length),
     }
 

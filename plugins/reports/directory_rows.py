@@ -76,7 +76,7 @@ def export_rows(path: Path, export_format: str) -> dict[str, str]:
         if value != base.get(name):
             changes[name] = value
     rows["hparams"] = flag_text(changes)
-    for name in ("beam_size", "alpha"):
+    for name in ("beam_size", "alpha", "length_penalty"):
         if name in settings.decoding:
             rows[name] = str(settings.decoding[name])
     if settings.quantization:

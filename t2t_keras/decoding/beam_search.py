@@ -56,7 +56,6 @@ import tensorflow as tf
 from t2t_keras.decoding.candidates import BeamAllocation, BestCandidates, Candidates
 from t2t_keras.decoding.constraint import AllOf, Constraint, allow_only_mask
 from t2t_keras.decoding.ensemble import DecodingModel
-from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.decoding.search_loop import (
     NEG_INF,
     GrowingLoop,
@@ -66,6 +65,7 @@ from t2t_keras.decoding.search_loop import (
     where_rows,
 )
 from t2t_keras.model.backend import Nest
+from t2t_keras.problem import LengthPenalty
 from t2t_keras.text.tokenizer import EOS, PAD
 
 _MIN_COVERAGE = 1e-9  # weights in bfloat16 may be 0, whose logarithm is -inf

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
 
-from t2t_keras.decoding.options import MAX_BEAM_SIZE, DecodingOptions, LengthPenalty
+from t2t_keras.decoding.options import MAX_BEAM_SIZE, DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import GUIDED_HEAD, HParams
-from t2t_keras.problem import TextProcessor
+from t2t_keras.problem import LengthPenalty, TextProcessor
 from t2t_keras.text.alignment import Alignment
 from t2t_keras.text.tokenizer import Tokenizer
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from t2t_keras.errors import UserError, did_you_mean, require_unicode, short_repr
 from t2t_keras.files.text_files import read_lines, read_text
 from t2t_keras.options import check_options, option, option_names
-from t2t_keras.problem import Problem
+from t2t_keras.problem import LengthPenalty, Problem
 from t2t_keras.text.sentences import is_blank
 
 if TYPE_CHECKING:
@@ -144,10 +144,6 @@ def require_phrases(name: str, phrases: tuple[str, ...]) -> None:
 MAX_BEAM_SIZE = 1000
 
 
-# The formulas of `decoding.length_penalty`.
-LengthPenalty: TypeAlias = Literal["gnmt", "power", "average", "none"]
-
-
 JitCompile: TypeAlias = Literal["auto", "true", "false"]
 
 
@@ -212,7 +208,7 @@ class DecodingOptions:
         "gnmt",
         "what log-probabilities are divided by: gnmt, ((5 + length) / 6) ** alpha; "
         "power, length ** alpha; average, the length; none, 1",
-        "changes_metrics",
+        *("from_problem", "changes_metrics"),
     )
     coverage_penalty: float = _option(
         0.0,

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from t2t_keras.decoding.constraint import AllOf, Constraint, allow_only_mask
 from t2t_keras.decoding.ensemble import DecodingModel
-from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.decoding.search_loop import (
     NEG_INF,
     Hypotheses,
@@ -16,6 +15,7 @@ from t2t_keras.decoding.search_loop import (
     select_rows,
 )
 from t2t_keras.model.backend import Nest
+from t2t_keras.problem import LengthPenalty
 from t2t_keras.text.tokenizer import EOS, PAD
 
 

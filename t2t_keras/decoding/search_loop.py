@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from t2t_keras.decoding.engine import length_penalty
 from t2t_keras.decoding.ensemble import DecodingModel
-from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.model.backend import Nest
+from t2t_keras.problem import LengthPenalty
 from t2t_keras.text.tokenizer import PAD
 
 NEG_INF = float("-inf")  # log-probability of an empty beam slot

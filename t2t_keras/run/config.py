@@ -146,6 +146,8 @@ class RunConfig:
     # The language codes of source and target; None: unknown.
     languages: Annotated[list[str], TWO] | None = None
     bleu_tokenize: BleuTokens | None = None  # None: by the target language
+    # Decoding options that replace the problem's: the search of an imported model.
+    decoding: dict[str, int | float | str] = dataclasses.field(default_factory=dict)
     # The share of the training sources that are one sentence; None: unknown.
     single_sentences: float | None = None
     usr_dir: str | None = None
@@ -295,7 +297,7 @@ class RunConfig:
         """Returns the problem, with what depends on the run's data.
 
         These are the symbols, the tags, the languages, and whether texts are split into
-        sentences unless the problem says so itself.
+        sentences unless the problem says so itself. It has the run's decoding options.
         """
         try:
             problem = registry.problem(self.problem)
@@ -307,6 +309,7 @@ class RunConfig:
         if self.languages:
             source, target = self.languages
             problem = problem.replace(languages=(source, target))
+        problem = problem.replace(**self.decoding)
         if self.bleu_tokenize:
             problem = with_bleu(problem, "bleu_tokenize", self.bleu_tokenize)
         if problem.split_sentences is None:

@@ -27,7 +27,7 @@ from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.options import split_pairs
 from t2t_keras.problem import Problem
 from t2t_keras.run.checkpoint import CheckpointDirectory, remove_incomplete
-from t2t_keras.run.config import RunConfig, config_for, is_run
+from t2t_keras.run.config import RunConfig, config_for, existing_config, is_run, run_of
 from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.hooks import HookPlugin, hook_plugins
@@ -249,9 +249,21 @@ def _config(settings: TrainSettings, task: Problem) -> RunConfig:
     )
     return dataclasses.replace(
         config,
+        decoding=_decoding(settings),
         batch_parts=settings.batch_parts,
         train_options=settings.options.changes(),
     )
+
+
+def _decoding(settings: TrainSettings) -> dict[str, int | float | str]:
+    """Returns the decoding options of the run that gives the initial weights.
+
+    A resumed run keeps its options.
+    """
+    config = settings.run_config
+    if config is None and settings.init_from is not None:
+        config = existing_config(run_of(settings.init_from))
+    return {} if config is None else config.decoding
 
 
 def _bleu_tokens(settings: TrainSettings) -> BleuTokens | None:

@@ -30,7 +30,9 @@ from helpers.marian_models import (
 from helpers.numpy_transformer import randomise
 from helpers.small_data import small_data
 from helpers.tokenizer_checks import LINES, assert_graph_equals_python, random_ids
+from safetensors.numpy import load_file, save_file
 
+import t2t_keras
 from t2t_keras import UserError
 from t2t_keras.export.verify import Verification
 from t2t_keras.hparam import HParams
@@ -152,6 +154,46 @@ def test_a_marian_model_computes_marians_formulas(
     assert matrices == {("all", 1): 1, ("decoder", 2): 2}.get((tying, lists), 3)
 
 
+def test_a_softmax_matrix_that_marian_does_not_read(splitters, tmp_path):
+    """With tied embeddings, Marian computes with the embeddings."""
+    folder = tmp_path / "opus"
+    variables, _ = marian(splitters, folder, tied_embeddings_all=True)
+    with np.load(folder / "model.npz") as file:
+        arrays = dict(file)
+    softmax = variables["Wemb"].T + 1
+    np.savez(folder / "model.npz", decoder_ff_logit_out_W=softmax, **arrays)
+    sentence = "decoder_ff_logit_out_W .*, which a model of its settings does not have"
+    import_refused(sentence, folder)
+
+
+@pytest.mark.parametrize(
+    ("tying", "taken", "copies"),
+    [
+        ("all", "model.shared", ["lm_head"]),
+        ("all", "model.shared", ["model.decoder.embed_tokens", "lm_head"]),
+        ("decoder", "model.decoder.embed_tokens", ["lm_head"]),
+    ],
+)
+def test_copies_of_a_tied_matrix(tying, taken, copies, splitters, tmp_path):
+    """Equal copies are one matrix. Of others, the first is taken, and that is said."""
+    folder = tmp_path / "hf"
+    made = hf_marian(splitters, folder, tying)
+    tensors = load_file(folder / "model.safetensors")
+    matrix = tensors[f"{taken}.weight"]
+    tensors |= {f"{name}.weight": matrix.copy() for name in copies}
+    save_file(tensors, folder / "model.safetensors")
+    assert load_hf_marian(folder).check == []
+    tensors |= {f"{name}.weight": 2 * matrix for name in copies}
+    save_file(tensors, folder / "model.safetensors")
+    imported = import_marian_run(folder, tmp_path / "run", program="hf-marian")
+    names = " and ".join(f"{name}.weight" for name in copies)
+    (sentence,) = (line for line in imported.check if "lm_head" in line)
+    assert sentence.startswith(
+        f"model.safetensors: {taken}.weight was taken for {names}, which differs"
+    )
+    assert_computes(imported, splitters, *made, hf=True)
+
+
 @pytest.mark.parametrize("tying", ["all", "decoder", "none"])
 def test_the_form_of_transformers_computes_its_formulas(tying, splitters, tmp_path):
     made = hf_marian(splitters, tmp_path / "hf", tying)
@@ -252,12 +294,42 @@ def assert_searches(model, options, sentence):
     """The model has this beam size and power, and a sentence about something else."""
     beam_size, power = options
     expected = {"beam_size": beam_size, "length_penalty": "power", "alpha": power}
-    assert model.options == expected
-    pairs = ",".join(f"{name}={value}" for name, value in expected.items())
-    search, *warnings = model.check
-    assert search.endswith(f"--decode_hparams {pairs}")
+    assert model.decoding == expected
+    warnings = model.check
     assert len(warnings) == (sentence is not None)
     assert sentence is None or sentence in warnings[0]
+
+
+@pytest.mark.parametrize(("power", "beam_size"), [(1.0, 6), (0.5, 3)])
+def test_the_run_searches_as_its_model(power, beam_size, splitters, tmp_path):
+    """Scores are log-probabilities divided by length ** power; options override."""
+    folder = tmp_path / "opus"
+    marian(splitters, folder)
+    with np.load(folder / "model.npz") as file:
+        arrays = dict(file)
+    arrays["decoder_ff_logit_out_b"][0, 0] += 2.5  # EOS, after a few tokens
+    np.savez(folder / "model.npz", **arrays)
+    decoder_file = folder / "decoder.yml"
+    decoder = yaml.safe_load(decoder_file.read_text())
+    decoder |= {"beam-size": beam_size, "normalize": power}
+    decoder_file.write_text(yaml.safe_dump(decoder))
+    run = import_marian_run(folder, tmp_path / "run", program="marian").run
+    translator = t2t_keras.load(run.path)
+    *hypotheses, last = translator.n_best(TEXTS[:1], beam_size)[0]
+    assert len({len(h.ids) for h in [*hypotheses, last]}) > 1
+    for h in [*hypotheses, last]:
+        np.testing.assert_allclose(h.score, h.log_prob / len(h.ids) ** power, rtol=1e-5)
+    with pytest.raises(UserError, match=f"is more than beam_size {beam_size}"):
+        translator.n_best(TEXTS[:1], beam_size + 1)
+    options = {"length_penalty": "gnmt", "alpha": 0.6, "beam_size": 2}
+    for h in translator.n_best(TEXTS[:1], 2, **options)[0]:
+        penalty = ((5 + len(h.ids)) / 6) ** 0.6
+        np.testing.assert_allclose(h.score, h.log_prob / penalty, rtol=1e-5)
+
+
+def test_a_search_that_no_run_has(splitters, tmp_path):
+    hf_marian(splitters, tmp_path / "hf", num_beams=1001)
+    import_refused("num_beams .*at most 1000", tmp_path / "hf", "hf-marian")
 
 
 @pytest.mark.parametrize("is_moved", [False, True])
@@ -352,12 +424,12 @@ def test_it_is_verified_and_exported(splitters, tmp_path, capfd):
     marian(splitters, folder)
     result = run_json(capfd, "import", folder, "--output_dir", output_dir)
     assert result["from"] == "marian"
-    search = "--decode_hparams beam_size=6,length_penalty=power"
-    assert any(search in line for line in result["check"])
+    assert result["took"]["search"] == "beam_size=6,length_penalty=power,alpha=1.0"
+    assert result["check"] == ["the problem translate_text; another one: --problem"]
     source = write(tmp_path / "source", *TEXTS)
     output = tmp_path / "o"
     flags = ("--output_dir", output_dir)
-    argv = (*search.split(), "--alpha", 1.0, "--input", source, "--output", output)
+    argv = ("--input", source, "--output", output)
     assert run("translate", *flags, *argv) == 0
     verify = ("--verify", source, output)
     repeated = run_json(
@@ -374,6 +446,9 @@ def test_it_is_verified_and_exported(splitters, tmp_path, capfd):
             20,
         )
         assert run("export", *flags, *export) == 0, capfd.readouterr().err
+        exported = t2t_keras.load(tmp_path / export_format)
+        assert exported.options.beam_size == 6
+        assert exported.options.length_penalty == "power"
 
 
 # Mistakes
@@ -499,12 +574,13 @@ def test_a_model_of_byte_pairs_with_other_tokens_is_refused(splitters, tmp_path)
 
 def test_an_export_for_transformers_can_be_imported(splitters, tmp_path):
     """It has the tensors, the configuration and the ids of the model that was read."""
-    hf_marian(splitters, tmp_path / "hf")
+    hf_marian(splitters, tmp_path / "hf", num_beams=3, length_penalty=0.7)
     options = {"program": "hf-marian"}
     run = import_marian_run(tmp_path / "hf", tmp_path / "run", **options).run
     export_hf_marian(run.translator(), tmp_path / "out")
     imported = import_marian_run(tmp_path / "out", tmp_path / "again", **options).run
     assert imported.hparams == run.hparams
+    assert imported.config.decoding == run.config.decoding
     imported_weights, ours = (
         model_variables(r.translator().model) for r in (imported, run)
     )

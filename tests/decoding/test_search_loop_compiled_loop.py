@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from helpers.decoding_models import (
     LINES,
+    log_probs_of,
     numpy_of,
     outputs,
     random_sources,
@@ -13,6 +14,7 @@ from helpers.decoding_models import (
 
 from t2t_keras.decoding.batches import batches
 from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.constraint import ForcedPrefix
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.search_loop import _ROWS, compiled, rounded_length
@@ -66,6 +68,31 @@ def test_a_translator_finds_the_same(translator):
         assert [h.ids for h in row] == [h.ids for h in expected_row]
         scores = [h.score for h in expected_row]
         np.testing.assert_allclose([h.score for h in row], scores, atol=1e-4)
+
+
+def test_the_step_after_a_long_prefix():
+    """The likeliest token follows 32 tokens, which are all steps of the source."""
+    model = transformer(12, d_model=8)
+    source = [3, 4, 1]
+    prefix = [i % 9 + 2 for i in range(32)]
+
+    def search(ids, prefixes, loop):
+        return beam_search(
+            model,
+            ids,
+            beam_size=1,
+            alpha=0.0,
+            max_length=tf.fill(tf.shape(ids)[:1], 33),
+            n_best=1,
+            constraint=ForcedPrefix(prefixes, 12),
+            loop=loop,
+        )
+
+    ids, prefixes = tf.constant([source]), tf.constant([prefix])
+    actual = numpy_of(compiled(search, ids, prefixes, extra_length=0))
+    targets = [[*prefix, token] for token in range(1, 12)]
+    likeliest = targets[np.argmax(log_probs_of(model, source, targets))]
+    assert outputs(actual, 0) == [likeliest]
 
 
 @pytest.mark.parametrize(

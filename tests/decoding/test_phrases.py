@@ -1,6 +1,7 @@
 """Required and forbidden phrases, against enumeration and in the text of outputs."""
 
 import re
+import unicodedata
 from collections import Counter
 
 import numpy as np
@@ -127,6 +128,11 @@ def test_required_phrases_are_in_every_output(search, beam_size, limit):
         (["dog"], "a—dog…", True),
         (["parer"], "préparer", False),
         (["a“"], "a“b", True),
+        # Letters and digits in blocks of punctuation.
+        (["m²"], "5 m²", True),
+        (["ª"], "nª", False),
+        (["々"], "日々", False),
+        (["々"], "。々", True),
     ],
 )
 def test_forbidden_phrases_are_found_in_any_tokens(phrases, text, is_found):
@@ -165,27 +171,77 @@ def is_allowed(tables, ids):
     return allowed
 
 
+def is_in_words(phrases, text):
+    """The rule of `ForbiddenTables`: beyond ASCII, all but three blocks are letters."""
+
+    def is_letter(c):
+        blocks = ((0x80, 0xC0), (0x2000, 0x2080), (0x3000, 0x3040))
+        in_block = any(start <= ord(c) < stop for start, stop in blocks)
+        return c.isalnum() if c.isascii() else not in_block
+
+    for phrase in phrases:
+        for i in range(len(text) - len(phrase) + 1):
+            before, after = text[:i][-1:], text[i + len(phrase) :][:1]
+            if (
+                text[i:].startswith(phrase)
+                and not (is_word(phrase[0]) and before and is_letter(before))
+                and not (is_word(phrase[-1]) and after and is_letter(after))
+            ):
+                return True
+    return False
+
+
+def is_word(character):
+    return unicodedata.category(character)[0] in "LN"
+
+
+def random_tokens(rng, content):
+    cuts = np.flatnonzero(rng.random(len(content) - 1) < 0.6) + 1
+    return [bytes(x) for x in np.split(np.frombuffer(content, np.uint8), cuts)]
+
+
 @pytest.mark.slow
 def test_forbidden_phrases_of_random_characters():
-    """Letters, punctuation and spaces, in ASCII and beyond, one byte a token."""
+    """Letters, punctuation and spaces, in ASCII and beyond, in tokens of any bytes."""
     rng = np.random.default_rng(1)
-    characters = list("ab.- é…")
-    vocabulary = [b"", b"", *sorted({bytes([b]) for b in "".join(characters).encode()})]
-    automaton = ForbiddenTables(vocabulary)
+    characters = list("ab.- é…²€々日")
     counts = Counter()
     for _ in range(25):
         phrases = [
             "".join(rng.choice(characters, rng.integers(1, 4))).strip() or "a"
             for _ in range(rng.integers(1, 4))
         ]
-        tables = automaton(tf.constant(phrases))
-        for _ in range(4):
-            text = "".join(rng.choice(characters, rng.integers(1, 8)))
-            ids = [vocabulary.index(bytes([byte])) for byte in text.encode()]
-            expected = is_in(phrases, text)
+        texts = ["".join(rng.choice(characters, 1 + i % 7)) for i in range(7)]
+        token_rows = [random_tokens(rng, text.encode()) for text in texts]
+        vocabulary = [b"", b"", *{token for row in token_rows for token in row}]
+        tables = ForbiddenTables(vocabulary)(tf.constant(phrases))
+        for text, row in zip(texts, token_rows, strict=True):
+            ids = list(map(vocabulary.index, row))
+            expected = is_in_words(phrases, text)
             assert is_allowed(tables, [*ids, EOS]) != expected, (phrases, text)
             counts[expected] += 1
     assert min(counts.values()) > 20
+
+
+def test_the_tables_of_forbidden_phrases_grow_with_their_number():
+    """Not with the square; that they are the same is in the test above."""
+    letters = [chr(0x4E00 + i) for i in range(800)]
+    pieces = [f"{a}{b}".encode() for a in "▁aeinr,." for b in "abcdefghijklmno日本語"]
+    tables = ForbiddenTables([b"", b"", *pieces, *(bytes([i]) for i in range(256))])
+    sizes = [
+        sum(tf.size(table).numpy() for table in tables(tf.constant(letters[:count])))
+        for count in (200, 400, 800)
+    ]
+    assert sizes[2] - sizes[1] < 2.2 * (sizes[1] - sizes[0])
+    assert sizes[2] < 800 * 50
+
+
+def test_many_forbidden_phrases_equal_those_that_occur(translator):
+    few = ("e", "the", "dog")
+    absent = [chr(0x4E00 + i) for i in range(300)]
+    expected = translator.n_best(SENTENCES, 3, forbidden=few)
+    actual = translator.n_best(SENTENCES, 3, forbidden=[*absent, *few, *absent])
+    assert actual == expected
 
 
 def test_glossary(translator):

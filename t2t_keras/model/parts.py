@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Self, TypedDict
+from typing import Any, NotRequired, Self, TypedDict
 
 import keras
 
@@ -24,12 +24,14 @@ from t2t_keras.model.layers.window_attention import WindowSelfAttention
 
 
 class TransformerConfig(TypedDict):
-    """The constructor's arguments as values of JSON."""
+    """The constructor's arguments, and what is frozen, as values of JSON."""
 
     hparams: dict[str, object]
     source_vocab_size: int
     target_vocab_size: int | None
     name: str
+    trainable: NotRequired[bool]
+    frozen_layers: NotRequired[list[str]]  # their paths in the model
 
 
 class TransformerParts(keras.Model):
@@ -211,8 +213,11 @@ class TransformerParts(keras.Model):
         keras.saving.register_keras_serializable(package)(cls)
 
     def get_config(self) -> TransformerConfig:
-        """Returns the constructor's arguments, for Keras."""
+        """Returns the constructor's arguments and what is frozen, for Keras."""
+        layers = self._layers_by_path().items()
         return {
+            "trainable": self.trainable,
+            "frozen_layers": [path for path, x in layers if not x.trainable],
             "hparams": dataclasses.asdict(self.hparams),
             "source_vocab_size": self.source_vocab_size,
             "target_vocab_size": self.target_vocab_size,
@@ -230,6 +235,19 @@ class TransformerParts(keras.Model):
             config["target_vocab_size"],
             config["name"],
         )
+        trainable = config.get("trainable", True)
+        frozen = config.get("frozen_layers", [])
+        if frozen or not trainable:
+            # A layer sets all of its inner layers, which come after it.
+            model.trainable = trainable
+            for path, layer in model._layers_by_path().items():
+                layer.trainable = path not in frozen
+        return model
+
+    def _layers_by_path(self) -> dict[str, keras.layers.Layer]:
+        """Returns all inner layers by their paths below the model's."""
+        layers = self._flatten_layers(include_self=False)
+        return {layer.path.removeprefix(f"{self.path}/"): layer for layer in layers}
 
     def with_compute_dtype(self, dtype: str) -> Self:
         """Returns a model with the same weights that computes in another dtype."""

@@ -128,6 +128,7 @@ class MultiHead(Layer):
             use_bias=self.use_bias,
             kernel_initializer=BlockGlorot(widths),
             name=name,
+            trainable=self.trainable,
             dtype=self.dtype_policy,
         )
 

@@ -125,9 +125,14 @@ class FeedForward(Layer):
         self.d_model = d_model
         self.d_ff = d_ff
         self.activation = activation
-        self.inner = Linear(d_ff, name="inner", dtype=self.dtype_policy)
-        self.outer = Linear(d_model, name="outer", dtype=self.dtype_policy)
+        self.inner = self._linear(d_ff, name="inner")
+        self.outer = self._linear(d_model, name="outer")
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
+
+    def _linear(self, width: int, name: str) -> Linear:
+        return Linear(
+            width, name=name, trainable=self.trainable, dtype=self.dtype_policy
+        )
 
     def build(self, input_shape: Shape) -> None:
         """Creates the weights."""

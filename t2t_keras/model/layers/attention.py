@@ -226,6 +226,10 @@ class MultiHead(Layer):
         y = from_rows(rows, batch, length)  # [B, T, D]
         return AttentionOutput(y, weights)
 
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        """Returns [..., D]."""
+        return (*input_shape[:-1], self.d_model)
+
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
         return super().get_config() | {

@@ -66,8 +66,8 @@ class Embedding(Layer):
         return ops.not_equal(inputs, 0)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
-        """Returns [B, T, D]."""
-        return (*input_shape[:2], self.d_model)
+        """Returns [..., D]."""
+        return (*input_shape, self.d_model)
 
     def cast_kernel(self) -> Tensor:
         """Returns the table in the compute dtype, zero-padded to whole blocks."""
@@ -127,7 +127,12 @@ class LearnedPositions(Layer):
         if keras.backend.backend() == "tensorflow" and not current_execution().is_fused:
             # TensorFlow's kernels reshape int32 arrays of a GPU on the host.
             rows = ops.cast(rows, "int64")
-        return ops.take(ops.convert_to_tensor(self.table), rows, axis=0)
+        vectors = ops.take(ops.convert_to_tensor(self.table), rows, axis=0)
+        return ops.cast(vectors, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        """Returns [..., D]."""
+        return (*input_shape, self.d_model)
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""

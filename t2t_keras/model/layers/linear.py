@@ -148,6 +148,10 @@ class FeedForward(Layer):
         hidden = _relu(hidden) if self.activation == "relu" else ops.silu(hidden)
         return self.outer(self.dropout(hidden, seed=seed), kernels=kernels)
 
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        """Returns [..., D]."""
+        return (*input_shape[:-1], self.d_model)
+
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
         return super().get_config() | {

@@ -93,12 +93,11 @@ class TargetSpace(Layer):
             name="vector",
             shape=(self.d_model,),
             initializer=keras.initializers.RandomUniform(-limit, limit),
-            autocast=False,
         )
 
     def call(self, x: Tensor) -> Tensor:
         """Adds the vector to float32 embeddings [B, S, D]."""
-        return x + ops.convert_to_tensor(self.vector)
+        return x + ops.cast(self.vector, x.dtype)
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from t2t_keras.model.backend import Tensor
+from t2t_keras.model.backend import Tensor, arange
 from t2t_keras.model.layers import SelfAttention, SelfAttentionCache, bias_positions
 from t2t_keras.model.layers.cache import DecodingCache
 from t2t_keras.model.layers.masks import Packing
@@ -105,7 +105,7 @@ class NextWordTransformer(Transformer):
         if packing is None:
             return self._add_word_bias(bias, words)
         # A segment begins with PAD, so the count there is that of earlier segments.
-        steps = ops.arange(ops.shape(shifted)[1])  # [T]
+        steps = arange(ops.shape(shifted)[1])  # [T]
         starts = ops.subtract(steps, packing.target_positions)  # [B, T]
         words = words - ops.take_along_axis(words, starts, axis=1)
         positions = ops.cast(packing.source_positions, "float32")  # [B, S]
@@ -139,7 +139,8 @@ class NextWordTransformer(Transformer):
     ) -> DecodingCache:
         """Returns the cache for the first decoding step, as `Transformer` does."""
         cache = super().start_cache(encoder_output, source, num_beams)
-        words = ops.zeros((ops.shape(encoder_output)[0], num_beams))  # [B, K]
+        batch = ops.shape(encoder_output)[0]
+        words = ops.zeros((batch, num_beams), "float32")  # [B, K]
         return cache._replace(state=words)
 
     def decode_step(

@@ -29,6 +29,25 @@ Shape: TypeAlias = tuple[int | None, ...]
 Nest: TypeAlias = Any
 
 
+def arange(size: int | Tensor) -> Tensor:
+    """Returns 0 ... `size` - 1, int32; `keras.ops.arange` has the bits of `floatx`."""
+    return ops.arange(size, dtype="int32")
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Returns x in float32, or in float64 if it is."""
+    return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+
+
+def to_ids(x: Tensor) -> Tensor:
+    """Returns x as integers, as `keras.layers.Embedding` reads it.
+
+    Keras takes inputs for float32 where it knows only their shape.
+    """
+    is_id = keras.backend.standardize_dtype(x.dtype) in ("int32", "int64")
+    return x if is_id else ops.cast(x, "int32")
+
+
 def require_tensorflow() -> None:
     """Raises `UserError` unless Keras runs on TensorFlow.
 

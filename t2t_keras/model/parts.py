@@ -52,7 +52,8 @@ class TransformerParts(keras.Model):
     ) -> None:
         is_mixed = hparams.compute_dtype != "float32"
         policy = f"mixed_{hparams.compute_dtype}" if is_mixed else "float32"
-        super().__init__(name=name, dtype=policy)
+        # In 16 bits, Keras would round ids that are floats.
+        super().__init__(name=name, dtype=policy, autocast=False)
         self.hparams = hparams
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
@@ -229,7 +230,7 @@ class TransformerParts(keras.Model):
         cls, config: TransformerConfig, custom_objects: object = None
     ) -> Self:
         """Returns the model that `get_config` describes."""
-        return cls(
+        model = cls(
             HParams.from_dict(config["hparams"]),
             config["source_vocab_size"],
             config["target_vocab_size"],

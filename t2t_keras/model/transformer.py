@@ -9,7 +9,15 @@ from keras import ops
 from t2t_keras.entry_points import load_plugin
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import GUIDED_HEAD
-from t2t_keras.model.backend import Stack, Tensor, from_rows, set_mask, to_rows
+from t2t_keras.model.backend import (
+    Stack,
+    Tensor,
+    arange,
+    from_rows,
+    set_mask,
+    to_ids,
+    to_rows,
+)
 from t2t_keras.model.layers.attention import SelfAttention
 from t2t_keras.model.layers.cache import DecodingCache
 from t2t_keras.model.layers.dropout import DropoutKeys, row_keys, token_keys
@@ -70,14 +78,15 @@ class Transformer(TransformerParts):
 
         Args:
             source: ids [B, S], padded with 0; or both arguments as a pair, or as
-                {"source": ..., "target": ...}.
+                {"source": ..., "target": ...}. Ids may be floats.
             target: ids [B, T], padded with 0; they are shifted here.
             seed: integers [2], dropout seed, see `Dropout`.
             training: whether to draw dropout without a seed; read by `Dropout`.
         """
         if target is None:
             source, target = _source_and_target(source)
-        x, _ = self.decoder_outputs(source, target, seed)
+        target = to_ids(target)
+        x, _ = self.decoder_outputs(to_ids(source), target, seed)
         logits = self.logits(x)
         set_mask(logits, ops.not_equal(target, PAD))
         return logits
@@ -139,7 +148,7 @@ class Transformer(TransformerParts):
         x, y = self._embed(source, shifted)  # [B, S, D], [B, T, D]
         if packing is None:
             x = self.source_input(x)
-            y = y + self.positions(ops.arange(ops.shape(y)[1]))
+            y = y + self.positions(arange(ops.shape(y)[1]))
         else:
             x = self.source_input(x, packing.source_positions)
             y = y + self.positions(packing.target_positions)
@@ -238,7 +247,7 @@ class Transformer(TransformerParts):
         The positions [B, S] are those of packed rows; None: of rows with one pair.
         """
         if positions is None:
-            positions = ops.arange(ops.shape(x)[1])
+            positions = arange(ops.shape(x)[1])
         return x + self.positions(positions)
 
     def cross_attention_bias(
@@ -336,9 +345,9 @@ class Transformer(TransformerParts):
             tokens = layer.self_attention.empty_cache(batch, num_beams)
             layer_caches.append(layer.init_cross_cache(encoder_output, tokens))
         return DecodingCache(
-            positions=ops.zeros((batch, num_beams, 0)),
+            positions=ops.zeros((batch, num_beams, 0), "float32"),
             bias=padding_bias(source == PAD),  # [B, 1, 1, S]
-            coverage=ops.zeros((batch, num_beams, 0)),
+            coverage=ops.zeros((batch, num_beams, 0), "float32"),
             kernels=kernels,
             layers=tuple(layer_caches),
         )
@@ -355,14 +364,14 @@ class Transformer(TransformerParts):
         """
         batch, beams, _ = ops.shape(cache.positions)
         current = ops.cast(position, "float32")
-        is_same_beam = ops.arange(beams)[:, None] == ops.arange(beams)  # [K, K]
+        is_same_beam = arange(beams)[:, None] == arange(beams)  # [K, K]
         new = ops.where(is_same_beam, current, -1.0)  # [K, K]
         new = ops.broadcast_to(new, (batch, beams, beams))  # [B, K, K]
         appended = cache.append(new)  # [B, K, C + K]
         is_visible = appended.positions >= self._oldest_visible(current)
         bias = ops.where(is_visible, 0.0, MASKED)[:, None]  # [B, 1, K, C + K]
         x = self.target_embedding(ids)  # [B, K, D]
-        x = x + self.positions(ops.arange(1) + position)
+        x = x + self.positions(arange(1) + position)
         decoded = self.decoder.decode(
             x, cache.bias, cache.layers, bias, kernels=cache.kernels
         )

@@ -11,6 +11,7 @@ from t2t_keras.model.backend import (
     Layer,
     Shape,
     Tensor,
+    at_least_float32,
     current_execution,
     from_rows,
     serializable,
@@ -33,26 +34,30 @@ from t2t_keras.model.layers.masks import causal_bias, with_masks
 def scaled_dot_product(
     query: Tensor, key: Tensor, scale: float | None = None
 ) -> Tensor:
-    """Returns Q K^T / sqrt(d_k) (3.2.1, equation 1), float32 [B, H, T, S].
+    """Returns Q K^T / sqrt(d_k) (3.2.1, equation 1), [B, H, T, S].
 
     If the components are independent with mean 0 and variance 1, q . k has the variance
     d_k: a larger d_k saturates the softmax and makes its gradients smaller. `scale`
-    replaces the factor 1 / sqrt(d_k). Q is [B, H, T, d_k], and K [B, H, S, d_k].
+    replaces the factor 1 / sqrt(d_k). Q is [B, H, T, d_k], and K [B, H, S, d_k]. The
+    result is float32, or float64 if they are.
     """
     scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, H, T, S]
+    scores = at_least_float32(scores)
     # The factor is one number per head, not a scalar. TensorFlow 2.21's graph optimizer
     # (its oneDNN remapper) would fuse a scalar and the bias into the product, and the
     # fused kernel takes up to 20 times as long in float32. The product is scaled, not
     # the query: otherwise the optimizer makes a surrounding while loop return empty
     # tensors.
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    factors = ops.full((query.shape[1], 1, 1), scale, "float32")  # [H, 1, 1]
-    return ops.cast(scores, "float32") * factors
+    factors = ops.full((query.shape[1], 1, 1), scale, scores.dtype)  # [H, 1, 1]
+    return scores * factors
 
 
 def attention_weights(scores: Tensor, bias: Tensor | None = None) -> Tensor:
     """Returns the softmax [B, H, T, S] of the scores [B, H, T, S] plus the bias."""
-    return ops.softmax(scores if bias is None else scores + bias)
+    if bias is not None:
+        scores = scores + ops.cast(bias, scores.dtype)
+    return ops.softmax(scores)
 
 
 class AttentionOutput(NamedTuple):
@@ -144,14 +149,14 @@ class MultiHead(Layer):
             )
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        """Compares [B, H, T, d_k] with [B, H, S, d_k]: float32 [B, H, T, S]."""
+        """Compares [B, H, T, d_k] with [B, H, S, d_k] as `scaled_dot_product` does."""
         if self.score_function != "additive":
             scale = 1.0 if self.score_function == "unscaled" else None
             return scaled_dot_product(query, key, scale)
         hidden = ops.tanh(query[:, :, :, None] + key[:, :, None])  # [B, H, T, S, d_k]
         vectors = ops.transpose(self.score_vectors)  # [H, d_k]
         vectors = ops.cast(vectors, hidden.dtype)[:, None, :, None]  # [H, 1, d_k, 1]
-        return ops.cast(ops.matmul(hidden, vectors)[..., 0], "float32")
+        return at_least_float32(ops.matmul(hidden, vectors)[..., 0])
 
     def project_heads(
         self,

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self, TypeAlias
 import keras
 from keras import ops
 
-from t2t_keras.model.backend import Nest, Tensor
+from t2t_keras.model.backend import Nest, Tensor, arange
 from t2t_keras.model.layers.linear import Kernels
 
 # How many preallocated columns have tokens, a scalar; () where the cache grows.
@@ -57,7 +57,7 @@ def column_indices(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     All tensors [B, H, C, ...] of one layer's cache have the same indices.
     """
     _, heads, count, *_ = ops.shape(x)
-    starts = (rows[:, None] * heads + ops.arange(heads)) * count  # [R, H]
+    starts = (rows[:, None] * heads + arange(heads)) * count  # [R, H]
     return starts[:, :, None] + columns[:, None, :]  # [R, H, U]
 
 
@@ -132,7 +132,7 @@ class DecodingCache(NamedTuple):
     def reorder(self, parents: Tensor) -> Self:
         """Returns the cache after `Transformer.reorder_cache`; keeps `state`."""
         batch, beams = ops.shape(parents)
-        starts = ops.arange(batch)[:, None] * beams  # [B, 1]
+        starts = arange(batch)[:, None] * beams  # [B, 1]
         rows = parents + ops.cast(starts, parents.dtype)  # [B, K]
 
         def reorder_beams(x: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class DecodingCache(NamedTuple):
             key = ops.take(layer.cross_key, rows, axis=0)  # [R, H, S, d_k]
             value = ops.take(layer.cross_value, rows, axis=0)  # [R, H, S, d_v]
             layers.append(LayerCache(tokens, key, value))
-        every_row = ops.arange(ops.shape(rows)[0])
+        every_row = arange(ops.shape(rows)[0])
         return self._replace(
             positions=select_columns(positions, every_row, columns),  # [R, K, U]
             bias=ops.take(self.bias, rows, axis=0),  # [R, 1, 1, S]

@@ -10,7 +10,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from t2t_keras.model.backend import Layer, Shape, Tensor, serializable
+from t2t_keras.model.backend import (
+    Layer,
+    Shape,
+    Tensor,
+    arange,
+    at_least_float32,
+    serializable,
+)
 
 # PyTorch cannot multiply uint32 numbers, so it computes in int64.
 _WORD = "int64" if keras.backend.backend() == "torch" else "uint32"
@@ -92,13 +99,13 @@ def row_keys(
         source_length: S, if the tokens are the target's.
         first_row: the number of the first of these rows in the whole batch.
     """
-    rows = ops.add(word(ops.arange(batch_size)), word(first_row))
+    rows = ops.add(word(arange(batch_size)), word(first_row))
     rows = ops.add(rows, word(1))
     segments = ops.expand_dims(rows, 1)  # [B, 1]
-    positions = ops.expand_dims(ops.arange(length), 0)  # [1, T]
+    positions = ops.expand_dims(arange(length), 0)  # [1, T]
     source_positions = None
     if source_length is not None:
-        source_positions = ops.expand_dims(ops.arange(source_length), 0)  # [1, S]
+        source_positions = ops.expand_dims(arange(source_length), 0)  # [1, S]
     return token_keys(seed, segments, positions, source_positions)
 
 
@@ -181,7 +188,7 @@ def _library(x: Tensor) -> ModuleType:
 
 def _range(size: int | Tensor) -> Tensor:
     """Returns 0 ... size - 1, a NumPy array if the size is known."""
-    return np.arange(size) if isinstance(size, int) else ops.arange(size)
+    return np.arange(size) if isinstance(size, int) else arange(size)
 
 
 def _product(x: Tensor, factor: int) -> Tensor:
@@ -242,16 +249,13 @@ class Dropout(Layer):
         """
         if not self.rate or (seed is None and not training):
             return x
-        if seed is None:
-            assert self.seed_generator is not None
-            seed = self.seed_generator.next()
         words = random_words(_element_keys(seed, x), self._fold)
         # A rate near 1 must not be rounded to 2^32, which no word reaches.
         threshold = min(round(self.rate * 2**32), 2**32 - 1)
-        keep = ops.cast(words >= word(threshold), "float32")
         # In bfloat16, a factor of 1.1111 would be rounded to 1.1094.
-        scaled = ops.cast(x, "float32") * (keep / (1.0 - self.rate))
-        return ops.cast(scaled, x.dtype)
+        wide = at_least_float32(x)
+        keep = ops.cast(words >= word(threshold), wide.dtype)
+        return ops.cast(wide * (keep / (1.0 - self.rate)), x.dtype)
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""

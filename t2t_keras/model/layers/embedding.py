@@ -10,8 +10,10 @@ from t2t_keras.model.backend import (
     Layer,
     Shape,
     Tensor,
+    at_least_float32,
     current_execution,
     serializable,
+    to_ids,
 )
 from t2t_keras.model.layers.linear import Kernels
 
@@ -36,7 +38,8 @@ class Embedding(Layer):
     """
 
     def __init__(self, vocab_size: int, d_model: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        # In 16 bits, Keras would round the ids of a float32 input.
+        super().__init__(autocast=False, **kwargs)
         self.vocab_size = vocab_size
         self.d_model = d_model
 
@@ -50,13 +53,16 @@ class Embedding(Layer):
         )
 
     def call(self, ids: Tensor) -> Tensor:
-        """Returns float32 embeddings [..., D] of ids [...], times sqrt(D).
+        """Returns embeddings [..., D] of ids [...], times sqrt(D).
 
-        Padding (id 0) is embedded as zeros, and so is the decoder's first input, which
-        shifts the outputs by one position (3.1).
+        They have the dtype of the matrix, float32 also with a mixed policy. Padding
+        (id 0) is embedded as zeros, and so is the decoder's first input, which shifts
+        the outputs by one position (3.1).
         """
+        ids = to_ids(ids)
         vectors = ops.take(ops.convert_to_tensor(self.table), ids, axis=0)  # [..., D]
-        scale = ops.where(ops.not_equal(ids, 0), self.d_model**0.5, 0.0)  # [...]
+        factor = ops.convert_to_tensor(self.d_model**0.5, vectors.dtype)
+        scale = ops.where(ops.not_equal(ids, 0), factor, 0.0)  # [...]
         return vectors * ops.expand_dims(scale, -1)
 
     def compute_mask(
@@ -75,14 +81,14 @@ class Embedding(Layer):
         return fill_block(table, ops.zeros_like(table[:1]))
 
     def logits(self, x: Tensor, kernels: Kernels | None = None) -> Tensor:
-        """Returns the logits x E^T, float32 [..., V], of x [..., D]."""
+        """Returns the logits x E^T, [..., V], at least float32, of x [..., D]."""
         shape = ops.shape(x)
         table = self.cast_kernel() if kernels is None else kernels[self.path]
         x = ops.cast(ops.reshape(x, (-1, self.d_model)), self.compute_dtype)  # [N, D]
         logits = ops.matmul(x, ops.transpose(table))  # [N, whole blocks]
         if logits.shape[1] != self.vocab_size:
             logits = logits[:, : self.vocab_size]  # [N, V]
-        logits = ops.cast(logits, "float32")
+        logits = at_least_float32(logits)
         return ops.reshape(logits, (*shape[:-1], self.vocab_size))
 
     def get_config(self) -> dict[str, object]:
@@ -109,7 +115,7 @@ class LearnedPositions(Layer):
     """Learned positional embeddings (Table 3, row (E))."""
 
     def __init__(self, max_positions: int, d_model: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         self.max_positions = max_positions
         self.d_model = d_model
 
@@ -119,11 +125,12 @@ class LearnedPositions(Layer):
             name="table",
             shape=(self.max_positions, self.d_model),
             initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+            autocast=False,  # A look-up must not cast the whole table.
         )
 
     def call(self, positions: Tensor) -> Tensor:
         """Embeds positions [...] as [..., D]; the last row is for all beyond it."""
-        rows = ops.minimum(positions, self.max_positions - 1)
+        rows = ops.minimum(to_ids(positions), self.max_positions - 1)
         if keras.backend.backend() == "tensorflow" and not current_execution().is_fused:
             # TensorFlow's kernels reshape int32 arrays of a GPU on the host.
             rows = ops.cast(rows, "int64")

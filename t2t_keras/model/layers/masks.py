@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
+import numpy as np
 from keras import ops
 
-from t2t_keras.model.backend import Tensor
+from t2t_keras.model.backend import Tensor, arange
 
 PAD = 0  # the id of padding
 
 
 # Added to the scores of illegal positions. It is finite so that a row without any legal
-# position (an empty sentence that pads a batch) does not become NaN.
-MASKED = -1e9
+# position (an empty sentence that pads a batch) does not become NaN. The dtype is part
+# of it: a user's `floatx` must not decide on that of a bias.
+MASKED = np.float32(-1e9)
 
 
 def padding_bias(is_padding: Tensor) -> Tensor:
@@ -22,7 +24,7 @@ def padding_bias(is_padding: Tensor) -> Tensor:
 
 def causal_bias(length: int | Tensor, bias: Tensor | None = None) -> Tensor:
     """Returns the bias [1, 1, T, T] that masks all later positions, plus another."""
-    steps = ops.arange(length)  # [T]
+    steps = arange(length)  # [T]
     is_later = steps[None, :] > steps[:, None]  # [T, T]
     causal = ops.expand_dims(ops.where(is_later, MASKED, 0.0), (0, 1))  # [1, 1, T, T]
     return causal if bias is None else causal + bias
@@ -49,7 +51,7 @@ def bias_positions(bias: Tensor | None, length: int | Tensor) -> Tensor:
             in packed rows [B, 1, T, T].
         length: T
     """
-    steps = ops.arange(length)  # [T]
+    steps = arange(length)  # [T]
     if bias is None or bias.shape[2] == 1:
         return steps[None]
     is_earlier = ops.cast(steps[None, :] < steps[:, None], "float32")  # [T, T]

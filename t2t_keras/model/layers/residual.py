@@ -11,6 +11,7 @@ from t2t_keras.model.backend import (
     Layer,
     Shape,
     Tensor,
+    at_least_float32,
     current_execution,
     scale_and_shift,
     serializable,
@@ -55,7 +56,7 @@ class Residual(Block):
         self, x: Tensor, y: Tensor, seed: DropoutSeed | None = None
     ) -> Tensor:
         """Adds the sub-layer's output y [B, T, D] to x [B, T, D]."""
-        x = x + self.dropout(y, seed=seed)
+        x = ops.cast(x, self.compute_dtype) + self.dropout(y, seed=seed)
         return x if self.norm_first else self.norm(x)
 
     def call(self, x: Tensor, y: Tensor, seed: DropoutSeed | None = None) -> Tensor:
@@ -75,28 +76,40 @@ class Residual(Block):
 class LayerNorm(Layer):
     """Layer normalization (Ba et al., 2016) over the last axis, in float32 (3.1).
 
-    Unlike `keras.layers.LayerNormalization`, its output is float32 also under a global
-    mixed policy, and x is centred before it is scaled. Keras computes
+    Unlike in `keras.layers.LayerNormalization`, `dtype` is float32 also under another
+    global policy, and x is centred before it is scaled. Keras computes
     x * inv - mean * inv, which cancels where the mean is large.
     """
 
     def __init__(self, d_model: int, epsilon: float = 1e-6, **kwargs: Any) -> None:
-        super().__init__(**{"dtype": "float32"} | kwargs)
+        super().__init__(autocast=False, **{"dtype": "float32"} | kwargs)
         self.d_model = d_model
         self.epsilon = epsilon
 
     def build(self, input_shape: Shape) -> None:
         """Creates gamma and beta, [D] each."""
-        shape = (self.d_model,)
-        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones")
-        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros")
+        self.gamma = self._vector("gamma", initializer="ones")
+        self.beta = self._vector("beta", initializer="zeros")
+
+    def _vector(self, name: str, initializer: str) -> keras.Variable:
+        return self.add_weight(
+            name=name,
+            shape=(self.d_model,),
+            initializer=initializer,
+            autocast=False,  # It is used in float32, not in the compute dtype.
+        )
 
     def call(self, x: Tensor) -> Tensor:
-        """Normalizes x [..., D]."""
+        """Normalizes x [..., D]; the output has the compute dtype."""
+        x = at_least_float32(x)
+        gamma = ops.cast(self.gamma, x.dtype)
+        beta = ops.cast(self.beta, x.dtype)
         if current_execution().is_fused:
-            return _normalize(x, self.gamma, self.beta, self.epsilon)
-        centred, _, scale = _center(x, self.epsilon)
-        return scale_and_shift(centred * scale, self.gamma, self.beta)
+            y = _normalize(x, gamma, beta, self.epsilon)
+        else:
+            centred, _, scale = _center(x, self.epsilon)
+            y = scale_and_shift(centred * scale, gamma, beta)
+        return ops.cast(y, self.compute_dtype)
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from keras import ops
 
-from t2t_keras.model.backend import Tensor, serializable
+from t2t_keras.model.backend import Tensor, arange, at_least_float32, serializable
 from t2t_keras.model.layers.attention import (
     SelfAttention,
     SelfAttentionCache,
@@ -24,7 +24,7 @@ from t2t_keras.model.layers.masks import MASKED
 
 # Added to the scores of positions that only fill up the blocks. It is lower than
 # MASKED, so that padding inside a sentence is preferred to them.
-_OUTSIDE = 4 * MASKED
+_OUTSIDE = 4 * float(MASKED)
 
 
 @serializable
@@ -84,7 +84,7 @@ class WindowSelfAttention(SelfAttention):
         bias = self._blocks_of_bias(bias, length) + self._window_bias(block)
 
         scores = ops.matmul(query, ops.swapaxes(key, 3, 4))  # [B, H, N, P, W]
-        scores = ops.cast(scores, "float32") * self.key_size**-0.5
+        scores = at_least_float32(scores) * self.key_size**-0.5
         weights = attention_weights(scores, bias)
         seed = self._block_keys(seed, ops.shape(x), block, fill)
         dropped = self.dropout(ops.cast(weights, value.dtype), seed=seed)
@@ -100,9 +100,9 @@ class WindowSelfAttention(SelfAttention):
         block, _ = self._block(length)
         batch, heads, count, _, width = ops.shape(scores)
         # Column w of block n stands for the position [n, w], counted from 0.
-        columns = ops.arange(width) - self._neighbours[0] * block  # [W]
-        positions = columns[None, :] + (ops.arange(count) * block)[:, None]  # [N, W]
-        is_column = positions[:, :, None] == ops.arange(length)  # [N, W, T]
+        columns = arange(width) - self._neighbours[0] * block  # [W]
+        positions = columns[None, :] + (arange(count) * block)[:, None]  # [N, W]
+        is_column = positions[:, :, None] == arange(length)  # [N, W, T]
         full = ops.matmul(scores, ops.cast(is_column, scores.dtype))  # [B, H, N, P, T]
         return ops.reshape(full, (batch, heads, -1, length))[:, :, :length]
 
@@ -112,8 +112,13 @@ class WindowSelfAttention(SelfAttention):
         P is the window's longer side, or the sequence length if that is shorter.
         """
         reach = max(self.left_context, self.right_context, 1)
-        is_static = isinstance(length, int)
-        block = min(length, reach) if is_static else ops.minimum(length, reach)
+        if isinstance(length, int):
+            block = min(length, reach)
+        elif ops.is_tensor(length):
+            block = ops.minimum(length, reach)
+        else:
+            # JAX infers the shapes of outputs, and has only a name for the length.
+            block = length
         return block, -length % block
 
     def _blocks_of_bias(self, bias: Tensor | None, length: int | Tensor) -> Tensor:
@@ -123,7 +128,7 @@ class WindowSelfAttention(SelfAttention):
         """
         block, fill = self._block(length)
         if bias is None:
-            bias = ops.zeros((1, 1, 1, length))
+            bias = ops.zeros((1, 1, 1, length), "float32")
         if bias.shape[2] == 1:
             columns = _blocks(ops.swapaxes(bias, 2, 3), block, fill, _OUTSIDE)
             columns = self._with_neighbours(columns, _OUTSIDE)  # [B, 1, N, W, 1]
@@ -134,16 +139,16 @@ class WindowSelfAttention(SelfAttention):
         rows = _pad(bias, pads, _OUTSIDE)  # [B, 1, T, T']
         rows = _blocks(rows, block, fill)  # [B, 1, N, P, T']
         count = ops.shape(rows)[2]
-        starts = ops.arange(count)[:, None] * block  # [N, 1]
+        starts = arange(count)[:, None] * block  # [N, 1]
         width = (1 + left_blocks + right_blocks) * block  # W
-        columns = starts + ops.arange(width)  # [N, W]
+        columns = starts + arange(width)  # [N, W]
         return ops.take_along_axis(rows, columns[None, None, :, None], axis=4)
 
     def _window_bias(self, block: int | Tensor) -> Tensor:
         """Returns the bias [P, W] that masks keys outside the window, in any block."""
-        keys = ops.arange((1 + sum(self._neighbours)) * block)  # [W]
+        keys = arange((1 + sum(self._neighbours)) * block)  # [W]
         keys = keys - self._neighbours[0] * block
-        offsets = keys[None, :] - ops.arange(block)[:, None]  # [P, W]
+        offsets = keys[None, :] - arange(block)[:, None]  # [P, W]
         is_outside = ops.logical_or(
             offsets < -self.left_context, offsets > self.right_context
         )

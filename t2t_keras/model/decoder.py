@@ -8,7 +8,7 @@ import keras
 from t2t_keras.model.backend import Block, Stack, Tensor, serializable
 from t2t_keras.model.layers.attention import CrossAttention, SelfAttention, TokenCache
 from t2t_keras.model.layers.cache import LayerCache
-from t2t_keras.model.layers.dropout import DropoutSeed, source_keys
+from t2t_keras.model.layers.dropout import DropoutSeed, source_keys, training_seed
 from t2t_keras.model.layers.linear import FeedForward, Kernels
 from t2t_keras.model.layers.masks import with_masks
 from t2t_keras.model.layers.residual import Residual
@@ -66,6 +66,7 @@ class DecoderLayer(Block):
         x_mask: Tensor | None = None,
         encoder_output_mask: Tensor | None = None,
         return_attention_scores: bool = False,
+        training: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
         """Applies the layer to all positions at once.
 
@@ -81,7 +82,9 @@ class DecoderLayer(Block):
             encoder_output_mask: bool [B, S]; Keras passes the mask of `encoder_output`.
             return_attention_scores: whether to return, after the output [B, T, D], the
                 weights of self-attention [B, H, T, T] and cross-attention [B, H, T, S].
+            training: see `Dropout.call`.
         """
+        seed = training_seed(self, seed, training)
         bias = with_masks(bias, cross_attention_mask, encoder_output_mask)
         self_bias = with_masks(None, attention_mask, mask, x_mask)
         cache = self.init_cross_cache(encoder_output)
@@ -180,11 +183,13 @@ class Decoder(Stack):
         x_mask: Tensor | None = None,
         encoder_output_mask: Tensor | None = None,
         return_attention_scores: bool = False,
+        training: bool = False,
     ) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
         """Decodes all positions, with the arguments of `DecoderLayer.call`.
 
         The attention weights, if asked for, are lists with those of each layer.
         """
+        seed = training_seed(self, seed, training)
         bias = with_masks(bias, cross_attention_mask, encoder_output_mask)
         self_bias = with_masks(None, attention_mask, mask, x_mask)
         caches = self.init_cross_caches(encoder_output)

@@ -7,7 +7,7 @@ import keras
 
 from t2t_keras.model.backend import Block, Stack, Tensor, serializable
 from t2t_keras.model.layers.attention import SelfAttention
-from t2t_keras.model.layers.dropout import DropoutSeed
+from t2t_keras.model.layers.dropout import DropoutSeed, training_seed
 from t2t_keras.model.layers.linear import FeedForward
 from t2t_keras.model.layers.masks import with_masks
 from t2t_keras.model.layers.residual import Residual
@@ -53,6 +53,7 @@ class EncoderLayer(Block):
         mask: Tensor | None = None,
         x_mask: Tensor | None = None,
         return_attention_scores: bool = False,
+        training: bool = False,
     ) -> Tensor | EncoderLayerOutput:
         """Applies the layer.
 
@@ -65,7 +66,9 @@ class EncoderLayer(Block):
             x_mask: the same, see `SelfAttention.call`.
             return_attention_scores: whether to return, after the output [B, S, D], the
                 self-attention weights [B, H, S, S].
+            training: see `Dropout.call`.
         """
+        seed = training_seed(self, seed, training)
         bias = with_masks(bias, attention_mask, mask, x_mask)
         outputs = self.encode(x, bias, seed)
         return outputs if return_attention_scores else outputs.output
@@ -116,11 +119,13 @@ class Encoder(Stack):
         mask: Tensor | None = None,
         x_mask: Tensor | None = None,
         return_attention_scores: bool = False,
+        training: bool = False,
     ) -> Tensor | EncoderOutput:
         """Encodes, with the arguments of `EncoderLayer.call`.
 
         The attention weights, if asked for, are a list with those of each layer.
         """
+        seed = training_seed(self, seed, training)
         bias = with_masks(bias, attention_mask, mask, x_mask)
         outputs = self.encode(x, bias, seed)
         return outputs if return_attention_scores else outputs.output

@@ -20,7 +20,12 @@ from t2t_keras.model.backend import (
 )
 from t2t_keras.model.layers.attention import SelfAttention
 from t2t_keras.model.layers.cache import DecodingCache
-from t2t_keras.model.layers.dropout import DropoutKeys, row_keys, token_keys
+from t2t_keras.model.layers.dropout import (
+    DropoutKeys,
+    row_keys,
+    token_keys,
+    training_seed,
+)
 from t2t_keras.model.layers.linear import Kernels, Linear
 from t2t_keras.model.layers.masks import MASKED, PAD, Packing, padding_bias
 from t2t_keras.model.loss import alignment_loss, expand_weights, output_losses
@@ -81,11 +86,12 @@ class Transformer(TransformerParts):
                 {"source": ..., "target": ...}. Ids may be floats.
             target: ids [B, T], padded with 0; they are shifted here.
             seed: integers [2], dropout seed, see `Dropout`.
-            training: whether to draw dropout without a seed; read by `Dropout`.
+            training: whether to draw dropout without a seed, see `Dropout.call`.
         """
         if target is None:
             source, target = _source_and_target(source)
         target = to_ids(target)
+        seed = training_seed(self, seed, training)
         x, _ = self.decoder_outputs(to_ids(source), target, seed)
         logits = self.logits(x)
         set_mask(logits, ops.not_equal(target, PAD))

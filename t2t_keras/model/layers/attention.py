@@ -26,7 +26,7 @@ from t2t_keras.model.layers.cache import (
     reserve_columns,
     take_columns,
 )
-from t2t_keras.model.layers.dropout import Dropout, DropoutSeed
+from t2t_keras.model.layers.dropout import Dropout, DropoutSeed, training_seed
 from t2t_keras.model.layers.linear import BlockGlorot, Kernels, Linear
 from t2t_keras.model.layers.masks import causal_bias, with_masks
 
@@ -367,6 +367,7 @@ class SelfAttention(MultiHead):
         seed: DropoutSeed | None = None,
         mask: Tensor | None = None,
         x_mask: Tensor | None = None,
+        training: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attends as `keras.layers.MultiHeadAttention` does with x as query and value.
 
@@ -381,7 +382,9 @@ class SelfAttention(MultiHead):
             seed: dropout seed, see `Dropout`.
             mask: bool [B, T], true where x has a token; Keras passes the mask of x.
             x_mask: the same; Keras uses this name if there are other tensors.
+            training: see `Dropout.call`.
         """
+        seed = training_seed(self, seed, training)
         bias = with_masks(None, attention_mask, mask, x_mask)
         length = ops.shape(x)[1]
         if use_causal_mask:
@@ -490,6 +493,7 @@ class CrossAttention(MultiHead):
         return_attention_scores: bool = False,
         seed: DropoutSeed | None = None,
         encoder_output_mask: Tensor | None = None,
+        training: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attends as `keras.layers.MultiHeadAttention` does.
 
@@ -501,7 +505,9 @@ class CrossAttention(MultiHead):
                 attention weights [B, H, T, S].
             seed: dropout seed, see `Dropout`.
             encoder_output_mask: bool [B, S]; Keras passes the mask of `encoder_output`.
+            training: see `Dropout.call`.
         """
+        seed = training_seed(self, seed, training)
         key, value = self.project_key_value(encoder_output)
         bias = with_masks(None, attention_mask, encoder_output_mask)
         y, scores = self.compute_attention(x, key, value, bias, seed)

@@ -247,7 +247,8 @@ class Dropout(Layer):
                 has made of them.
             training: whether to drop elements without a seed as well.
         """
-        if not self.rate or (seed is None and not training):
+        seed = training_seed(self, seed, training)
+        if not self.rate or seed is None:
             return x
         words = random_words(_element_keys(seed, x), self._fold)
         # A rate near 1 must not be rounded to 2^32, which no word reaches.
@@ -260,6 +261,23 @@ class Dropout(Layer):
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
         return super().get_config() | {"rate": self.rate}
+
+
+def training_seed(
+    layer: keras.layers.Layer, seed: DropoutSeed | None, training: bool
+) -> DropoutSeed | None:
+    """Returns the seed of a layer's call: the caller's, or in training one of a state.
+
+    A layer that contains others passes the seed on to them. It must not rely on Keras
+    to tell them of `training`: `stateless_call`, with which `fit` trains on JAX, does
+    not. The state is that of the first inner dropout.
+    """
+    if seed is not None or not training:
+        return seed
+    for inner in layer._flatten_layers():
+        if isinstance(inner, Dropout) and inner.seed_generator is not None:
+            return inner.seed_generator.next()
+    return None
 
 
 def _element_keys(seed: DropoutSeed, x: Tensor) -> ElementKeys:

@@ -17,7 +17,7 @@ from t2t_keras.model.backend import (
     serializable,
     to_rows,
 )
-from t2t_keras.model.layers.dropout import Dropout, DropoutSeed
+from t2t_keras.model.layers.dropout import Dropout, DropoutSeed, training_seed
 
 # In the compute dtype, kernels by the paths of their layers, and biases by their own.
 # They are part of the decoding cache: in bfloat16, casting them takes a seventh of a
@@ -141,9 +141,14 @@ class FeedForward(Layer):
         self.dropout.build(input_shape)
 
     def call(
-        self, x: Tensor, seed: DropoutSeed | None = None, kernels: Kernels | None = None
+        self,
+        x: Tensor,
+        seed: DropoutSeed | None = None,
+        kernels: Kernels | None = None,
+        training: bool = False,
     ) -> Tensor:
         """Maps [B, T, D] to [B, T, D]; see `Dropout` and `Linear.call`."""
+        seed = training_seed(self, seed, training)
         hidden = self.inner(x, kernels=kernels)  # [B, T, F]
         hidden = _relu(hidden) if self.activation == "relu" else ops.silu(hidden)
         return self.outer(self.dropout(hidden, seed=seed), kernels=kernels)

@@ -16,7 +16,7 @@ from t2t_keras.model.backend import (
     scale_and_shift,
     serializable,
 )
-from t2t_keras.model.layers.dropout import Dropout, DropoutSeed
+from t2t_keras.model.layers.dropout import Dropout, DropoutSeed, training_seed
 
 
 @serializable
@@ -59,9 +59,15 @@ class Residual(Block):
         x = ops.cast(x, self.compute_dtype) + self.dropout(y, seed=seed)
         return x if self.norm_first else self.norm(x)
 
-    def call(self, x: Tensor, y: Tensor, seed: DropoutSeed | None = None) -> Tensor:
-        """Does the same as `postprocess`."""
-        return self.postprocess(x, y, seed)
+    def call(
+        self,
+        x: Tensor,
+        y: Tensor,
+        seed: DropoutSeed | None = None,
+        training: bool = False,
+    ) -> Tensor:
+        """Does the same as `postprocess`; see `Dropout.call`."""
+        return self.postprocess(x, y, training_seed(self, seed, training))
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""

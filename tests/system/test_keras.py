@@ -1,13 +1,13 @@
 """Layers and model as any others of Keras: configs, masks, `fit`, dtype policies."""
 
 import contextlib
-import functools
 import io
 import re
 
 import keras
 import numpy as np
 import pytest
+from helpers.layer_checks import CASES, HEADS, D, functional_model, residual
 from helpers.model_checks import VOCAB, ids, small_model
 from helpers.numpy_transformer import randomise
 from helpers.one_step import HPARAMS, Setup, assert_close
@@ -19,131 +19,16 @@ from t2t_keras import model as model_module
 from t2t_keras.hparam import SCHEDULE_FACTORS
 from t2t_keras.model import (
     CrossAttention,
-    Decoder,
-    DecoderLayer,
-    Dropout,
     Embedding,
-    Encoder,
-    EncoderLayer,
     FeedForward,
     LabelSmoothedCrossEntropy,
-    LayerNorm,
-    LearnedPositions,
-    Linear,
-    Residual,
     Schedule,
     SelfAttention,
     WindowSelfAttention,
 )
-from t2t_keras.plugins.interop.extended_model import TargetSpace
 from t2t_keras.run.checkpoint import model_variables
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.step import TrainStep
-
-D = 8
-HEADS = 2
-
-
-def residual():
-    return Residual(LayerNorm(D), 0.1, norm_first=True)
-
-
-def encoder_layer():
-    attention = SelfAttention(D, HEADS, use_bias=True)
-    return EncoderLayer(attention, FeedForward(D, 12), [residual(), residual()])
-
-
-def decoder_layer():
-    return DecoderLayer(
-        SelfAttention(D, HEADS, causal=True),
-        CrossAttention(D, HEADS, 3, 5),
-        FeedForward(D, 12, 0.1, "swish"),
-        [residual() for _ in range(3)],
-    )
-
-
-# How each is made, and the shapes of its inputs; None: ids.
-LAYERS = {
-    "Linear": (lambda: Linear(5, activation="relu"), [(None, D)]),
-    "LayerNorm": (lambda: LayerNorm(D, 0.01), [(None, D)]),
-    "Dropout": (lambda: Dropout(0.5), [(None, D)]),
-    "SelfAttention": (lambda: SelfAttention(D, HEADS, 3, 5), [(None, D)]),
-    "additive": (lambda: SelfAttention(D, HEADS, score="additive"), [(None, D)]),
-    "WindowSelfAttention": (
-        lambda: WindowSelfAttention(D, HEADS, left_context=2, right_context=1),
-        [(None, D)],
-    ),
-    "CrossAttention": (lambda: CrossAttention(D, HEADS), [(None, D), (None, D)]),
-    "Residual": (residual, [(None, D), (None, D)]),
-    "FeedForward": (lambda: FeedForward(D, 12, activation="swish"), [(None, D)]),
-    "Embedding": (lambda: Embedding(VOCAB, D), [None]),
-    "LearnedPositions": (lambda: LearnedPositions(6, D), [None]),
-    "TargetSpace": (lambda: TargetSpace(D), [(None, D)]),
-    "EncoderLayer": (encoder_layer, [(None, D)]),
-    "DecoderLayer": (decoder_layer, [(None, D), (None, D)]),
-    "Encoder": (
-        lambda: Encoder([encoder_layer(), encoder_layer()], LayerNorm(D)),
-        [(None, D)],
-    ),
-    "Decoder": (lambda: Decoder([decoder_layer()]), [(None, D), (None, D)]),
-    "extended": (
-        lambda: small_model(
-            model="extended_transformer", target_space=True, num_layers=1
-        ),
-        [None, None],
-    ),
-}
-
-
-def make_functional(name):
-    """A functional model of one layer, with random weights, and arrays for it."""
-    make, shapes = LAYERS[name]
-    inputs = []
-    arrays = []
-    for i, shape in enumerate(shapes):
-        dtype = "float32" if shape else "int32"
-        inputs.append(keras.Input(shape or (None,), dtype=dtype))
-        arrays.append(normal(2, 5 + i, D, seed=i) if shape else ids(2, 5 + i, seed=i))
-    if name == "Residual":
-        arrays[1] = arrays[1][:, :5]
-    return randomise(keras.Model(inputs, make()(*inputs))), arrays
-
-
-functional = functools.cache(make_functional)
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_is_saved_and_loaded_in_a_functional_model(name, tmp_path):
-    """Without `custom_objects`, and cloned; outputs of copied weights are equal."""
-    network, arrays = functional(name)
-    expected = np.array(network(arrays))
-    assert network.output_shape == (*[None] * (expected.ndim - 1), expected.shape[-1])
-    network.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded(arrays), expected)
-    cloned = keras.models.clone_model(network)
-    cloned.set_weights(network.get_weights())
-    np.testing.assert_array_equal(cloned(arrays), expected)
-    assert cloned.count_params() == network.count_params()
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_computes_under_a_global_policy(name):
-    """Near float32's outputs, with float32 weights."""
-    network, arrays = functional(name)
-    expected = np.array(network(arrays))
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        mixed, _ = make_functional(name)
-        mixed.set_weights(network.get_weights())
-        output = mixed(arrays)
-    finally:
-        keras.config.set_dtype_policy(policy)
-    actual = np.array(keras.ops.cast(output, "float32"))
-    assert name != "LayerNorm" or output.dtype == "float32"
-    assert all(weight.dtype == "float32" for weight in mixed.weights)
-    np.testing.assert_allclose(actual, expected, atol=0.05 * np.abs(expected).max())
 
 
 def test_the_model_itself_is_saved_cloned_and_summarized(tmp_path):
@@ -166,7 +51,7 @@ def test_a_picture_has_a_box_for_the_model_and_one_for_each_layer():
     pydot = pytest.importorskip("pydot", reason="the extra [test] is not installed")
     for network, classes in (
         (small_model(), ["Transformer"]),
-        (functional("EncoderLayer")[0], ["InputLayer", "EncoderLayer"]),
+        (functional_model("EncoderLayer"), ["InputLayer", "EncoderLayer"]),
     ):
         picture = keras.utils.model_to_dot(network, show_shapes=True)
         assert isinstance(picture, pydot.Dot)
@@ -265,7 +150,7 @@ def masked_embedding():
 
 TOKENS = np.array([[3, 5, 2, 7], [6, 4, 8, 9]])
 MASKED_LAYERS = {
-    name: LAYERS[name][0]
+    name: CASES[name].make
     for name in (
         *("LayerNorm", "Dropout", "Linear", "FeedForward", "SelfAttention", "additive"),
         *("WindowSelfAttention", "EncoderLayer", "Encoder"),
@@ -319,7 +204,7 @@ def test_a_mask_may_be_an_argument(name):
 def test_padding_of_both_sides_is_masked_in_the_decoder(name):
     """Padding of the target comes first here: the causal mask does not hide it."""
     source, target = (keras.Input((None,), dtype="int32") for _ in range(2))
-    y = LAYERS[name][0]()(masked_embedding()(target), masked_embedding()(source))
+    y = CASES[name].make()(masked_embedding()(target), masked_embedding()(source))
     mean = keras.layers.GlobalAveragePooling1D()(y)
     network = randomise(keras.Model([source, target], [y, mean]))
     expected = network([TOKENS, TOKENS[:, 1:]])
@@ -331,7 +216,7 @@ def test_padding_of_both_sides_is_masked_in_the_decoder(name):
 
 @pytest.mark.parametrize("name", ["DecoderLayer", "Decoder"])
 def test_masks_of_the_decoder_may_be_arguments(name):
-    layer = LAYERS[name][0]()
+    layer = CASES[name].make()
     x = normal(1, 4, D)
     memory = normal(1, 6, D, seed=1)
     expected = layer(x[:, 1:], memory[:, :4])

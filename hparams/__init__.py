@@ -1,5 +1,5 @@
-"""The registered hparam sets: the paper's, and those for your own data."""
+"""The registered hparam sets: one file for each source they come from; and ranges."""
 
-from . import own_data, paper
+from . import own_data, paper, ranges, small, table3
 
-__all__ = ["own_data", "paper"]
+__all__ = ["own_data", "paper", "ranges", "small", "table3"]

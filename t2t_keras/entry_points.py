@@ -25,7 +25,7 @@ def load_plugins(group: str) -> dict[str, Any]:
     - `t2t_keras.exports`: an `export.formats.ExportFormat` for each `--format`;
     - `t2t_keras.counterparts`: a function for `counterpart`;
     - `t2t_keras.remarks`: a function for `hparams_remarks`;
-    - `t2t_keras.hooks`: a `training.hook_plugins.HookPlugin` for each flag that
+    - `t2t_keras.hooks`: a `training.hooks.HookPlugin` for each flag that
       `t2t train` gets;
     - `t2t_keras.generators`: for each backend of Keras, what makes the function
       `Transformer.generate` of a model;

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, Self, TypedDict, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from t2t_keras.errors import UserError, require_readable_name
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import SIDES, Problem
 from t2t_keras.run.checkpoint import CheckpointDirectory, write_checkpoint
-from t2t_keras.run.config import RunConfig, config_for
+from t2t_keras.run.config import DecodingDefaults, RunConfig, config_for
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.run.history import record_event
 
@@ -115,7 +115,8 @@ def write_run(
         config = _run_config(
             problem, hparams_set, vocabularies, output_dir, data_dir, usr_dir
         )
-        config = dataclasses.replace(config, decoding=dict(decoding or {}))
+        defaults = cast(DecodingDefaults, dict(decoding or {}))
+        config = dataclasses.replace(config, decoding=defaults)
         for step, weights in checkpoints:
             path = CheckpointDirectory(output_dir).path(step)
             if path.with_name(f"{path.name}.index").exists():

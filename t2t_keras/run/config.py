@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from t2t_keras import registry
 from t2t_keras.checking import Positive
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
 
 
+# The decoding options that a run may record.
+DecodingDefaults = dict[
+    Literal["beam_size", "length_penalty", "alpha"], int | float | str
+]
 # The names of checkpoints on the command line, besides steps and paths.
 _NAMES = ("latest", "average", "best")
 
@@ -147,7 +151,7 @@ class RunConfig:
     languages: Annotated[list[str], TWO] | None = None
     bleu_tokenize: BleuTokens | None = None  # None: by the target language
     # Decoding options that replace the problem's: the search of an imported model.
-    decoding: dict[str, int | float | str] = dataclasses.field(default_factory=dict)
+    decoding: DecodingDefaults = dataclasses.field(default_factory=dict)
     # The share of the training sources that are one sentence; None: unknown.
     single_sentences: float | None = None
     usr_dir: str | None = None

@@ -27,7 +27,14 @@ from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.options import split_pairs
 from t2t_keras.problem import Problem
 from t2t_keras.run.checkpoint import CheckpointDirectory, remove_incomplete
-from t2t_keras.run.config import RunConfig, config_for, existing_config, is_run, run_of
+from t2t_keras.run.config import (
+    DecodingDefaults,
+    RunConfig,
+    config_for,
+    existing_config,
+    is_run,
+    run_of,
+)
 from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.hooks import HookPlugin, hook_plugins
@@ -255,7 +262,7 @@ def _config(settings: TrainSettings, task: Problem) -> RunConfig:
     )
 
 
-def _decoding(settings: TrainSettings) -> dict[str, int | float | str]:
+def _decoding(settings: TrainSettings) -> DecodingDefaults:
     """Returns the decoding options of the run that gives the initial weights.
 
     A resumed run keeps its options.

@@ -12,7 +12,7 @@ from helpers.errors import refused
 from helpers.small_corpus import DEV, PROBLEM, TRAIN, Given, decoded, files, python
 
 from t2t_keras.cli import main
-from t2t_keras.data import encode_splits, write_shards
+from t2t_keras.data import encode_splits, encoding
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.record_index import RecordIndex
@@ -230,7 +230,7 @@ def test_memory_does_not_grow_with_the_corpus(complete, tmp_path):
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(encode_splits, "num_train_shards", lambda n: -(-n // 500))
-        monkeypatch.setattr(write_shards, "_BUFFER", 1 << 10)
+        monkeypatch.setattr(encoding, "_BUFFER", 1 << 10)
         peak(100)  # what is imported and cached once
         small = peak(500)
         large = peak(2_000)

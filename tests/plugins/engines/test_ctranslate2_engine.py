@@ -521,7 +521,7 @@ def test_long_texts_are_split_and_joined_as_in_the_graph(tokenizers):
     for max_length in [2, 9, 30] * 6:
         text = "".join(pick.choices(units, k=pick.randrange(1, 60)))
         tags = ("<2de>", "<2fr>")[: pick.randrange(3)]
-        expected = sentences_graph.split_long_text(
+        expected = sentences_graph.split_long_text_graph(
             tf.constant(text), encode, max_length, tags
         )
         parts = sentences.split_long_text(
@@ -529,7 +529,8 @@ def test_long_texts_are_split_and_joined_as_in_the_graph(tokenizers):
         )
         assert parts == expected.to_list(), repr(text)
         outputs = [tokenizer.decode(part).replace("\n", " ") for part in parts]
-        (joined,) = sentences_graph.join_outputs(tf.ragged.constant([["", *outputs]]))
+        rows = tf.ragged.constant([["", *outputs]])
+        (joined,) = sentences_graph.join_outputs_graph(rows)
         assert sentences.join_outputs(outputs) == joined.numpy().decode()
 
 

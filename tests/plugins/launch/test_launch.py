@@ -165,7 +165,7 @@ def test_a_process_that_ignores_the_failure_of_another_is_killed(monkeypatch):
 
 LAUNCHER = """
 import os, sys
-from t2t_keras.training import launched_processes as launching
+from t2t_keras import processes as launching
 launching._SECONDS_OF_ONE_REQUEST = float(sys.argv[2])
 command = [sys.executable, "-c", sys.argv[1]]
 environments = [os.environ | {"I": i} for i in "01"]

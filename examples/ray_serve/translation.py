@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from t2t_keras import UserError, load
 from t2t_keras.plugins.ray.text_worker import limit_cores
 from t2t_keras.plugins.server.app import make_app
-from t2t_keras.plugins.server.limits import Limits
+from t2t_keras.plugins.server.requests import Limits
 from t2t_keras.plugins.server.served_model import ServedModel
 from t2t_keras.plugins.server.versions import FixedModel, missing_part
 

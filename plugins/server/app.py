@@ -1,14 +1,30 @@
-"""The endpoints of `t2t serve`: TensorFlow Serving's REST interface, page, metrics."""
+"""The endpoints of `t2t serve`: TensorFlow Serving's REST interface, page, metrics.
+
+A request that another site has caused is refused unread, which protects a server at the
+loopback address from web pages. The owner of a page can make the name of its site
+resolve to 127.0.0.1 (DNS rebinding), and then the browser lets the page read the
+answers of this server: the name in `Host` must be allowed. Any page can also send a
+form to this server: `Origin`, which browsers add, must be this server.
+"""
 
 import asyncio
 import contextlib
+import json
 import mimetypes
+import re
 import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from pathlib import Path
+from typing import TypeAlias
 
 from starlette.applications import Starlette
+from starlette.convertors import (
+    IntegerConvertor,
+    StringConvertor,
+    register_url_convertor,
+)
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -16,28 +32,141 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from t2t_keras.errors import UserError
 from t2t_keras.pages import style_sheet
 
 from .connections import BUSY, Connections
-from .content_encoding import decompress, is_compressed
-from .fair_queue import Overloaded
-from .limits import Limits
 from .metrics import Metrics
 from .model_manager import ModelManager, Servable, Source
-from .responses import (
-    ANSWERED_ERRORS,
-    CLIENT_LEFT,
-    error_response,
-    failure_response,
-    json_response,
+from .queue import Overloaded
+from .requests import (
+    ACCEPTED,
+    Limits,
+    Outputs,
+    PredictRequest,
+    TooLarge,
+    UnsupportedEncoding,
+    decompress,
+    is_compressed,
+    parse_json,
+    row_works,
 )
-from .rest import Request as PredictRequest
-from .rest import parse_json
-from .rows import Outputs
 from .served_model import ServedModel
-from .trusted_hosts import refusal
-from .url_parts import register_parts
-from .work import row_works
+
+_Headers: TypeAlias = Mapping[str, str] | None
+CLIENT_LEFT = 499  # the status in nginx's logs; no client receives it
+# The errors that `failure_response` answers with their sentences.
+ANSWERED_ERRORS = (
+    HTTPException,
+    Overloaded,
+    TooLarge,
+    UnsupportedEncoding,
+    UserError,
+)
+_SHOWN_URL = 200  # characters
+
+
+def json_response(
+    value: object, status: int = 200, headers: _Headers = None
+) -> Response:
+    """Returns a value as JSON in ASCII.
+
+    Scores of outputs that do not exist are -Infinity, as in TensorFlow Serving.
+    """
+    return Response(json.dumps(value), status, headers, "application/json")
+
+
+def error_response(status: int, message: str, headers: _Headers = None) -> Response:
+    """Returns an error with a sentence."""
+    return json_response({"error": message}, status, headers)
+
+
+def failure_response(request: Request, error: Exception) -> Response:
+    """Returns the answer to a request that raised an error."""
+    if isinstance(error, HTTPException):
+        return _http_error(request, error)
+    if isinstance(error, Overloaded):
+        return error_response(503, str(error), {"Retry-After": "1"})
+    if isinstance(error, TooLarge):
+        return error_response(413, str(error))
+    if isinstance(error, UnsupportedEncoding):
+        return error_response(415, str(error), {"Accept-Encoding": ACCEPTED})
+    if isinstance(error, UserError):
+        return error_response(400, str(error))
+    return error_response(500, "the server failed; its log tells why")
+
+
+def _http_error(request: Request, error: HTTPException) -> Response:
+    """Returns an error with a sentence, which those of Starlette's router lack."""
+    headers = error.headers
+    message = error.detail
+    url = request.url.path[:_SHOWN_URL]
+    if error.status_code == 405 and headers:
+        # Starlette joins a set, whose order differs from process to process.
+        methods = sorted(headers["Allow"].split(", "))
+        headers = {"Allow": ", ".join(methods)}
+        message = f"{url} takes {' or '.join(methods)}, not {request.method}"
+    elif message == HTTPStatus.NOT_FOUND.phrase:
+        message = f"there is no {url}"
+    return error_response(error.status_code, message, headers)
+
+
+# A name or address, and a port. Names with other characters, such as the "@" of a user,
+# are not those of hosts.
+_HOST = re.compile(r"([\w.-]*|\[[\da-f:.]+\])(?::\d*)?", re.ASCII | re.IGNORECASE)
+
+
+def refusal(request: Request, hosts: Collection[str] | None) -> Response | None:
+    """Returns the answer to a request that must not reach the application, or None.
+
+    Args:
+        request: the request.
+        hosts: names that it may have as `Host`, besides localhost and IP addresses;
+            None: any.
+    """
+    headers = request.headers
+    if "transfer-encoding" in headers and "content-length" in headers:
+        # A proxy may see the end of the body elsewhere (request smuggling).
+        message = "give either Content-Length or Transfer-Encoding"
+        return error_response(400, message, {"Connection": "close"})
+    host = headers.get("host", "")
+    origin = headers.get("origin", "")
+    name = _name(host)
+    # Names of sites have letters, unlike addresses.
+    is_address = ":" in name or name.replace(".", "").isdecimal()
+    is_local = name == "" or f".{name}".endswith(".localhost")
+    if hosts is not None and not (is_address or is_local or name in hosts):
+        return error_response(
+            421, f"{host!r} is not a host of this server: --allowed_host"
+        )
+    site = origin.partition("://")[2]
+    is_same_site = not origin or site == host or _name(site) in (hosts or ())
+    if request.method == "POST" and not is_same_site:
+        return error_response(403, f"{origin!r} is another site: --allowed_host")
+    return None
+
+
+def _name(host: str) -> str:
+    """Returns the name or address in a `Host` header."""
+    match = _HOST.fullmatch(host)
+    return match[1].strip("[]").lower() if match else "?"  # no host has this name
+
+
+class _ModelName(StringConvertor):
+    # A colon begins a verb, such as `:predict`, as in TensorFlow Serving.
+    regex = "[^/:]+"
+
+
+class _Version(IntegerConvertor):
+    # Python refuses to convert thousands of digits; versions are 64-bit integers.
+    regex = "[0-9]{1,19}"
+
+
+def register_parts() -> None:
+    """Makes `{...:model}` and `{...:version}` known to routes."""
+    register_url_convertor("model", _ModelName())
+    register_url_convertor("version", _Version())
+
 
 # Maximum bytes and commas of a body that is parsed in the event loop.
 _SMALL_BODY = 16_384

@@ -40,8 +40,8 @@ from t2t_keras.options import parse_value, split_pairs
 from t2t_keras.processes import handled_signals, handling, leave_closed_terminal
 from t2t_keras.run.config import is_run
 
-from .limits import Limits
-from .logs import few_warnings
+from .http import few_warnings
+from .requests import Limits
 from .versions import (
     FixedModel,
     VersionFolder,
@@ -175,8 +175,7 @@ def _directories(args: argparse.Namespace) -> dict[str, Path]:
 
 def load_model(args: argparse.Namespace, path: Path) -> "ServedModel":
     """Returns the `ServedModel` of an export, or of a run by `--engine`."""
-    from .fallback_model import FallbackModel
-    from .served_model import ServedModel
+    from .served_model import FallbackModel, ServedModel
 
     options = given_decoding(args)
     checkpoint = args.checkpoint

@@ -21,7 +21,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .limits import Limits
+from .requests import Limits
 
 _HEADER_SECONDS = 10.0
 # How long a client may send the rest of a request that was refused before its end. If
@@ -35,10 +35,8 @@ _SPARE_DESCRIPTORS = 16
 # The share of the connections that may have a request in the queue or in a batch. The
 # others wait for their clients, so there is always one that can make room.
 _BUSY_SHARE = 3 / 4
-
 # The key that the application sets in the scope of a request that is with a model.
 BUSY = "t2t_busy"
-
 _ANSWER_START = b"HTTP/1.1 "
 _TCP_CLOSE = 7  # the state of a TCP connection after a reset, in Linux's TCP_INFO
 

@@ -13,14 +13,11 @@ from starlette.exceptions import HTTPException
 from t2t_keras.console import busy, say
 from t2t_keras.errors import UserError, first_line
 
-from .batcher import Batcher
-from .fair_queue import Overloaded
-from .limits import Limits
 from .metrics import Metrics
-from .rows import Key, Outputs, Texts
+from .queue import Batcher, Overloaded
+from .requests import Key, Limits, Outputs, Texts, cheap_work
 from .served_model import ServedModel
 from .versions import FixedModel, VersionFolder
-from .work import cheap_work
 
 # Where the versions of a model are; or the function that loads its only one.
 Source: TypeAlias = FixedModel | VersionFolder | Callable[[], ServedModel]

@@ -17,7 +17,6 @@ from t2t_keras.export.formats import find_loader
 from .served_model import ServedModel
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
-
 # The names, sizes and times of the files of a version.
 _Files: TypeAlias = tuple[tuple[str, int, int], ...]
 

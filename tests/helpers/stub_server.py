@@ -12,7 +12,7 @@ import httpx
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.http import Server
-from t2t_keras.plugins.server.limits import Limits
+from t2t_keras.plugins.server.requests import Limits
 
 OPTIONS = {"beam_size": 4, "n_best": 2, "alpha": 0.6, "min_length": 0}
 

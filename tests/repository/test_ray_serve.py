@@ -20,7 +20,7 @@ from helpers.translation_clients import (
     wait_until,
 )
 
-from t2t_keras.plugins.server.limits import Limits
+from t2t_keras.plugins.server.requests import Limits
 
 
 def test_requests_end_before_their_replica_and_their_proxy_give_up():

@@ -35,10 +35,9 @@ from helpers.stub_server import (
 from t2t_keras.console import current_words
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.app import make_app
-from t2t_keras.plugins.server.batcher import Batcher
-from t2t_keras.plugins.server.fair_queue import Overloaded
 from t2t_keras.plugins.server.http import Server
-from t2t_keras.plugins.server.limits import Limits
+from t2t_keras.plugins.server.queue import Batcher, Overloaded
+from t2t_keras.plugins.server.requests import Limits
 from t2t_keras.plugins.server.served_model import ServedModel
 
 TEXTS = [line for line in LINES if line.strip()]
@@ -277,7 +276,7 @@ def run_batches(limits, cheap_work=math.inf):
 def test_the_order_and_the_size_of_batches(monkeypatch):
     # All requests arrive at one time, however busy the machine is.
     clock = types.SimpleNamespace(monotonic=lambda: 0.0)
-    monkeypatch.setattr("t2t_keras.plugins.server.batcher.time", clock)
+    monkeypatch.setattr("t2t_keras.plugins.server.queue.time", clock)
     limits = Limits(max_batch_sentences=3, batch_milliseconds=20, max_queue=8)
     # Of equal keys, the cheapest first; 6 and 7 are more expensive than 8.
     assert run_batches(limits) == [
@@ -305,7 +304,7 @@ def test_idle_threads_share_the_values():
 
 
 def test_a_thread_waits_for_the_clients_of_its_last_batch(monkeypatch):
-    monkeypatch.setattr("t2t_keras.plugins.server.batcher.IDLE_SECONDS", 50)
+    monkeypatch.setattr("t2t_keras.plugins.server.queue.IDLE_SECONDS", 50)
     sizes = []
 
     def size(key, values, is_wanted):

@@ -22,8 +22,7 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import install_command
 from t2t_keras.plugins.server import command
 from t2t_keras.plugins.server.command import COMMAND, bound, load_model
-from t2t_keras.plugins.server.http import Server
-from t2t_keras.plugins.server.logs import OnceAMinute, few_warnings
+from t2t_keras.plugins.server.http import OnceAMinute, Server, few_warnings
 
 TEXTS = [line for line in LINES if line.strip()]
 

@@ -18,7 +18,7 @@ pytest.importorskip("starlette", reason="the extra [serve] is not installed")
 from helpers.stub_server import Stub, ask, error_of, queued, serving, wait_for
 
 from t2t_keras.plugins.server import app, connections
-from t2t_keras.plugins.server.limits import Limits
+from t2t_keras.plugins.server.requests import Limits
 
 PATH = "/v1/models/stub:predict"
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -15,7 +15,7 @@ from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.export.settings import ExportSettings
 from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.plugins.server.explanation import missing_features, word_probabilities
-from t2t_keras.plugins.server.rest import Request
+from t2t_keras.plugins.server.requests import PredictRequest
 from t2t_keras.plugins.server.served_model import ServedModel
 from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, WordListTokenizer
@@ -219,7 +219,7 @@ def test_a_run_lacks_nothing_and_has_languages(words, translator):
 def test_prefixes_of_requests():
     def rows(signature, *instances):
         body = {"signature_name": signature, "instances": [*instances]}
-        return Request.parse(body).rows
+        return PredictRequest.parse(body).rows
 
     assert rows("explain", "a", {"texts": "b", "prefixes": "c"}) == [
         {"texts": "a", "prefixes": ""},

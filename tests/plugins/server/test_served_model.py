@@ -13,7 +13,7 @@ from helpers.errors import refused
 from tensorflow.python.eager import context
 
 from t2t_keras.errors import UserError
-from t2t_keras.plugins.server.rest import Request, TooLarge, parse_json
+from t2t_keras.plugins.server.requests import PredictRequest, TooLarge, parse_json
 from t2t_keras.plugins.server.served_model import ServedModel, Unwanted
 
 TEXTS = [line for line in LINES if line.strip()]
@@ -240,7 +240,7 @@ def columns(signature="translate", **inputs):
     ],
 )
 def test_bad_requests(body, message):
-    refused(message, Request.parse, body)
+    refused(message, PredictRequest.parse, body)
 
 
 @pytest.mark.parametrize(
@@ -258,9 +258,9 @@ def test_bad_requests(body, message):
 def test_rows_are_counted_before_they_are_checked(body):
     message = "the request has 4 sentences; at most 3 are allowed"
     with pytest.raises(TooLarge, match=message):
-        Request.parse(body, 3)
+        PredictRequest.parse(body, 3)
     with contextlib.suppress(UserError):  # as many as are allowed
-        Request.parse(body, 4)
+        PredictRequest.parse(body, 4)
 
 
 def count_of_values(value):

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.app import make_app
-from t2t_keras.plugins.server.limits import Limits
+from t2t_keras.plugins.server.requests import Limits
 from t2t_keras.plugins.server.versions import VersionFolder
 
 

@@ -1,19 +1,30 @@
-"""The JSON of TensorFlow Serving's REST interface."""
+"""The JSON of TensorFlow Serving's REST interface, its limits, and its work."""
 
 import base64
 import collections
+import dataclasses
+import gzip
+import io
+import itertools
 import json
+import zlib
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, did_you_mean, require_unicode, short_repr
-from t2t_keras.options import check_options, parse_value
+from t2t_keras.options import check_options, option, parse_value
 
-from .rows import Key, Options, Outputs, Texts
-
+# Values of `DecodingOptions` by name.
+Options: TypeAlias = dict[str, Any]
+# The signature, and the options with their names: rows with equal keys can be run
+# together.
+Key: TypeAlias = tuple[str, tuple[tuple[str, Any], ...]]
+# The texts of a row, and what a signature returns for it, by name.
+Texts: TypeAlias = dict[str, str]
+Outputs: TypeAlias = dict[str, object]
 # For each signature, the inputs that are texts.
 _TEXTS = {
     "serving_default": ("texts",),
@@ -35,7 +46,7 @@ class TooLarge(Exception):
     """A request exceeds a limit of size."""
 
 
-class Request(NamedTuple):
+class PredictRequest(NamedTuple):
     """A request to a signature.
 
     Attributes:
@@ -51,7 +62,7 @@ class Request(NamedTuple):
     in_rows: bool
 
     @classmethod
-    def parse(cls, body: object, max_rows: int | None = None) -> "Request":
+    def parse(cls, body: object, max_rows: int | None = None) -> "PredictRequest":
         """Checks the body of a request.
 
         Args:
@@ -276,3 +287,176 @@ def _string(name: str, value: object) -> str:
         raise UserError(f"{name} must be a string, or UTF-8 in base 64 as b64")
     require_unicode(name, value)
     return value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The limits. Impossible values raise `UserError` at construction."""
+
+    max_body_bytes: int = option(1 << 20, "maximum bytes of a request body", ge=1)
+    max_characters: int = option(5000, "maximum characters in a sentence", ge=1)
+    max_phrase_characters: int = option(
+        1000, "maximum characters in the phrases of a sentence", ge=0
+    )
+    max_beam_size: int = option(32, "maximum beam size of a request", ge=1)
+    max_work: int = option(
+        1_000_000, "maximum work of a request; see `row_works`", ge=1
+    )
+    max_batch_work: int = option(
+        16_000, "maximum work of a batch of expensive sentences", ge=1
+    )
+    max_batch_sentences: int = option(64, "maximum sentences in a batch", ge=1)
+    max_queue: int = option(
+        1024,
+        "maximum sentences in a request; while that many wait for a model, requests "
+        "are refused",
+        ge=1,
+    )
+    batch_milliseconds: float = option(
+        5.0, "how long an idle thread waits for its share of the sentences", ge=0
+    )
+    timeout_seconds: float = option(
+        30.0, "time within which a request is answered", gt=0
+    )
+    max_values: int = option(
+        1 << 17, "maximum values (strings, numbers, lists, objects) in a body", ge=1
+    )
+    max_connections: int = option(
+        1000,
+        "maximum connections; fewer if the limit of file descriptors is low",
+        ge=1,
+    )
+    max_unfinished_bytes: int = option(
+        64 << 20, "maximum bytes of all unfinished request bodies together", ge=1
+    )
+    max_unread_bytes: int = option(
+        64 << 20,
+        "maximum bytes of all answers together that clients have not read",
+        ge=1,
+    )
+
+    def __post_init__(self) -> None:
+        check_options(Limits, vars(self))
+
+
+NUM_ALTERNATIVES = 8  # words that the signature `alternatives` returns
+_EXTRA_LENGTH = 64  # a rough bound on how much longer than its source an output is
+_PHRASE_WEIGHT = 4  # the work of a phrase's character, in characters of a sentence
+# A sentence is cheap up to this work for each hypothesis of the default beam size.
+_CHEAP = 400
+
+
+def cheap_work(default_beam_size: int) -> int:
+    """Returns the maximum work of a row that is not expensive."""
+    return _CHEAP * default_beam_size
+
+
+def row_works(
+    request: PredictRequest, limits: Limits, default_beam_size: int
+) -> list[int]:
+    """Returns the work of each row: its length times the beam size.
+
+    The length is that of the source in bytes of UTF-8, which is at least its
+    number of tokens, plus a constant, as outputs may be longer than sources, and
+    plus those of its phrases, with a weight. The signature `score` searches
+    nothing: the lengths of both texts are added. `alternatives` searches once for
+    each word.
+
+    Args:
+        request: the request.
+        limits: the limits.
+        default_beam_size: the beam size of rows that have none.
+
+    Raises:
+        UserError: the beam size or a length is beyond the limit.
+        TooLarge: all rows together are beyond the limit.
+    """
+    max_beam_size = max(limits.max_beam_size, default_beam_size)
+    # Beam size and characters of phrases; most rows have the same options.
+    by_key: dict[int, tuple[int, int]] = {}
+    works = []
+    for key, row in zip(request.keys, request.rows, strict=True):
+        if id(key) not in by_key:
+            options = dict(key[1])
+            glossary = itertools.chain(*options.get("glossary", ()))
+            phrases = (*glossary, *options.get("forbidden", ()))
+            beam = options.get("beam_size", default_beam_size)
+            by_key[id(key)] = beam, sum(map(len, phrases))
+        beam, characters = by_key[id(key)]
+        longest = max(map(len, row.values()), default=0)
+        if beam > max_beam_size:
+            raise UserError(f"beam_size {beam} is more than {max_beam_size}")
+        if longest > limits.max_characters:
+            raise UserError(
+                f"a sentence has more than {limits.max_characters:,} characters"
+            )
+        if characters > limits.max_phrase_characters:
+            raise UserError(
+                f"phrases have more than {limits.max_phrase_characters:,} characters"
+            )
+        size = sum(len(text.encode()) for text in row.values())
+        size += _EXTRA_LENGTH + _PHRASE_WEIGHT * characters
+        works.append(_searches(request.signature, beam) * size)
+    total = sum(works)
+    if total > limits.max_work:
+        raise TooLarge(
+            f"the request has {total:,} bytes times beam size; at most "
+            f"{limits.max_work:,} are allowed"
+        )
+    return works
+
+
+def _searches(signature: str, beam_size: int) -> int:
+    """Returns how many hypotheses are computed for each token of a row."""
+    if signature == "score":
+        return 1
+    return beam_size * (NUM_ALTERNATIVES if signature == "alternatives" else 1)
+
+
+# RFC 9110 has two names for it; "": there is no header.
+_GZIP = ("gzip", "x-gzip")
+_CODINGS = ("", "identity", *_GZIP)
+ACCEPTED = "gzip, identity"
+
+
+class UnsupportedEncoding(Exception):
+    """A body has a coding that the server does not read."""
+
+
+def is_compressed(encoding: str) -> bool:
+    """Returns whether a body must be decompressed.
+
+    Args:
+        encoding: the value of `Content-Encoding`; "": there is none.
+
+    Raises:
+        UnsupportedEncoding: the server does not read this coding.
+    """
+    coding = encoding.strip().lower()
+    if coding not in _CODINGS:
+        raise UnsupportedEncoding(
+            f"Content-Encoding {encoding[:80]!r} is not supported; send the body with "
+            "gzip, or not compressed"
+        )
+    return coding in _GZIP
+
+
+def decompress(body: bytes, max_bytes: int) -> bytes:
+    """Returns the content of a body in gzip.
+
+    Args:
+        body: the compressed bytes.
+        max_bytes: maximum bytes of the content; only one more is decompressed.
+
+    Raises:
+        TooLarge: there are more bytes.
+        UserError: the body is damaged or incomplete.
+    """
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
+            content = file.read(max_bytes + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"the body is not gzip: {error}") from None
+    if len(content) > max_bytes:
+        raise TooLarge(f"the decompressed body has more than {max_bytes:,} bytes")
+    return content

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
 
-from t2t_keras.plugins.server.fair_queue import FairQueue, Overloaded
-from t2t_keras.plugins.server.limits import Limits
+from t2t_keras.plugins.server.queue import FairQueue, Overloaded
+from t2t_keras.plugins.server.requests import Limits
 
 CHEAP = 1600  # the most work of a cheap row: beam 4
 SHORT = 4 * (49 + 64)

@@ -9,7 +9,7 @@ pytest.importorskip("starlette", reason="the extra [serve] is not installed")
 from t2t_keras.decoding.engine import Hypothesis
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.plugins.server.fallback_model import FallbackModel
+from t2t_keras.plugins.server.served_model import FallbackModel
 
 ROWS = [{"texts": "a dog"}]
 

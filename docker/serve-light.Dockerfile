@@ -11,7 +11,7 @@ COPY plugins plugins
 # Only the dependencies of serving.
 # hadolint ignore=DL3013
 RUN pip install --no-cache-dir ctranslate2 sentencepiece rich \
-        'h11<1' 'prometheus-client<1' 'starlette<2' 'uvicorn<0.55' uvloop \
+        'prometheus-client<1' 'starlette<2' 'uvicorn<1' uvloop \
     && pip install --no-cache-dir --no-deps .
 
 ENV HOME=/tmp

@@ -35,7 +35,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from t2t_keras.errors import UserError
 from t2t_keras.pages import style_sheet
 
-from .connections import BUSY, Connections
 from .metrics import Metrics
 from .model_manager import ModelManager, Servable, Source
 from .queue import Overloaded
@@ -54,120 +53,19 @@ from .requests import (
 from .served_model import ServedModel
 
 _Headers: TypeAlias = Mapping[str, str] | None
+
 CLIENT_LEFT = 499  # the status in nginx's logs; no client receives it
-# The errors that `failure_response` answers with their sentences.
-ANSWERED_ERRORS = (
-    HTTPException,
-    Overloaded,
-    TooLarge,
-    UnsupportedEncoding,
-    UserError,
-)
+# Errors that are answered with their sentences: the status, and headers.
+_ANSWERED_ERRORS: dict[type[Exception], tuple[int, _Headers]] = {
+    Overloaded: (503, {"Retry-After": "1"}),
+    TooLarge: (413, None),
+    UnsupportedEncoding: (415, {"Accept-Encoding": ACCEPTED}),
+    UserError: (400, None),
+}
 _SHOWN_URL = 200  # characters
-
-
-def json_response(
-    value: object, status: int = 200, headers: _Headers = None
-) -> Response:
-    """Returns a value as JSON in ASCII.
-
-    Scores of outputs that do not exist are -Infinity, as in TensorFlow Serving.
-    """
-    return Response(json.dumps(value), status, headers, "application/json")
-
-
-def error_response(status: int, message: str, headers: _Headers = None) -> Response:
-    """Returns an error with a sentence."""
-    return json_response({"error": message}, status, headers)
-
-
-def failure_response(request: Request, error: Exception) -> Response:
-    """Returns the answer to a request that raised an error."""
-    if isinstance(error, HTTPException):
-        return _http_error(request, error)
-    if isinstance(error, Overloaded):
-        return error_response(503, str(error), {"Retry-After": "1"})
-    if isinstance(error, TooLarge):
-        return error_response(413, str(error))
-    if isinstance(error, UnsupportedEncoding):
-        return error_response(415, str(error), {"Accept-Encoding": ACCEPTED})
-    if isinstance(error, UserError):
-        return error_response(400, str(error))
-    return error_response(500, "the server failed; its log tells why")
-
-
-def _http_error(request: Request, error: HTTPException) -> Response:
-    """Returns an error with a sentence, which those of Starlette's router lack."""
-    headers = error.headers
-    message = error.detail
-    url = request.url.path[:_SHOWN_URL]
-    if error.status_code == 405 and headers:
-        # Starlette joins a set, whose order differs from process to process.
-        methods = sorted(headers["Allow"].split(", "))
-        headers = {"Allow": ", ".join(methods)}
-        message = f"{url} takes {' or '.join(methods)}, not {request.method}"
-    elif message == HTTPStatus.NOT_FOUND.phrase:
-        message = f"there is no {url}"
-    return error_response(error.status_code, message, headers)
-
-
 # A name or address, and a port. Names with other characters, such as the "@" of a user,
 # are not those of hosts.
 _HOST = re.compile(r"([\w.-]*|\[[\da-f:.]+\])(?::\d*)?", re.ASCII | re.IGNORECASE)
-
-
-def refusal(request: Request, hosts: Collection[str] | None) -> Response | None:
-    """Returns the answer to a request that must not reach the application, or None.
-
-    Args:
-        request: the request.
-        hosts: names that it may have as `Host`, besides localhost and IP addresses;
-            None: any.
-    """
-    headers = request.headers
-    if "transfer-encoding" in headers and "content-length" in headers:
-        # A proxy may see the end of the body elsewhere (request smuggling).
-        message = "give either Content-Length or Transfer-Encoding"
-        return error_response(400, message, {"Connection": "close"})
-    host = headers.get("host", "")
-    origin = headers.get("origin", "")
-    name = _name(host)
-    # Names of sites have letters, unlike addresses.
-    is_address = ":" in name or name.replace(".", "").isdecimal()
-    is_local = name == "" or f".{name}".endswith(".localhost")
-    if hosts is not None and not (is_address or is_local or name in hosts):
-        return error_response(
-            421, f"{host!r} is not a host of this server: --allowed_host"
-        )
-    site = origin.partition("://")[2]
-    is_same_site = not origin or site == host or _name(site) in (hosts or ())
-    if request.method == "POST" and not is_same_site:
-        return error_response(403, f"{origin!r} is another site: --allowed_host")
-    return None
-
-
-def _name(host: str) -> str:
-    """Returns the name or address in a `Host` header."""
-    match = _HOST.fullmatch(host)
-    return match[1].strip("[]").lower() if match else "?"  # no host has this name
-
-
-class _ModelName(StringConvertor):
-    # A colon begins a verb, such as `:predict`, as in TensorFlow Serving.
-    regex = "[^/:]+"
-
-
-class _Version(IntegerConvertor):
-    # Python refuses to convert thousands of digits; versions are 64-bit integers.
-    regex = "[0-9]{1,19}"
-
-
-def register_parts() -> None:
-    """Makes `{...:model}` and `{...:version}` known to routes."""
-    register_url_convertor("model", _ModelName())
-    register_url_convertor("version", _Version())
-
-
 # Maximum bytes and commas of a body that is parsed in the event loop.
 _SMALL_BODY = 16_384
 _SMALL_COUNT = 64
@@ -194,7 +92,6 @@ class Service:
     Attributes:
         manager: the models.
         limits: the limits.
-        connections: the connections of the server that runs it.
         answered: the number of requests answered so far.
     """
 
@@ -207,12 +104,11 @@ class Service:
     ) -> None:
         self._hosts = hosts
         self._metrics = Metrics()
-        self._num_busy = 0  # requests whose bodies have arrived
-        self._unparsed_bytes = 0  # in large bodies that wait for the parser
+        # In bodies that are unfinished or wait for the parser.
+        self._unparsed_bytes = 0
         self._parser = ThreadPoolExecutor(1)
         self.manager = ModelManager(models, limits, self._metrics, poll_seconds)
         self.limits = limits
-        self.connections = Connections(limits)
         self.answered = 0
 
     @contextlib.asynccontextmanager
@@ -221,10 +117,8 @@ class Service:
         manager = self.manager
         loading = asyncio.create_task(manager.load())
         polling = asyncio.create_task(manager.poll_all(loading))
-        watching = asyncio.create_task(self.connections.watch())
         yield
         polling.cancel()
-        watching.cancel()
         manager.stop()
         await asyncio.wait([loading, polling])
         await manager.close()
@@ -299,20 +193,13 @@ class Service:
         served = self._find(request)
         is_gzip = is_compressed(request.headers.get("content-encoding", ""))
         body = await self._read(request)
-        if self._num_busy >= self.connections.max_busy:
-            raise Overloaded("there are too many requests; try again later")
         served.batcher.require_room()
-        self._num_busy += 1
-        request.scope[BUSY] = True
-        try:
-            parsed, works = await self._parse(served.model, body, is_gzip)
-            served = self._find(request)  # a newer version may have replaced it
-            request.scope["served"] = served.labels
-            with served.used():
-                waiting = served.batcher.submit(parsed.keys, parsed.rows, works)
-                outputs = await self._answer(request, waiting)
-        finally:
-            self._num_busy -= 1
+        parsed, works = await self._parse(served.model, body, is_gzip)
+        served = self._find(request)  # a newer version may have replaced it
+        request.scope["served"] = served.labels
+        with served.used():
+            waiting = served.batcher.submit(parsed.keys, parsed.rows, works)
+            outputs = await self._answer(request, waiting)
         return json_response(parsed.answer(outputs))
 
     async def _parse(
@@ -340,14 +227,22 @@ class Service:
         is_small = len(body) <= _SMALL_BODY and body.count(b",") <= _SMALL_COUNT
         if is_small and not is_gzip:
             return parse()
-        if self._unparsed_bytes + len(body) > self.limits.max_unfinished_bytes:
-            raise Overloaded("there are too many large requests; try again later")
-        self._unparsed_bytes += len(body)
         try:
+            self._hold(len(body))
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._parser, parse)
         finally:
             self._unparsed_bytes -= len(body)
+
+    def _hold(self, size: int) -> None:
+        """Counts bytes of a body; the caller forgets them at the end, in any case.
+
+        Raises:
+            Overloaded: all bodies together are too large.
+        """
+        self._unparsed_bytes += size
+        if self._unparsed_bytes > self.limits.max_unfinished_bytes:
+            raise Overloaded("there are too many large requests; try again later")
 
     def _find(self, request: Request) -> Servable:
         """Returns the model of a URL."""
@@ -378,21 +273,35 @@ class Service:
             departure.cancel()
 
     async def _read(self, request: Request) -> bytes:
-        """Reads the body, up to the limits of size and time."""
-        max_bytes = self.limits.max_body_bytes
+        """Reads the body, up to the limits of size and time.
+
+        Raises:
+            Overloaded: all bodies together are too large.
+        """
+        limits = self.limits
         body = bytearray()
+        size = 0
         try:
-            async with asyncio.timeout(self.limits.timeout_seconds):
+            async with asyncio.timeout(limits.timeout_seconds):
                 async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > max_bytes:
-                        message = f"the body has more than {max_bytes:,} bytes"
-                        raise HTTPException(413, message)
+                    size += len(chunk)
+                    if size <= limits.max_body_bytes:
+                        body += chunk
+                        self._hold(len(chunk))
+                    # Many clients read an answer only after they have sent everything.
+                    elif size > limits.max_unfinished_bytes:
+                        break
         except ClientDisconnect:
             raise HTTPException(CLIENT_LEFT) from None
         except TimeoutError:
+            # uvicorn would wait for the rest as long as the client likes.
             message = "the body took too long to arrive"
-            raise HTTPException(408, message) from None
+            raise HTTPException(408, message, {"Connection": "close"}) from None
+        finally:
+            self._unparsed_bytes -= len(body)
+        if size > limits.max_body_bytes:
+            message = f"the body has more than {limits.max_body_bytes:,} bytes"
+            raise HTTPException(413, message)
         return bytes(body)
 
     def gate(self, app: ASGIApp) -> ASGIApp:
@@ -435,6 +344,16 @@ class Service:
         return gated
 
 
+class _ModelName(StringConvertor):
+    # A colon begins a verb, such as `:predict`, as in TensorFlow Serving.
+    regex = "[^/:]+"
+
+
+class _Version(IntegerConvertor):
+    # Python refuses to convert thousands of digits; versions are 64-bit integers.
+    regex = "[0-9]{1,19}"
+
+
 def make_app(
     models: Mapping[str, Source],
     limits: Limits,
@@ -456,7 +375,8 @@ def make_app(
     routes = [Route(f"/{x}", service.page) for x in ("", *_PAGE_FILES)]
     routes += [Route("/health", service.health), Route("/metrics", service.metrics)]
     routes += [Route("/v1/models", service.models)]
-    register_parts()
+    register_url_convertor("model", _ModelName())
+    register_url_convertor("version", _Version())
     model = "/v1/models/{name:model}"
     for path in (model, f"{model}/versions/{{version:version}}"):
         routes += [Route(f"{path}:predict", service.predict, methods=["POST"])]
@@ -466,7 +386,7 @@ def make_app(
         lifespan=service.lifespan,
         middleware=[Middleware(service.gate)],
         exception_handlers=dict.fromkeys(
-            (*ANSWERED_ERRORS, Exception), failure_response
+            (HTTPException, *_ANSWERED_ERRORS, Exception), failure_response
         ),
     )
     app.state.service = service
@@ -485,3 +405,79 @@ async def _disconnected(request: Request) -> None:
     """Returns when the client closes the connection; its body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def refusal(request: Request, hosts: Collection[str] | None) -> Response | None:
+    """Returns the answer to a request that must not reach the application, or None.
+
+    Args:
+        request: the request.
+        hosts: names that it may have as `Host`, besides localhost and IP addresses;
+            None: any.
+    """
+    headers = request.headers
+    if "transfer-encoding" in headers and "content-length" in headers:
+        # A proxy may see the end of the body elsewhere (request smuggling).
+        message = "give either Content-Length or Transfer-Encoding"
+        return error_response(400, message, {"Connection": "close"})
+    host = headers.get("host", "")
+    origin = headers.get("origin", "")
+    name = _name(host)
+    # Names of sites have letters, unlike addresses.
+    is_address = ":" in name or name.replace(".", "").isdecimal()
+    is_local = name == "" or f".{name}".endswith(".localhost")
+    if hosts is not None and not (is_address or is_local or name in hosts):
+        return error_response(
+            421, f"{host!r} is not a host of this server: --allowed_host"
+        )
+    site = origin.partition("://")[2]
+    is_same_site = not origin or site == host or _name(site) in (hosts or ())
+    if request.method == "POST" and not is_same_site:
+        return error_response(403, f"{origin!r} is another site: --allowed_host")
+    return None
+
+
+def _name(host: str) -> str:
+    """Returns the name or address in a `Host` header."""
+    match = _HOST.fullmatch(host)
+    return match[1].strip("[]").lower() if match else "?"  # no host has this name
+
+
+def json_response(
+    value: object, status: int = 200, headers: _Headers = None
+) -> Response:
+    """Returns a value as JSON in ASCII.
+
+    Scores of outputs that do not exist are -Infinity, as in TensorFlow Serving.
+    """
+    return Response(json.dumps(value), status, headers, "application/json")
+
+
+def error_response(status: int, message: str, headers: _Headers = None) -> Response:
+    """Returns an error with a sentence."""
+    return json_response({"error": message}, status, headers)
+
+
+def failure_response(request: Request, error: Exception) -> Response:
+    """Returns the answer to a request that raised an error."""
+    if isinstance(error, HTTPException):
+        return _http_error(request, error)
+    for kind, (status, headers) in _ANSWERED_ERRORS.items():
+        if isinstance(error, kind):
+            return error_response(status, str(error), headers)
+    return error_response(500, "the server failed; its log tells why")
+
+
+def _http_error(request: Request, error: HTTPException) -> Response:
+    """Returns an error with a sentence, which those of Starlette's router lack."""
+    headers = error.headers
+    message = error.detail
+    url = request.url.path[:_SHOWN_URL]
+    if error.status_code == 405 and headers:
+        # Starlette joins a set, whose order differs from process to process.
+        methods = sorted(headers["Allow"].split(", "))
+        headers = {"Allow": ", ".join(methods)}
+        message = f"{url} takes {' or '.join(methods)}, not {request.method}"
+    elif message == HTTPStatus.NOT_FOUND.phrase:
+        message = f"there is no {url}"
+    return error_response(error.status_code, message, headers)

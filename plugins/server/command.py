@@ -232,13 +232,19 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
         # without it, answers wait 40 ms for the acknowledgment of their headers.
         address.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         host, port = address.getsockname()[:2]
+        is_local = ipaddress.ip_address(host).is_loopback
         hosts = None
-        if args.allowed_host or ipaddress.ip_address(host).is_loopback:
+        if args.allowed_host or is_local:
             hosts = {name.lower() for name in (args.host, *args.allowed_host)}
         app = make_app(models, args.limits, hosts, args.poll_seconds)
         host = f"[{host}]" if ":" in host else host
         url = f"http://{host}:{port}"
         say(f"t2t serve: {url}/")
+        if not is_local:
+            say(
+                "t2t serve: other machines reach this server without a password or a "
+                "time limit; put a proxy in front of it, such as examples/haproxy.cfg"
+            )
         request = _request(url, next(iter(models)))
         manager = app.state.service.manager
         manager.on_ready = lambda: say(f"t2t serve: ready; ask: {request}")

@@ -322,16 +322,11 @@ class Limits:
         1 << 17, "maximum values (strings, numbers, lists, objects) in a body", ge=1
     )
     max_connections: int = option(
-        1000,
-        "maximum connections; fewer if the limit of file descriptors is low",
-        ge=1,
+        1000, "maximum connections; beyond it, requests are refused", ge=1
     )
     max_unfinished_bytes: int = option(
-        64 << 20, "maximum bytes of all unfinished request bodies together", ge=1
-    )
-    max_unread_bytes: int = option(
         64 << 20,
-        "maximum bytes of all answers together that clients have not read",
+        "maximum bytes of request bodies together that are unfinished or not parsed",
         ge=1,
     )
 

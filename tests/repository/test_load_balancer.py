@@ -1,16 +1,22 @@
-"""The example of HAProxy: two servers, restarts and losses while clients ask."""
+"""The example of HAProxy: clients that only wait; restarts and losses of servers."""
 
 import contextlib
 import importlib.util
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
 import pytest
+
+pytest.importorskip("starlette", reason="the extra [serve] is not installed")
 from helpers.ray_cluster import MAIN
+from helpers.stub_server import Stub, ask, serving
 from helpers.translation_clients import (
     CLIENTS,
     asking,
@@ -30,6 +36,19 @@ def haproxy_path():
 
         return get_haproxy_binary()
     return shutil.which("haproxy")
+
+
+def balancer(path, *ports):
+    """Writes the example with the ports of the balancer and of its two servers.
+
+    Returns:
+        The command that runs it.
+    """
+    text = EXAMPLE.read_text("utf-8")
+    for example, port in zip((8501, 8502, 8503), ports, strict=True):
+        text = text.replace(f"127.0.0.1:{example}", f"127.0.0.1:{port}")
+    path.write_text(text, "utf-8")
+    return [haproxy_path(), "-f", path]
 
 
 def is_healthy(port):
@@ -57,12 +76,7 @@ class Servers:
         self.port = free_port()
         self.ports = {"a": free_port(), "b": free_port()}
         self.processes = {}
-        text = EXAMPLE.read_text("utf-8")
-        for example, port in ((8501, self.port), (8502, self.ports["a"])):
-            text = text.replace(f"127.0.0.1:{example}", f"127.0.0.1:{port}")
-        text = text.replace("127.0.0.1:8503", f"127.0.0.1:{self.ports['b']}")
-        path.write_text(text, "utf-8")
-        self.balancer = [haproxy_path(), "-f", path]
+        self.balancer = balancer(path, self.port, *self.ports.values())
 
     def run(self, command):
         process = self._stack.enter_context(subprocess.Popen(command))
@@ -75,6 +89,67 @@ class Servers:
         flags = ["serve", f"ende={model}", "--port", str(port)]
         self.processes[name] = self.run([sys.executable, "-c", MAIN, *flags])
         wait_until(lambda: is_healthy(port))
+
+
+def is_closed(client):
+    """Whether the balancer has closed a connection, perhaps after an error."""
+    try:
+        while client.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        pass
+    return True
+
+
+@pytest.fixture
+def many_files():
+    """Raises the limit of open files to that of the system."""
+    initial = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if initial[1] < 12_000:
+        pytest.skip("needs 12,000 file descriptors (ulimit -Hn)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (initial[1], initial[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, initial)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_clients_that_only_wait_are_disconnected_and_others_answered(tmp_path):
+    if not haproxy_path():
+        pytest.skip("needs HAProxy")
+    head = b"POST /v1/models/stub:predict HTTP/1.1\r\nHost: x\r\n"
+    parts = {
+        "silent": b"",
+        "half a header": head,
+        "half a body": head + b'Content-Length: 1000\r\n\r\n{"instances": [',
+    }
+    front = free_port()
+    with contextlib.ExitStack() as stack:
+        _, port, _ = stack.enter_context(serving(Stub()))
+        command = balancer(tmp_path / "haproxy.cfg", front, port, port)
+        process = stack.enter_context(subprocess.Popen(command))
+        stack.callback(process.kill)
+        wait_until(lambda: is_healthy(front))
+        opened = {name: [] for name in parts}
+        for name, data in parts.items():
+            for _ in range(600):
+                address = ("127.0.0.1", front)
+                client = stack.enter_context(socket.create_connection(address))
+                client.sendall(data)
+                client.setblocking(False)
+                opened[name].append(client)
+        url = f"http://127.0.0.1:{front}"
+        with httpx.Client(base_url=url, timeout=60) as client:
+            deadline = time.monotonic() + 20
+            while any(opened.values()):
+                assert ask(client, "a").status_code == 200
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+                for name, waiting in opened.items():
+                    opened[name] = [x for x in waiting if not is_closed(x)]
+            for path in ("/metrics", "/%6Detrics", "/metrics?a=b"):
+                assert client.get(path).status_code == 404
 
 
 @pytest.mark.slow

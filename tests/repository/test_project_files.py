@@ -159,13 +159,13 @@ def test_actions_are_pinned_to_commits():
 
 
 def test_libraries_of_the_server_have_upper_bounds():
-    """It extends uvicorn's protocol; and a next version may be another interface."""
+    """A next major version may have another interface."""
     requirements = dict(
         re.fullmatch(r"([\w-]+)(.*)", requirement).groups()
         for requirement in PROJECT["optional-dependencies"]["serve"]
     )
     text = dockerfile("serve-light") + (ROOT / "docs" / "exports.md").read_text()
-    for name in ("h11", "prometheus-client", "starlette", "uvicorn"):
+    for name in ("prometheus-client", "starlette", "uvicorn"):
         upper_bound = re.search(r"<[\d.]+", requirements[name])
         assert upper_bound, f"{name}{requirements[name]}"
         assert text.count(f"'{name}{upper_bound[0]}'") == 2

@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 import types
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from helpers.stub_server import (
 
 from t2t_keras.console import current_words
 from t2t_keras.errors import UserError
+from t2t_keras.plugins.server import app
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.http import Server
 from t2t_keras.plugins.server.queue import Batcher, Overloaded
@@ -392,7 +395,111 @@ def test_bodies_are_limited():
         with socket.create_connection(("127.0.0.1", port)) as slow:
             slow.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n".encode())
             slow.sendall(b"Content-Length: 9\r\n\r\n{")
-            assert slow.recv(12) == b"HTTP/1.1 408"
+            assert received(slow).startswith(b"HTTP/1.1 408")  # and it is closed
+        # Many clients read an answer only after they have sent the whole body.
+        with pytest.raises(urllib.error.HTTPError, match="413"):
+            urllib.request.urlopen(f"{client.base_url}{path}", b" " * 10_000_000)
+
+
+@contextlib.contextmanager
+def clients(port, count, data):
+    """Clients that send something, and never read."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            client.sendall(data)
+        yield
+
+
+def received(client):
+    """What the server sends until it closes the connection."""
+    client.settimeout(60)
+    parts = []
+    while part := client.recv(1 << 16):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def test_unfinished_bodies_have_a_limit_in_all():
+    path = "/v1/models/stub:predict"
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n"
+    part = head.encode() + b" " * 9_000
+    with serving(Stub(), max_unfinished_bytes=20_000) as (client, port, _):
+        with clients(port, 2, part):
+            # The body is larger than what the clients have left.
+            wait_for(lambda: ask(client, "a" * 3_000).status_code == 503)
+            answer = ask(client, "a" * 3_000)
+            assert (
+                error_of(answer) == "there are too many large requests; try again later"
+            )
+            assert ask(client, "a").status_code == 200
+        wait_for(lambda: ask(client, "a" * 3_000).status_code == 200)
+        assert client.post(path, content=" " * 20_001).status_code == 503
+
+
+def test_connections_beyond_the_limit_are_refused():
+    with serving(Stub(), max_connections=5) as (client, port, _):
+        with clients(port, 4, b""):
+            assert ask(client, "a").status_code == 200
+            with clients(port, 1, b""):
+                wait_for(lambda: client.get("/health").status_code == 503)
+        wait_for(lambda: client.get("/health").status_code == 200)
+
+
+def test_a_request_with_two_ends_is_refused():
+    """A proxy might take the other one, and see another request in the rest."""
+    head = b"POST /v1/models/stub:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n"
+    hidden = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden
+    with (
+        serving(Stub()) as (_, port, _),
+        socket.create_connection(("127.0.0.1", port)) as client,
+    ):
+        client.sendall(request)
+        answer = received(client)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_others_are_answered_while_a_large_request_is_parsed(monkeypatch):
+    begun = threading.Event()
+    may_go_on = threading.Event()
+    parse_json = app.parse_json
+
+    def slow_parse(body, max_values):
+        if len(body) > 5000:
+            begun.set()
+            assert may_go_on.wait(60)
+        return parse_json(body, max_values)
+
+    monkeypatch.setattr(app, "parse_json", slow_parse)
+    many_values = {"instances": [""] * 900}  # in few bytes
+    long = {"instances": ["a" * 4000] * 5}
+    for body in (many_values, long):
+        begun.clear()
+        may_go_on.clear()
+        content = json.dumps(body).ljust(5001)
+        with serving(Stub()) as (client, _, _), ThreadPoolExecutor(1) as pool:
+            path = "/v1/models/stub:predict"
+            answer = pool.submit(client.post, path, content=content)
+            assert begun.wait(60)
+            assert client.get("/health").status_code == 200
+            assert ask(client, "b").status_code == 200
+            may_go_on.set()
+            assert answer.result().status_code == 200
+
+
+def test_a_full_queue_refuses_before_parsing(monkeypatch):
+    with busy(max_queue=1) as (stub, client, submit):
+        waiting = submit("waits")
+        wait_for(lambda: queued(client) == 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(app, "parse_json", None)
+            answer = ask(client, "late")
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert error_of(answer) == "the queue is full; try again later"
+        stub.may_run.set()
+        assert waiting.result().status_code == 200
 
 
 def test_alternatives_are_as_much_work_as_their_searches():
@@ -509,3 +616,12 @@ def test_what_is_not_answered_in_time_at_shutdown_gets_an_error():
         answer = waiting.result()
         assert answer.status_code == 503
         assert error_of(answer) == "the server is stopping"
+
+
+def test_a_shutdown_is_not_held_up_by_clients_that_read_nothing():
+    request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 900
+    with contextlib.ExitStack() as stack:
+        with serving(Stub(), timeout_seconds=0.5) as (_, port, _):
+            stack.enter_context(clients(port, 3, request))
+            start = time.monotonic()
+        assert time.monotonic() - start < 20

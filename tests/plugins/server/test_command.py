@@ -93,19 +93,36 @@ def test_a_converted_run_is_named_by_its_directory(tmp_path, capfd, monkeypatch)
     assert err.startswith(f"t2t serve: {tmp_path} was trained on single sentences:")
 
 
-def test_a_line_says_when_the_models_are_ready_and_how_to_ask(tmp_path, monkeypatch):
-    lines = []
+@pytest.fixture
+def said(tmp_path, monkeypatch):
+    """Returns what the command says with further flags, when its model is ready."""
+
+    def said(*flags):
+        lines = []
+        monkeypatch.setattr(command, "say", lines.append)
+        parser = argparse.ArgumentParser()
+        COMMAND.add_flags(parser)
+        COMMAND.run(parser.parse_args([f"ende={tmp_path}", "--port", "0", *flags]))
+        return lines
+
     (tmp_path / "saved_model.pb").touch()
-    monkeypatch.setattr(command, "say", lines.append)
     monkeypatch.setattr(Server, "run", lambda self, _: self.service.manager.on_ready())
-    parser = argparse.ArgumentParser()
-    COMMAND.add_flags(parser)
-    COMMAND.run(parser.parse_args([f"ende={tmp_path}", "--port", "0"]))
+    return said
+
+
+def test_a_line_says_when_the_models_are_ready_and_how_to_ask(said):
+    lines = said()
     url = lines[0].removeprefix("t2t serve: ")
     assert lines[1:] == [
         f"t2t serve: ready; ask: curl {url}v1/models/ende:predict "
         """-d '{"instances": ["TEXT"]}'"""
     ]
+
+
+def test_a_line_says_that_a_proxy_belongs_before_an_open_server(said):
+    _, line, _ = said("--host", "0.0.0.0")
+    assert "put a proxy in front of it, such as examples/haproxy.cfg" in line
+    assert len(said("--host", "127.0.0.2")) == 2
 
 
 def test_the_extra_is_needed(tmp_path, capfd, monkeypatch):

@@ -40,7 +40,8 @@ _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _GZIP = ("gzip", "x-gzip")
 _CODINGS = ("", "identity", *_GZIP)
 _EXTRA_LENGTH = 64  # a rough bound on how much longer than its source an output is
-_PHRASE_WEIGHT = 4  # the work of a phrase's character, in characters of a sentence
+_PHRASE_WEIGHT = 4  # the work of a phrase's byte, in bytes of a sentence
+_PHRASE_BOUNDARIES = 2  # a phrase is as much work as with this number of more bytes
 # A sentence is cheap up to this work for each hypothesis of the default beam size.
 _CHEAP = 400
 
@@ -394,17 +395,19 @@ def row_works(
         TooLarge: all rows together are beyond the limit.
     """
     max_beam_size = max(limits.max_beam_size, default_beam_size)
-    # Beam size and characters of phrases; most rows have the same options.
-    by_key: dict[int, tuple[int, int]] = {}
+    # Beam size, and characters and work of phrases; most rows have the same options.
+    by_key: dict[int, tuple[int, int, int]] = {}
     works = []
     for key, row in zip(request.keys, request.rows, strict=True):
         if id(key) not in by_key:
             options = dict(key[1])
             glossary = itertools.chain(*options.get("glossary", ()))
-            phrases = (*glossary, *options.get("forbidden", ()))
+            phrases = [x for x in (*glossary, *options.get("forbidden", ())) if x]
             beam = options.get("beam_size", default_beam_size)
-            by_key[id(key)] = beam, sum(map(len, phrases))
-        beam, characters = by_key[id(key)]
+            num_bytes = sum(len(phrase.encode()) for phrase in phrases)
+            phrase_work = num_bytes + _PHRASE_BOUNDARIES * len(phrases)
+            by_key[id(key)] = beam, sum(map(len, phrases)), phrase_work
+        beam, characters, phrase_work = by_key[id(key)]
         longest = max(map(len, row.values()), default=0)
         if beam > max_beam_size:
             raise UserError(f"beam_size {beam} is more than {max_beam_size}")
@@ -417,7 +420,7 @@ def row_works(
                 f"phrases have more than {limits.max_phrase_characters:,} characters"
             )
         size = sum(len(text.encode()) for text in row.values())
-        size += _EXTRA_LENGTH + _PHRASE_WEIGHT * characters
+        size += _EXTRA_LENGTH + _PHRASE_WEIGHT * phrase_work
         works.append(_searches(request.signature, beam) * size)
     total = sum(works)
     if total > limits.max_work:

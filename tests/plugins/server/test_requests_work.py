@@ -2,16 +2,14 @@
 
 import pytest
 
-from t2t_keras.plugins.server.limits import Limits
-from t2t_keras.plugins.server.rest import Request
-from t2t_keras.plugins.server.work import row_works
+from t2t_keras.plugins.server.requests import Limits, PredictRequest, row_works
 
 LIMITS = Limits()
 
 
 def work_of(**inputs):
     body = {"signature_name": "translate", "inputs": {"texts": ["a dog"]} | inputs}
-    (work,) = row_works(Request.parse(body), LIMITS, 4)
+    (work,) = row_works(PredictRequest.parse(body), LIMITS, 4)
     return work
 
 

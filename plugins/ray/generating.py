@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.data import run_datagen
-from t2t_keras.data.shard import WHOLE
-from t2t_keras.errors import UserError, require_extra
+from t2t_keras.errors import require_extra
 from t2t_keras.problem import Problem, Split
 
 from .flags import WorkerSize, add_cluster, cluster_extension
@@ -54,11 +53,6 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 def _on_cluster(command: Command) -> Command:
     def check(args: argparse.Namespace) -> None:
         require_extra("ray", "--cluster", "ray")
-        if args.shard != str(WHOLE):
-            raise UserError(
-                "--shard has no effect with --cluster, which divides the work itself; "
-                "leave it out"
-            )
         command.check(args)
 
     return dataclasses.replace(command, run=_run, check=check)

@@ -3,7 +3,7 @@
     stage               output, in {data_name}.incomplete/
     count_pairs         corpora.json, left_out.json
     train_vocabularies  done/vocab.*
-    encode_splits       part-*/{split}.spill-*, .hashes, .state.json
+    encode_splits       pairs*/{split}.spill-*, .hashes, .state.json
     write_shards        done/{data_name}-{split}-*-of-*, {split}.lengths-*
                         done/{data_name}-{split}.index.npz
     write_raw_texts     done/{data_name}-{split}.sources, .targets
@@ -16,10 +16,6 @@ sources and the seed (`DataConfig`), and the memory does not depend on the numbe
 pairs, except for the tables that docs/data.md lists. TensorFlow is not imported unless
 a source needs it.
 
-Several machines that share a disk can divide the work (`Shard`). The first one counts
-the pairs and trains the vocabularies, each one encodes its shard of the pairs, and the
-last one to finish does the rest.
-
 A `TaskRunner` runs the stages up to `write_shards` on other machines instead.
 
 A complete directory gets only the splits that it lacks, encoded with its vocabularies.
@@ -29,6 +25,7 @@ import dataclasses
 import errno
 import functools
 import glob
+import itertools
 import os
 import shutil
 from collections import Counter
@@ -39,7 +36,7 @@ from t2t_keras.checking import NonNegative, Positive, Seed, checked
 from t2t_keras.console import say
 from t2t_keras.data.count_pairs import count_in_tasks, count_pairs
 from t2t_keras.data.drawing_tasks import draw_training_pairs
-from t2t_keras.data.encode_splits import SplitPart, encode_splits, shard_parts
+from t2t_keras.data.encode_splits import encode_splits, whole_splits
 from t2t_keras.data.encoding_tasks import encode_in_tasks, task_parts
 from t2t_keras.data.held_out import hold_out
 from t2t_keras.data.manifest import (
@@ -50,11 +47,9 @@ from t2t_keras.data.manifest import (
     data_config,
     differences,
     existing_data,
-    read_counts,
 )
 from t2t_keras.data.raw_texts import write_raw_texts
 from t2t_keras.data.record_index import unfinished_dir
-from t2t_keras.data.shard import WHOLE, Shard
 from t2t_keras.data.tasks import TaskRunner, run_here
 from t2t_keras.data.vocabulary import (
     chosen_vocab_size,
@@ -66,7 +61,7 @@ from t2t_keras.data.write_manifest import write_manifest
 from t2t_keras.data.write_shards import write_shards
 from t2t_keras.devices import num_cores
 from t2t_keras.errors import UserError, require_local
-from t2t_keras.files.atomic import lock, purpose_of_holder
+from t2t_keras.files.atomic import lock
 from t2t_keras.files.json_files import from_fields, read_json, write_json
 from t2t_keras.problem import Problem, Split, TextProcessor
 
@@ -100,12 +95,11 @@ def generate(
     data_dir: str | Path,
     workers: Positive | None = None,
     seed: Seed = 0,
-    shard: Shard = WHOLE,
     runner: TaskRunner | None = None,
     dev_size: NonNegative = 0,
     test_size: NonNegative = 0,
-) -> Manifest | None:
-    """Makes the data of a problem, or one shard of them.
+) -> Manifest:
+    """Makes the data of a problem.
 
     A vocabulary file that the directory has under the problem's name is used as it is.
     So are the splits that the directory has; missing ones are added.
@@ -113,23 +107,20 @@ def generate(
     Args:
         problem: a problem with a source of training pairs, unless the directory has
             training examples.
-        data_dir: the directory to write, which is made if it does not exist. All shards
-            must share it.
+        data_dir: the directory to write, which is made if it does not exist.
         workers: number of processes; None for one on each core. With 1 all is done in
             this process. More import the main module, so a script must then call this
             function under `if __name__ == "__main__":`.
         seed: seed of the vocabulary's sample, of the order of the training examples,
             and of what is held out.
-        shard: the share of the work that is done here; by default all of it.
         runner: runs tasks on other machines, which share the directory and the files
-            of the sources; all of the work is done then. None: this machine's
-            processes do it.
+            of the sources. None: this machine's processes do the work.
         dev_size: number of dev pairs that are taken out of the training pairs, see
             `held_out.hold_out`; 0: none are.
         test_size: the same for test.
 
     Returns:
-        The manifest of the directory, or None if other shards are missing.
+        The manifest of the directory.
 
     Raises:
         UserError: a source has a mistake, the directory holds data that was made from
@@ -166,8 +157,7 @@ def generate(
                 config = config.added_to(manifest)
                 _refuse_unknown_splits(manifest, config, data_dir)
             plan = DataPlan(problem, config, data_dir, manifest)
-            if not run_stages(plan, shard, workers or num_cores(), runner):
-                return None
+            run_stages(plan, workers or num_cores(), runner)
             manifest = existing_data(config, data_dir)
     except OSError as error:
         raise _write_error(error, data_dir, directory) from error
@@ -177,34 +167,18 @@ def generate(
     return manifest
 
 
-def run_stages(
-    plan: DataPlan, shard: Shard, workers: int, runner: TaskRunner | None = None
-) -> bool:
-    """Runs the stages in order, as far as this shard can.
-
-    Returns:
-        Whether the data directory is complete, with all shards.
-    """
-    shard_lock = plan.shard_lock(shard)
-    directory_lock = plan.directory / "lock"  # one shard holds it, the others wait
-    with lock(shard_lock, lambda holder: _busy(plan.directory), plan.purpose(shard)):
-        with lock(directory_lock, refusal=None):
-            _refuse_other_runs(plan, shard)
-            if not plan.is_complete():
-                prepare(plan, workers, runner)
-            # Read here, since another shard may publish and remove the directory.
-            counts = read_counts(plan.directory / "corpora.json")
+def run_stages(plan: DataPlan, workers: int, runner: TaskRunner | None = None) -> None:
+    """Runs the stages in order, from where an earlier run has stopped."""
+    with lock(plan.directory / "lock", lambda holder: _busy(plan.directory)):
         if not plan.is_complete():
-            encode(plan, counts, shard, workers, runner)
-        with lock(directory_lock, refusal=None):
-            if not plan.is_complete() and not finish(plan, shard, runner):
-                return False
-            publish(plan.directory, plan.done, plan.data_dir, plan.manifest_path)
-    return True
+            counts = prepare(plan, workers, runner)
+            encode(plan, counts, workers, runner)
+            finish(plan, counts, runner)
+        publish(plan.directory, plan.done, plan.data_dir, plan.manifest_path)
 
 
-def prepare(plan: DataPlan, workers: int, runner: TaskRunner | None) -> None:
-    """Runs the stages before the encoding, which one shard does for all."""
+def prepare(plan: DataPlan, workers: int, runner: TaskRunner | None) -> Counts:
+    """Runs the stages before the encoding; returns the number of pairs."""
     start_or_resume(plan.directory, plan.done, plan.config)
     if "train" in plan.splits and (warning := source_form_warning(plan.problem)):
         say(warning)
@@ -224,49 +198,29 @@ def prepare(plan: DataPlan, workers: int, runner: TaskRunner | None) -> None:
         draw_sample=draw_sample,
     )
     require_tags(plan.problem, plan.splits, plan.vocabularies["source"])
+    return counts
 
 
 def encode(
-    plan: DataPlan,
-    counts: Counts,
-    shard: Shard,
-    workers: int,
-    runner: TaskRunner | None,
+    plan: DataPlan, counts: Counts, workers: int, runner: TaskRunner | None
 ) -> None:
-    """Encodes the pairs of a shard, or those of all."""
+    """Encodes the pairs of all splits."""
     if runner is not None:
         encode_in_tasks(plan, counts, runner)
         return
-    parts = shard_parts(plan, counts, shard)
-    encode_splits(plan.problem, parts, plan.vocabularies, workers)
+    parts = itertools.chain(*whole_splits(plan, counts).values())
+    encode_splits(plan.problem, list(parts), plan.vocabularies, workers)
 
 
-def finish(plan: DataPlan, shard: Shard, runner: TaskRunner | None) -> bool:
-    """Runs the stages after the encoding, if all shards are encoded.
-
-    Returns:
-        Whether they are.
-    """
-    counts = read_counts(plan.directory / "corpora.json")
-    if runner is not None:
-        by_split = task_parts(plan, counts)
-    else:
-        by_split = _parts_of_all_shards(plan, counts, shard.count)
-        missing = []
-        by_shard = zip(*by_split.values(), strict=True)
-        for index, encoded in enumerate(by_shard, start=1):
-            if not all(part.is_complete() for part in encoded):
-                missing.append(str(Shard(index, shard.count)))
-        if missing:
-            say(f"{plan.directory}: still to do: --shard {', '.join(missing)}")
-            return False
-    data_name = plan.problem.data_name
+def finish(plan: DataPlan, counts: Counts, runner: TaskRunner | None) -> None:
+    """Runs the stages after the encoding."""
+    by_split = (whole_splits if runner is None else task_parts)(plan, counts)
     dropped: dict[Split, Counter[str]] = {}
     for split, parts in by_split.items():
         dropped[split] = write_shards(
             parts,
             plan.problem.sources[split],
-            data_name,
+            plan.problem.data_name,
             plan.directory,
             plan.done,
             runner or run_here,
@@ -276,18 +230,6 @@ def finish(plan: DataPlan, shard: Shard, runner: TaskRunner | None) -> bool:
             total = sum(counts[split].values())
             write_raw_texts(plan.problem, split, total, plan.done)
     write_manifest(plan, counts, dropped, by_split)
-    return True
-
-
-def _parts_of_all_shards(
-    plan: DataPlan, counts: Counts, count: int
-) -> dict[Split, list[SplitPart]]:
-    """Returns the parts of each split, one of each shard of the work."""
-    by_split: dict[Split, list[SplitPart]] = {split: [] for split in plan.splits}
-    for index in range(1, count + 1):
-        for part in shard_parts(plan, counts, Shard(index, count)):
-            by_split[part.split].append(part)
-    return by_split
 
 
 def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
@@ -304,7 +246,7 @@ def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
     for child in directory.iterdir():
         if child.is_dir():
             shutil.rmtree(child)
-        elif not child.name.endswith("lock"):
+        elif child.name != "lock":
             child.unlink()
     done.mkdir()
     write_json(path, dataclasses.asdict(config), with_checksum=True)
@@ -312,13 +254,12 @@ def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
 
 def publish(directory: Path, done: Path, data_dir: Path, manifest_path: Path) -> None:
     """Moves the finished files into the data directory, the manifest last."""
-    if done.exists():  # another shard may have published them
+    if done.exists():  # another run may have published them
         left_by_a_kill = {*done.glob("*.incomplete"), *done.glob("*.tmp")}
         paths = sorted({*done.iterdir()} - left_by_a_kill)
         for path in sorted(paths, key=lambda path: path == manifest_path):
             os.replace(path, data_dir / path.name)
-    # Another shard may remove the directory as well, or make its lock file there again;
-    # then that shard removes the rest.
+    # Another run may make its lock file there again, and then removes the rest.
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -335,16 +276,6 @@ def _with_new_facts(manifest: Manifest, problem: Problem, data_dir: Path) -> Man
         write_json(path, dataclasses.asdict(manifest), with_checksum=True)
         say(f"the manifest now has the {' and the '.join(facts)} of this command")
     return manifest
-
-
-def _refuse_other_runs(plan: DataPlan, shard: Shard) -> None:
-    """Raises `UserError` if a run with other data or another division is at work."""
-    # The purpose is empty for a moment, of a shard that is about to look at this lock.
-    expected = (None, "", plan.purpose(shard))
-    for path in plan.directory.glob("part-*.lock"):
-        is_own = path == plan.shard_lock(shard)
-        if not is_own and purpose_of_holder(path) not in expected:
-            raise _busy(plan.directory)
 
 
 def _refuse_unknown_splits(

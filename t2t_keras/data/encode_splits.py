@@ -19,7 +19,6 @@ from t2t_keras.data.encoding import Encoded, EncodingConfig, PairEncoder, SpillF
 from t2t_keras.data.manifest import Counts, DataPlan
 from t2t_keras.data.mixture import corpora_of
 from t2t_keras.data.record_index import num_train_shards
-from t2t_keras.data.shard import Shard
 from t2t_keras.data.sources import changed_source
 from t2t_keras.files.json_files import from_fields, read_json, write_json
 from t2t_keras.problem import Pair, Problem, Side, Split
@@ -165,13 +164,13 @@ class SplitPart:
         return self.load_state().pairs == len(self.pairs)
 
 
-def shard_parts(plan: DataPlan, counts: Counts, shard: Shard) -> list[SplitPart]:
-    """Returns the part of each split that belongs to a shard of the work."""
-    directory = plan.directory / f"part-{shard.index}-of-{shard.count}"
-    parts = []
+def whole_splits(plan: DataPlan, counts: Counts) -> dict[Split, list[SplitPart]]:
+    """Returns for each split the one part that has all its pairs."""
+    parts = {}
     for split in plan.splits:
-        pairs = shard.slice(sum(counts[split].values()))
-        parts += split_parts(plan, counts, split, {directory: pairs})
+        pairs = range(sum(counts[split].values()))
+        ranges = {plan.directory / "pairs": pairs}
+        parts[split] = split_parts(plan, counts, split, ranges)
     return parts
 
 

@@ -146,7 +146,7 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 # What this program writes to its lock files, see `lock`.
-_PURPOSE = re.compile(r"(process \d+ on |\d+ parts, \{).*", re.DOTALL)
+_PURPOSE = re.compile(r"process \d+ on .*", re.DOTALL)
 
 
 _MAX_PURPOSE = 1 << 20

@@ -21,12 +21,6 @@ line_positions._RANGE = 100_000
 """
 
 
-def test_the_cluster_divides_the_work_itself(tmp_path, capfd):
-    words = ["--problem", "translate_text", "--data_dir", tmp_path, "--cluster", "auto"]
-    sentence = run_refused(capfd, "datagen", *words, "--shard", "1/2")
-    assert "--shard has no effect with --cluster" in sentence
-
-
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
     """The flags of a mixture of a plain and a compressed corpus."""

@@ -24,8 +24,8 @@ from t2t_keras.problem import Problem, Source, Split, TextProcessor
 from t2t_keras.run.config import RunConfig, require_run
 
 if TYPE_CHECKING:
+    from t2t_keras.data.datagen import Stages
     from t2t_keras.data.manifest import Manifest
-    from t2t_keras.data.tasks import TaskRunner
 
 
 # What to do with files that are given without flags.
@@ -153,13 +153,13 @@ def _check_datagen(args: argparse.Namespace) -> None:
 
 def run_datagen(
     args: argparse.Namespace,
-    make_runner: "Callable[[Problem], TaskRunner] | None" = None,
+    make_stages: "Callable[[Problem], Stages] | None" = None,
 ) -> dict[str, object]:
     """Generates the data that the flags ask for; returns what `--json` prints.
 
     Args:
         args: the flags.
-        make_runner: returns the `runner` of `data.datagen.generate` for a problem.
+        make_stages: returns the `stages` of `data.datagen.generate` for a problem.
     """
     from t2t_keras.data.datagen import generate
 
@@ -170,9 +170,9 @@ def run_datagen(
         args.data_dir,
         args.workers,
         args.seed,
-        make_runner(problem) if make_runner else None,
         args.dev_size or 0,
         args.test_size or 0,
+        make_stages(problem) if make_stages else None,
     )
     dropped = Counter[str]()
     for reasons in manifest.dropped.values():

@@ -164,16 +164,6 @@ class SplitPart:
         return self.load_state().pairs == len(self.pairs)
 
 
-def whole_splits(plan: DataPlan, counts: Counts) -> dict[Split, list[SplitPart]]:
-    """Returns for each split the one part that has all its pairs."""
-    parts = {}
-    for split in plan.splits:
-        pairs = range(sum(counts[split].values()))
-        ranges = {plan.directory / "pairs": pairs}
-        parts[split] = split_parts(plan, counts, split, ranges)
-    return parts
-
-
 def split_parts(
     plan: DataPlan, counts: Counts, split: Split, ranges: Mapping[Path, range]
 ) -> list[SplitPart]:

@@ -8,8 +8,9 @@ import itertools
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,11 +19,16 @@ from t2t_keras.data.encode_splits import EncodingState, SplitPart
 from t2t_keras.data.encoding import HASH_ENTRY, SPILL_HEADER
 from t2t_keras.data.mixture import Mixture
 from t2t_keras.data.record_index import index_path, save_index, shard_name
-from t2t_keras.data.tasks import TaskRunner, run_here
 from t2t_keras.data.tfrecord import FRAME
 from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import atomic
 from t2t_keras.problem import Source, Split
+
+# Calls a function of a module with each argument, and yields the results in order, as
+# the builtin `map` does. It may do so on other machines, and repeat a call whose
+# process died: a call that is repeated, even while the first one is still at work, has
+# the same result and leaves the same files. Functions and arguments can be pickled.
+TaskMap: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +135,7 @@ class _Stretches:
                 yield content
 
 
-def repeated(files: Sequence[Spill], runner: TaskRunner = run_here) -> np.ndarray:
+def repeated(files: Sequence[Spill], map_tasks: TaskMap = map) -> np.ndarray:
     """Returns the keys of all examples but the first with the same hash, in order.
 
     No task reads more than a few parts of the hashes: if there are several parts, a
@@ -137,7 +143,7 @@ def repeated(files: Sequence[Spill], runner: TaskRunner = run_here) -> np.ndarra
 
     Args:
         files: files with the key and the hash of each example, in their order.
-        runner: runs the tasks, one for each file and one for each part of the hashes.
+        map_tasks: runs the tasks, one for each file and for each part of the hashes.
 
     Returns:
         uint64, ascending.
@@ -154,7 +160,7 @@ def repeated(files: Sequence[Spill], runner: TaskRunner = run_here) -> np.ndarra
                 _Stretches(file.path, np.array([0]), np.array([size]), [file.checksum])
             )
         return np.sort(_compare(stretches))
-    groups = list(runner(_group, [(file, num_parts) for file in files]))
+    groups = list(map_tasks(_group, [(file, num_parts) for file in files]))
     tasks = []
     for part in range(num_parts):
         stretches = []
@@ -169,7 +175,7 @@ def repeated(files: Sequence[Spill], runner: TaskRunner = run_here) -> np.ndarra
                 )
             )
         tasks.append(stretches)
-    return np.sort(np.concatenate(list(runner(_compare, tasks))))
+    return np.sort(np.concatenate(list(map_tasks(_compare, tasks))))
 
 
 def _grouped(path: Path) -> Path:
@@ -234,7 +240,7 @@ def write_shards(
     data_name: str,
     directory: Path,
     done: Path,
-    runner: TaskRunner = run_here,
+    map_tasks: TaskMap = map,
 ) -> Counter[str]:
     """Writes the TFRecord files of a split and their index.
 
@@ -244,7 +250,7 @@ def write_shards(
         data_name: `Problem.data_name`.
         directory: gets the lengths of the records of each file.
         done: gets the TFRecord files and the index.
-        runner: runs a task for each TFRecord file.
+        map_tasks: runs a task for each TFRecord file.
 
     Returns:
         The number of dropped examples by reason.
@@ -259,7 +265,7 @@ def write_shards(
         is_known = len(sizes) == len(part.spills) + 1
         if not is_known or _size(part.hashes) != sizes[-1]:
             raise damaged_spill(part.hashes)
-    repeats = repeated(list(map(_hashes, parts, states)), runner)
+    repeats = repeated(list(map(_hashes, parts, states)), map_tasks)
     dropped = Counter(duplicate=len(repeats))
     for state in states:
         dropped += Counter(state.dropped)
@@ -268,7 +274,7 @@ def write_shards(
         return dropped
     tasks = _shard_tasks(parts, states, repeats, data_name, directory, done)
     with progress(f"writing {split}", "shards", len(tasks)) as advance:
-        for _ in runner(_write_shard, tasks):
+        for _ in map_tasks(_write_shard, tasks):
             advance(1)
     for task in tasks:
         _require_whole(task, directory)

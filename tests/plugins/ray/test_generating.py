@@ -15,9 +15,9 @@ pytest.importorskip("ray", reason="needs the extra [ray]")
 
 # Small tasks, so that there are many.
 SMALL = """
-from t2t_keras.data import encoding_tasks, line_positions
-encoding_tasks._PAIRS = 2000
-line_positions._RANGE = 100_000
+from t2t_keras.plugins.ray import datagen, survey
+datagen._PAIRS = 2000
+survey._RANGE = 100_000
 """
 
 

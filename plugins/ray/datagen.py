@@ -310,9 +310,7 @@ def _is_cut_off(part: SplitPart) -> bool:
     state = _readable_state(part)
     if state is None:
         return True
-    paths = [*part.spills, part.hashes]
-    sizes = state.sizes or []
-    return any(map(_is_short, paths, sizes))
+    return any(map(_is_short, [*part.spills, part.hashes], state.sizes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,10 +327,9 @@ def _is_whole(task: _LookingTask) -> bool:
     if state is None or state.pairs != len(task.part.pairs):
         return False
     paths = [*task.part.spills, task.part.hashes]
-    sizes = state.sizes or []
-    if len(sizes) != len(paths):
+    if len(state.sizes) != len(paths):
         return False
-    for index, (path, size) in enumerate(zip(paths, sizes, strict=True)):
+    for index, (path, size) in enumerate(zip(paths, state.sizes, strict=True)):
         if index not in task.written and _is_short(path, size):
             return False
     return True

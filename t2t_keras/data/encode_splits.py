@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Self
 
 from t2t_keras.checking import Count
 from t2t_keras.console import progress
@@ -109,19 +110,29 @@ class EncodingState:
 
     Attributes:
         pairs: the number of pairs that are encoded.
-        sizes: the sizes of the spill files and of the file of hashes, in bytes; None:
+        sizes: the sizes of the spill files and of the file of hashes, in bytes; none if
             nothing is written yet.
-        checksums: the CRC-32 of each of these files; None: unknown, as an earlier
-            version leaves it.
+        checksums: the CRC-32 of each of these files.
         dropped: the number of examples that were dropped, by reason.
         single_sentences: see `Encoded`.
     """
 
     pairs: Count = 0
-    sizes: list[Count] | None = None
+    sizes: list[Count] = dataclasses.field(default_factory=list)
     dropped: dict[str, int] = dataclasses.field(default_factory=dict)
     single_sentences: dict[str, int] = dataclasses.field(default_factory=dict)
-    checksums: list[Count] | None = None
+    checksums: list[Count] = dataclasses.field(default_factory=list)
+
+    def add(self, encoded: Encoded) -> Self:
+        """Returns the state after a further chunk; its files have to be flushed yet."""
+        return dataclasses.replace(
+            self,
+            pairs=self.pairs + encoded.pairs,
+            dropped=dict(Counter(self.dropped) + encoded.dropped),
+            single_sentences=dict(
+                Counter(self.single_sentences) + encoded.single_sentences
+            ),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +164,10 @@ class SplitPart:
             return EncodingState()
         return from_fields(EncodingState, fields, self.state_path)
 
-    def save_state(self, state: EncodingState) -> None:
-        """Writes how far the encoding has come, atomically."""
+    def save_state(self, state: EncodingState, files: SpillFiles) -> None:
+        """Writes how far the encoding has come, atomically, after what is encoded."""
+        sizes = files.flush()
+        state = dataclasses.replace(state, sizes=sizes, checksums=files.checksums)
         write_json(self.state_path, dataclasses.asdict(state), with_checksum=True)
 
     def is_complete(self) -> bool:
@@ -248,44 +261,31 @@ def _encode_part(problem: Problem, part: SplitPart, encode: Encode) -> None:
         problem: the problem with the source of the split.
         part: the part.
         encode: encodes chunks of pairs, see `encoders`.
+
+    Raises:
+        UserError: the source has changed since its pairs were counted.
     """
     part.state_path.parent.mkdir(exist_ok=True)
     state = part.load_state()
     total = len(part.pairs)
-    count = state.pairs
-    dropped = Counter(state.dropped)
-    single_sentences = Counter(state.single_sentences)
+    saved = state.pairs
     with (
         SpillFiles([*part.spills, part.hashes], state.sizes, state.checksums) as files,
-        progress(f"encoding {part.split}", "pairs", total, count) as advance,
+        progress(f"encoding {part.split}", "pairs", total, saved) as advance,
     ):
-
-        def save_state() -> None:
-            sizes = files.flush()
-            state = EncodingState(
-                count,
-                sizes,
-                dict(dropped),
-                dict(single_sentences),
-                files.checksums,
-            )
-            part.save_state(state)
-
-        saved = count
-        start = part.pairs.start + count
+        start = part.pairs.start + saved
         remaining = problem.pairs(part.split, start, part.pairs.stop)
         for encoded in encode(remaining, part.config, start):
             hashes = {part.config.num_shards: encoded.hashes}
             files.append({**encoded.spills, **hashes})
-            dropped += encoded.dropped
-            single_sentences += encoded.single_sentences
-            count += encoded.pairs
+            state = state.add(encoded)
             advance(encoded.pairs)
-            if count < total and count - saved >= _SAVE_EVERY:
-                save_state()
-                saved = count
-        if count == total:
-            save_state()
-    if count != total:
+            if saved + _SAVE_EVERY <= state.pairs < total:
+                part.save_state(state, files)
+                saved = state.pairs
+        if state.pairs == total:
+            part.save_state(state, files)
+    if state.pairs != total:
         part.state_path.unlink(missing_ok=True)
-        raise changed_source(part.split, part.total, part.pairs.start + count)
+        actual = part.pairs.start + state.pairs
+        raise changed_source(part.split, part.total, actual)

@@ -53,12 +53,11 @@ class SpillFiles(contextlib.ExitStack):
     Args:
         paths: the files.
         sizes: number of bytes of each file to keep, when an interrupted encoding
-            continues; the rest is cut off. None starts with empty files.
-        checksums: the CRC-32 of the bytes that are kept, of each file; None: unknown,
-            as an earlier version leaves it.
+            continues; the rest is cut off. Without sizes all files are empty at first.
+        checksums: the CRC-32 of the bytes that are kept, of each file.
 
     Attributes:
-        checksums: the CRC-32 of each file; None: unknown.
+        checksums: the CRC-32 of each file.
 
     Raises:
         UserError: a file is shorter than its size.
@@ -67,25 +66,23 @@ class SpillFiles(contextlib.ExitStack):
     def __init__(
         self,
         paths: Sequence[Path],
-        sizes: Sequence[int] | None = None,
-        checksums: Sequence[int] | None = None,
+        sizes: Sequence[int] = (),
+        checksums: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.checksums = [0] * len(paths) if sizes is None else None
-        if checksums is not None:
-            self.checksums = list(checksums)
+        self.checksums = list(checksums) if sizes else [0] * len(paths)
         _allow_open_files(len(paths))
-        mode = "wb" if sizes is None else "r+b"
+        mode = "r+b" if sizes else "wb"
         self._files = []
         for path in paths:
             file = self.enter_context(path.open(mode, buffering=_BUFFER))
             self._files.append(file)
-        if sizes is not None and len(sizes) != len(self._files):
+        if sizes and not len(sizes) == len(self.checksums) == len(paths):
             raise UserError(
                 f"{paths[0].parent} is damaged: it has the sizes of {len(sizes)} files "
                 f"of {len(self._files)}; remove it and run the same command again"
             )
-        for file, size in zip(self._files, sizes or [], strict=sizes is not None):
+        for file, size in zip(self._files, sizes, strict=bool(sizes)):
             if file.seek(0, os.SEEK_END) < size:
                 raise UserError(
                     f"{file.name} has been cut off, perhaps by a power failure; remove "
@@ -98,9 +95,7 @@ class SpillFiles(contextlib.ExitStack):
         """Appends to some of the files, which are numbered from 0."""
         for index, content in contents.items():
             self._files[index].write(content)
-            if self.checksums is not None:
-                checksum = zlib.crc32(content, self.checksums[index])
-                self.checksums[index] = checksum
+            self.checksums[index] = zlib.crc32(content, self.checksums[index])
 
     def flush(self) -> list[int]:
         """Writes the buffers; returns the sizes of the files."""

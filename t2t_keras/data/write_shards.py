@@ -38,18 +38,18 @@ class Spill:
     Attributes:
         path: the file.
         size: its bytes.
-        checksum: its CRC-32; None: unknown.
+        checksum: its CRC-32.
     """
 
     path: Path
     size: int
-    checksum: int | None = None
+    checksum: int
 
     def read(self) -> bytes:
         """Returns the content; raises `UserError` if it is not what was written."""
         content = self.path.read_bytes() if self.path.exists() else b""
         is_whole = len(content) == self.size
-        if is_whole and self.checksum in (None, zlib.crc32(content)):
+        if is_whole and self.checksum == zlib.crc32(content):
             return content
         raise damaged_spill(self.path)
 
@@ -112,13 +112,13 @@ class _Stretches:
         path: the file.
         starts: int64 [N], the index of the first entry of each stretch.
         sizes: int64 [N], the number of entries of each stretch.
-        checksums: the CRC-32 of each stretch; None: unknown.
+        checksums: the CRC-32 of each stretch.
     """
 
     path: Path
     starts: np.ndarray
     sizes: np.ndarray
-    checksums: Sequence[int | None]
+    checksums: Sequence[int]
 
     def read(self) -> Iterator[bytes]:
         """Yields each stretch; raises `UserError` if it is not what was written."""
@@ -130,7 +130,7 @@ class _Stretches:
                 file.seek(int(start) * HASH_ENTRY.size)
                 content = file.read(int(size) * HASH_ENTRY.size)
                 is_whole = len(content) == size * HASH_ENTRY.size
-                if not is_whole or checksum not in (None, zlib.crc32(content)):
+                if not is_whole or checksum != zlib.crc32(content):
                     raise damaged_spill(self.path)
                 yield content
 
@@ -220,7 +220,7 @@ def _group(task: tuple[Spill, int]) -> tuple[np.ndarray, np.ndarray]:
             row = [zlib.crc32(group.tobytes()) for group in groups]
             sizes.append(counts[np.newaxis])
             checksums.append(np.array([row], np.uint32))
-        if file.read(1) or spill.checksum not in (None, checksum):
+        if file.read(1) or spill.checksum != checksum:
             raise damaged_spill(spill.path)
     return np.concatenate(sizes), np.concatenate(checksums)
 
@@ -261,11 +261,11 @@ def write_shards(
     split = parts[0].split
     states = [part.load_state() for part in parts]
     for part, state in zip(parts, states, strict=True):
-        sizes = state.sizes or []
-        is_known = len(sizes) == len(part.spills) + 1
-        if not is_known or _size(part.hashes) != sizes[-1]:
+        is_known = len(state.sizes) == len(state.checksums) == len(part.spills) + 1
+        if not is_known or _size(part.hashes) != state.sizes[-1]:
             raise damaged_spill(part.hashes)
-    repeats = repeated(list(map(_hashes, parts, states)), map_tasks)
+    hashes = [_spills(*pair)[-1] for pair in zip(parts, states, strict=True)]
+    repeats = repeated(hashes, map_tasks)
     dropped = Counter(duplicate=len(repeats))
     for state in states:
         dropped += Counter(state.dropped)
@@ -320,7 +320,7 @@ def _shard_tasks(
     repeats = repeats[np.argsort(shards, kind="stable")]
     stops = np.cumsum(np.bincount(shards.astype(np.int64), minlength=count))
     by_shard = np.split(repeats, stops[:-1])
-    spills_by_part = list(map(_spills, parts, states))
+    spills_by_part = [_spills(*pair)[:-1] for pair in zip(parts, states, strict=True)]
     tasks = []
     for i, spills in enumerate(zip(*spills_by_part, strict=True)):
         path = done / shard_name(data_name, split, i, count)
@@ -330,16 +330,9 @@ def _shard_tasks(
 
 
 def _spills(part: SplitPart, state: EncodingState) -> list[Spill]:
-    """Returns the spill files of a part as its state describes them."""
-    sizes = (state.sizes or [])[:-1]
-    checksums: Sequence[int | None] = state.checksums or [None] * len(sizes)
-    return list(map(Spill, part.spills, sizes, checksums))
-
-
-def _hashes(part: SplitPart, state: EncodingState) -> Spill:
-    """Returns the file of hashes of a part as its state describes it."""
-    checksum = state.checksums[-1] if state.checksums else None
-    return Spill(part.hashes, (state.sizes or [0])[-1], checksum)
+    """Returns the files of a part as its state describes them, the hashes last."""
+    paths = [*part.spills, part.hashes]
+    return list(map(Spill, paths, state.sizes, state.checksums))
 
 
 def _write_shard(task: _ShardTask) -> None:

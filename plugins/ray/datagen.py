@@ -310,7 +310,7 @@ def _is_cut_off(part: SplitPart) -> bool:
     state = _readable_state(part)
     if state is None:
         return True
-    return any(map(_is_short, [*part.spills, part.hashes], state.sizes))
+    return any(map(_is_short, part.files, state.sizes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,7 +326,7 @@ def _is_whole(task: _LookingTask) -> bool:
     state = _readable_state(task.part)
     if state is None or state.pairs != len(task.part.pairs):
         return False
-    paths = [*task.part.spills, task.part.hashes]
+    paths = task.part.files
     if len(state.sizes) != len(paths):
         return False
     for index, (path, size) in enumerate(zip(paths, state.sizes, strict=True)):

@@ -3,7 +3,7 @@
     stage               output, in {data_name}.incomplete/
     count               corpora.json, left_out.json
     train_vocabularies  done/vocab.*
-    encode              pairs*/{split}.spill-*, .hashes, .state.json
+    encode              pairs*/{split}.spill-*, .hashes-*, .state.json
     write_shards        done/{data_name}-{split}-*-of-*, {split}.lengths-*
                         done/{data_name}-{split}.index.npz
     write_raw_texts     done/{data_name}-{split}.sources, .targets

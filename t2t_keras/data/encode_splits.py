@@ -102,6 +102,7 @@ def _encode(
 
 
 _SAVE_EVERY = 200_000  # pairs after which an interrupted encoding can continue
+_HASHES = 1 << 22  # of a file, which are compared at a time: 64 MB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +111,7 @@ class EncodingState:
 
     Attributes:
         pairs: the number of pairs that are encoded.
-        sizes: the sizes of the spill files and of the file of hashes, in bytes; none if
-            nothing is written yet.
+        sizes: the sizes of `SplitPart.files`, in bytes; none if nothing is written yet.
         checksums: the CRC-32 of each of these files.
         dropped: the number of examples that were dropped, by reason.
         single_sentences: see `Encoded`.
@@ -145,7 +145,7 @@ class SplitPart:
         pairs: the indices of the pairs of this part.
         config: how they are encoded.
         spills: the files with the records, one for each TFRecord file.
-        hashes: the file with the hashes of the examples, see `duplicates.repeated`.
+        hashes: the files with the hashes of the examples, see `repeated`.
         state_path: the file from which an interrupted encoding continues.
     """
 
@@ -154,8 +154,13 @@ class SplitPart:
     pairs: range
     config: EncodingConfig
     spills: list[Path]
-    hashes: Path
+    hashes: list[Path]
     state_path: Path
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that are written while the pairs are encoded."""
+        return [*self.spills, *self.hashes]
 
     def load_state(self) -> EncodingState:
         """Returns how far the encoding has come; raises `UserError` if damaged."""
@@ -194,6 +199,9 @@ def split_parts(
         spills = []
         for index in range(config.num_shards):
             spills.append(directory / f"{split}.spill-{index:05d}")
+        hashes = []
+        for index in range(config.num_hash_files):
+            hashes.append(directory / f"{split}.hashes-{index:05d}")
         parts.append(
             SplitPart(
                 split=split,
@@ -201,7 +209,7 @@ def split_parts(
                 pairs=pairs,
                 config=config,
                 spills=spills,
-                hashes=directory / f"{split}.hashes",
+                hashes=hashes,
                 state_path=directory / f"{split}.state.json",
             )
         )
@@ -219,6 +227,7 @@ def _encoding_config(
         return EncodingConfig(num_shards=1, corpora=starts, tags=tags)
     return EncodingConfig(
         num_shards=num_train_shards(sum(sizes)),
+        num_hash_files=max(1, -(-sum(sizes) // _HASHES)),
         seed=plan.config.seed,
         max_length=plan.problem.max_length,
         cleaning=plan.problem.cleaning,
@@ -270,14 +279,16 @@ def _encode_part(problem: Problem, part: SplitPart, encode: Encode) -> None:
     total = len(part.pairs)
     saved = state.pairs
     with (
-        SpillFiles([*part.spills, part.hashes], state.sizes, state.checksums) as files,
+        SpillFiles(part.files, state.sizes, state.checksums) as files,
         progress(f"encoding {part.split}", "pairs", total, saved) as advance,
     ):
         start = part.pairs.start + saved
         remaining = problem.pairs(part.split, start, part.pairs.stop)
         for encoded in encode(remaining, part.config, start):
-            hashes = {part.config.num_shards: encoded.hashes}
-            files.append({**encoded.spills, **hashes})
+            contents = dict(encoded.spills)
+            for number, hashes in encoded.hashes.items():
+                contents[part.config.num_shards + number] = hashes
+            files.append(contents)
             state = state.add(encoded)
             advance(encoded.pairs)
             if saved + _SAVE_EVERY <= state.pairs < total:

@@ -119,6 +119,7 @@ class EncodingConfig:
 
     Attributes:
         num_shards: number of shards over which the examples are spread.
+        num_hash_files: number of files over which their hashes are spread.
         seed: seed of the global order; None keeps the order of the source.
         max_length: pairs with more tokens on a side (EOS included) are dropped, and
             so are pairs with an empty side; infinity keeps every pair.
@@ -129,6 +130,7 @@ class EncodingConfig:
     """
 
     num_shards: int
+    num_hash_files: int = 1
     seed: int | None = None
     max_length: float = math.inf
     cleaning: Cleaning = Cleaning()  # noqa: RUF009, it is frozen
@@ -147,8 +149,8 @@ class Encoded:
     Attributes:
         pairs: number of pairs in the chunk.
         spills: shard -> the bytes to append to its spill file.
-        hashes: the bytes to append to the file that `repeated` reads;
-            empty if duplicates are kept.
+        hashes: the bytes to append to each of the files that `repeated` reads; none if
+            duplicates are kept.
         dropped: number of dropped examples by reason, see `reasons`.
             Duplicates are not counted here.
         single_sentences: side -> number of examples whose text is one sentence.
@@ -159,7 +161,9 @@ class Encoded:
     spills: dict[int, bytearray] = dataclasses.field(
         default_factory=lambda: defaultdict(bytearray)
     )
-    hashes: bytearray = dataclasses.field(default_factory=bytearray)
+    hashes: dict[int, bytearray] = dataclasses.field(
+        default_factory=lambda: defaultdict(bytearray)
+    )
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
     single_sentences: Counter[str] = dataclasses.field(default_factory=Counter)
 
@@ -206,7 +210,9 @@ class PairEncoder:
             )
             result.spills[key % config.num_shards] += header + record
             if config.cleaning.duplicates:
-                result.hashes.extend(HASH_ENTRY.pack(key, _hash(pair)))
+                value = _hash(pair)
+                file = value % config.num_hash_files
+                result.hashes[file] += HASH_ENTRY.pack(key, value)
         return result
 
     def _count_sentences(

@@ -7,7 +7,7 @@ import pytest
 from helpers.errors import refused
 from helpers.small_corpus import PROBLEM, TRAIN, Given, decoded, files
 
-from t2t_keras.data import write_shards
+from t2t_keras.data import encode_splits
 from t2t_keras.data.cleaning import (
     LENGTH_FILTERS,
     TEXT_FILTERS,
@@ -128,7 +128,7 @@ def test_cleaning_does_not_depend_on_workers_or_memory(tmp_path, monkeypatch):
     expected = files(tmp_path / "1")
     generate(problem, tmp_path / "2", workers=2)
     assert files(tmp_path / "2") == expected
-    monkeypatch.setattr(write_shards, "_AT_A_TIME", 16)
+    monkeypatch.setattr(encode_splits, "_HASHES", 16)
     generate(problem, tmp_path / "3", workers=1)
     assert files(tmp_path / "3") == expected
 

@@ -44,6 +44,7 @@ pytestmark = pytest.mark.usefixtures("small_scale")
 def small_tasks(monkeypatch):
     monkeypatch.setattr(survey, "_RANGE", 700)
     monkeypatch.setattr(ray_datagen, "_PAIRS", 60)
+    monkeypatch.setattr(encode_splits, "_HASHES", 100)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +157,7 @@ def test_a_part_of_which_the_disk_lost_the_end(plain, tmp_path, monkeypatch):
 DAMAGES = {
     "a state": lambda folder: (folder / "train.state.json").write_text("{"),
     "an end": lambda folder: (folder / "train.spill-00001").write_bytes(b"half"),
-    "hashes": lambda folder: (folder / "train.hashes").unlink(),
+    "hashes": lambda folder: (folder / "train.hashes-00000").unlink(),
 }
 
 
@@ -208,7 +209,7 @@ def test_a_disk_that_loses_what_is_written(plain, tmp_path):
 
 
 @pytest.mark.parametrize("stages", [None, HERE])
-@pytest.mark.parametrize("name", ["spill-00001", "hashes"])
+@pytest.mark.parametrize("name", ["spill-00001", "hashes-00000"])
 def test_what_is_damaged_is_not_published(plain, tmp_path, monkeypatch, name, stages):
     problem, expected = plain
     finish = datagen.finish
@@ -233,14 +234,14 @@ def test_damaged_hashes_of_equal_size(plain, tmp_path, monkeypatch, stages):
     finish = datagen.finish
 
     def damage_and_finish(plan, *args):
-        path = next(plan.directory.glob("pa*/train.hashes"))
+        path = next(plan.directory.glob("pa*/train.hashes-00000"))
         assert path.stat().st_size
         path.write_bytes(bytes(path.stat().st_size))
         return finish(plan, *args)
 
     monkeypatch.setattr(datagen, "finish", damage_and_finish)
     run = functools.partial(generate, problem, tmp_path, workers=1, stages=stages)
-    refused("train.hashes is damaged, .* run the same command again", run)
+    refused("train.hashes-00000 is damaged, .* run the same command again", run)
 
 
 def test_a_shard_of_which_the_disk_lost_the_end(plain, tmp_path):

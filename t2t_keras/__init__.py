@@ -103,9 +103,7 @@ def datagen(
     if sources:
         files = {split: ParallelFiles(*paths) for split, paths in sources.items()}
         definition = definition.replace(sources={**definition.sources, **files})
-    manifest = generate(definition, data_dir, workers, seed)
-    assert manifest is not None  # it would be None for one of several shards
-    return manifest
+    return generate(definition, data_dir, workers, seed)
 
 
 @checked

@@ -11,8 +11,8 @@
           require_same_nodes(read=[model], written=[folder])
           ...  # tasks or actors of Ray
 
-- Data generation: `generating` extends the command `datagen`, and `task_runner` runs
-  the tasks into which the core divides it.
+- Data generation: `generating` extends the command `datagen`. `datagen` divides the
+  stages into tasks, of which `survey` counts pairs, and `task_runner` runs them.
 
 - Bulk translation: `translating` and `scoring` extend the commands `translate` and
   `score`. `input_files` finds the files, `model_files` those of the model, and

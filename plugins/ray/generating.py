@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.data import run_datagen
-from t2t_keras.data.shard import WHOLE
-from t2t_keras.errors import UserError, require_extra
+from t2t_keras.errors import require_extra
 from t2t_keras.problem import Problem, Split
 
 from .flags import WorkerSize, add_cluster, cluster_extension
@@ -33,32 +32,29 @@ def _make_absolute(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     from .cluster import connected, require_capacity
+    from .datagen import ClusterStages
     from .nodes import require_same_nodes
     from .source_files import module_files, source_files
     from .task_runner import RayTaskRunner
 
-    def make_runner(problem: Problem) -> RayTaskRunner:
+    def make_stages(problem: Problem) -> ClusterStages:
         files = source_files(problem)
         if args.usr_dir:
             files += module_files(args.usr_dir)
         Path(args.data_dir).mkdir(parents=True, exist_ok=True)
         require_same_nodes(read=files, written=[args.data_dir])
-        return RayTaskRunner(workers, _SIZE, args.usr_dir or "")
+        runner = RayTaskRunner(workers, _SIZE, args.usr_dir or "")
+        return ClusterStages(runner, workers)
 
     _make_absolute(args)
     with connected(args.cluster):
         workers = require_capacity(_SIZE, args.workers)
-        return run_datagen(args, make_runner)
+        return run_datagen(args, make_stages)
 
 
 def _on_cluster(command: Command) -> Command:
     def check(args: argparse.Namespace) -> None:
         require_extra("ray", "--cluster", "ray")
-        if args.shard != str(WHOLE):
-            raise UserError(
-                "--shard has no effect with --cluster, which divides the work itself; "
-                "leave it out"
-            )
         command.check(args)
 
     return dataclasses.replace(command, run=_run, check=check)

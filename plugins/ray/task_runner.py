@@ -27,7 +27,7 @@ _SECONDS_TO_WAIT = 1.0
 
 
 class RayTaskRunner:
-    """A `data.tasks.TaskRunner` whose tasks run on the cluster that is connected.
+    """A `TaskMap` whose tasks run on the cluster that is connected.
 
     Args:
         workers: the number of tasks that run at the same time.

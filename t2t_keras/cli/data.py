@@ -24,8 +24,8 @@ from t2t_keras.problem import Problem, Source, Split, TextProcessor
 from t2t_keras.run.config import RunConfig, require_run
 
 if TYPE_CHECKING:
+    from t2t_keras.data.datagen import Stages
     from t2t_keras.data.manifest import Manifest
-    from t2t_keras.data.tasks import TaskRunner
 
 
 # What to do with files that are given without flags.
@@ -97,14 +97,6 @@ def _add_further_flags(parser: argparse.ArgumentParser) -> None:
     )
     further.add_argument("--seed", type=seed, default=0, help="seed of the shuffle")
     further.add_argument(
-        "--shard",
-        metavar="K/N",
-        default="1/1",
-        help="do the K-th of N shards of the work: run one command on each machine, "
-        "all with the same --data_dir on a shared disk; the one that ends last "
-        "completes the data",
-    )
-    further.add_argument(
         "--vocab",
         nargs="+",
         default=(),
@@ -161,50 +153,37 @@ def _check_datagen(args: argparse.Namespace) -> None:
 
 def run_datagen(
     args: argparse.Namespace,
-    make_runner: "Callable[[Problem], TaskRunner] | None" = None,
+    make_stages: "Callable[[Problem], Stages] | None" = None,
 ) -> dict[str, object]:
     """Generates the data that the flags ask for; returns what `--json` prints.
 
     Args:
         args: the flags.
-        make_runner: returns the `runner` of `data.datagen.generate` for a problem.
+        make_stages: returns the `stages` of `data.datagen.generate` for a problem.
     """
-    start = time.monotonic()
-    manifest = _generate(args, make_runner)
-    result: dict[str, object] = {"shard": args.shard, "finished": manifest is not None}
-    if manifest is not None:
-        dropped = Counter[str]()
-        for reasons in manifest.dropped.values():
-            dropped.update(reasons)
-        result |= {
-            "examples": dict(manifest.examples),
-            "dropped": dict(dropped),
-            "vocab_size": manifest.vocab_sizes["target"],
-            "vocab_sizes": dict(manifest.vocab_sizes),
-        }
-    return result | {"seconds": round(time.monotonic() - start, 2)}
-
-
-def _generate(
-    args: argparse.Namespace, make_runner: "Callable[[Problem], TaskRunner] | None"
-) -> "Manifest | None":
-    """Generates the data; returns None if other shards are not done yet."""
     from t2t_keras.data.datagen import generate
-    from t2t_keras.data.shard import Shard
 
-    shard = Shard.parse(args.shard)
+    start = time.monotonic()
     problem = _problem(args)
-    runner = make_runner(problem) if make_runner else None
-    return generate(
+    manifest = generate(
         problem,
         args.data_dir,
         args.workers,
         args.seed,
-        shard,
-        runner,
         args.dev_size or 0,
         args.test_size or 0,
+        make_stages(problem) if make_stages else None,
     )
+    dropped = Counter[str]()
+    for reasons in manifest.dropped.values():
+        dropped.update(reasons)
+    return {
+        "examples": dict(manifest.examples),
+        "dropped": dict(dropped),
+        "vocab_size": manifest.vocab_sizes["target"],
+        "vocab_sizes": dict(manifest.vocab_sizes),
+        "seconds": round(time.monotonic() - start, 2),
+    }
 
 
 def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
@@ -354,8 +333,6 @@ def _fitting_set(problem: Problem, manifest: "Manifest | None") -> str:
 
 
 def _show_datagen(result: dict[str, Any]) -> str:
-    if not result["finished"]:
-        return f"shard {result['shard']} is done, others are not yet"
     rows = {f"{split} examples": n for split, n in result["examples"].items()}
     for reason, count in result["dropped"].items():
         rows[f"dropped, {reason}"] = count

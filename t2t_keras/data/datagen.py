@@ -1,9 +1,9 @@
 """Data generation: from the sources of a problem to a data directory, in stages.
 
     stage               output, in {data_name}.incomplete/
-    count_pairs         corpora.json, left_out.json
+    count               corpora.json, left_out.json
     train_vocabularies  done/vocab.*
-    encode_splits       part-*/{split}.spill-*, .hashes, .state.json
+    encode              pairs*/{split}.spill-*, .hashes-*, .state.json
     write_shards        done/{data_name}-{split}-*-of-*, {split}.lengths-*
                         done/{data_name}-{split}.index.npz
     write_raw_texts     done/{data_name}-{split}.sources, .targets
@@ -16,11 +16,7 @@ sources and the seed (`DataConfig`), and the memory does not depend on the numbe
 pairs, except for the tables that docs/data.md lists. TensorFlow is not imported unless
 a source needs it.
 
-Several machines that share a disk can divide the work (`Shard`). The first one counts
-the pairs and trains the vocabularies, each one encodes its shard of the pairs, and the
-last one to finish does the rest.
-
-A `TaskRunner` runs the stages up to `write_shards` on other machines instead.
+`Stages` does the long work on this machine; a subclass may do it on others.
 
 A complete directory gets only the splits that it lacks, encoded with its vocabularies.
 """
@@ -29,18 +25,17 @@ import dataclasses
 import errno
 import functools
 import glob
+import itertools
 import os
 import shutil
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from t2t_keras.checking import NonNegative, Positive, Seed, checked
-from t2t_keras.console import say
-from t2t_keras.data.count_pairs import count_in_tasks, count_pairs
-from t2t_keras.data.drawing_tasks import draw_training_pairs
-from t2t_keras.data.encode_splits import SplitPart, encode_splits, shard_parts
-from t2t_keras.data.encoding_tasks import encode_in_tasks, task_parts
+from t2t_keras.console import progress, say
+from t2t_keras.data.encode_splits import SplitPart, encode_splits, split_parts
 from t2t_keras.data.held_out import hold_out
 from t2t_keras.data.manifest import (
     Counts,
@@ -52,25 +47,264 @@ from t2t_keras.data.manifest import (
     existing_data,
     read_counts,
 )
+from t2t_keras.data.mixture import Corpus, corpora_of
 from t2t_keras.data.raw_texts import write_raw_texts
 from t2t_keras.data.record_index import unfinished_dir
-from t2t_keras.data.shard import WHOLE, Shard
-from t2t_keras.data.tasks import TaskRunner, run_here
 from t2t_keras.data.vocabulary import (
     chosen_vocab_size,
+    draw,
     require_tags,
     train_vocabularies,
     vocabulary_warnings,
 )
 from t2t_keras.data.write_manifest import write_manifest
-from t2t_keras.data.write_shards import write_shards
+from t2t_keras.data.write_shards import TaskMap, write_shards
 from t2t_keras.devices import num_cores
 from t2t_keras.errors import UserError, require_local
-from t2t_keras.files.atomic import Lock, lock, purpose_of_holder
+from t2t_keras.files.atomic import Lock, lock
 from t2t_keras.files.json_files import from_fields, read_json, write_json
-from t2t_keras.problem import Problem, Split, TextProcessor
+from t2t_keras.problem import Pair, Problem, Split, TextProcessor
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 _CHECKED = 100  # pairs
+_CHUNK = 1000  # pairs after which the progress is updated
+
+
+class Stages:
+    """The long work of data generation, on this machine.
+
+    A subclass may do it elsewhere; it leaves the same bytes in the data directory.
+
+    Args:
+        workers: the number of processes; None for one on each core. With 1 all is done
+            in this process.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or num_cores()
+
+    def map(self, task: Callable[[A], R], arguments: Sequence[A], /) -> Iterator[R]:
+        """Runs the tasks of a stage: a `TaskMap`."""
+        return map(task, arguments)
+
+    def measure(self, problem: Problem) -> tuple[int, int]:
+        """Returns the numbers of training pairs and of different characters in them.
+
+        Raises:
+            UserError: a source has a mistake.
+        """
+        pairs = 0
+        characters = set[str]()
+        for source, target in problem.pairs("train"):
+            pairs += 1
+            characters.update(source, target)
+        return pairs, len(characters)
+
+    def count(self, plan: DataPlan) -> Counts:
+        """Counts the pairs of each split, unless an earlier run has done so.
+
+        Any mistake in a source is found here.
+
+        Raises:
+            UserError: a source has a mistake, or not a single pair.
+        """
+        counts = read_counts(plan.directory / "corpora.json")
+        left_out = read_counts(plan.directory / "left_out.json")
+        for split in plan.splits:
+            if split in counts:
+                continue
+            source = plan.problem.sources[split]
+            by_corpus = {}
+            for corpus in corpora_of(source):
+                by_corpus[corpus.name] = _count(corpus, split)
+            counts[split] = by_corpus
+            left_out[split] = getattr(source, "dropped", {})
+            write_counts(plan, counts, left_out)
+        return counts
+
+    def sample(
+        self, plan: DataPlan, counts: Counts, sizes: Sequence[int]
+    ) -> Iterator[Pair]:
+        """Draws the training pairs from which a vocabulary is trained.
+
+        Args:
+            plan: what is made.
+            counts: the number of pairs by split and corpus.
+            sizes: the number of pairs to draw from each corpus.
+        """
+        pairs = plan.problem.pairs("train")
+        return draw(pairs, list(counts["train"].values()), sizes, plan.config.seed)
+
+    def encode(
+        self, plan: DataPlan, counts: Counts, held: Lock
+    ) -> dict[Split, list[SplitPart]]:
+        """Encodes all pairs; returns the parts of each split, in order.
+
+        Args:
+            plan: what is made.
+            counts: the number of pairs by split and corpus.
+            held: the lock of the plan's directory.
+
+        Raises:
+            UserError: a source has changed since its pairs were counted, the disk
+                loses what is written, or the directory was removed.
+        """
+        by_split = {}
+        for split in plan.splits:
+            ranges = {plan.directory / "pairs": range(sum(counts[split].values()))}
+            by_split[split] = split_parts(plan, counts, split, ranges)
+        parts = list(itertools.chain(*by_split.values()))
+        encode_splits(plan.problem, parts, plan.vocabularies, self.workers, held)
+        return by_split
+
+
+def _count(corpus: Corpus, split: Split) -> int:
+    """Returns the number of pairs of a corpus, which is above 0."""
+    count = 0
+    with progress(f"counting {split} {corpus.name}".strip(), "pairs") as advance:
+        pairs = iter(corpus.source())
+        while chunk := sum(1 for _ in itertools.islice(pairs, _CHUNK)):
+            count += chunk
+            advance(chunk)
+    dropped = getattr(corpus.source, "dropped", {})
+    require_pairs(count, split, corpus.name, dropped)
+    return count
+
+
+def require_pairs(
+    count: int, split: Split, corpus: str, dropped: Mapping[str, int]
+) -> None:
+    """Raises `UserError` if a corpus has no pairs."""
+    if not count:
+        name = f" '{corpus}'" if corpus else ""
+        details = f"; left out were {dict(dropped)}" if dropped else ""
+        raise UserError(f"the {split} source{name} has not a single pair{details}")
+
+
+def write_counts(
+    plan: DataPlan, counts: Counts, left_out: Mapping[Split, Mapping[str, int]]
+) -> None:
+    """Writes the files of the first stage.
+
+    Args:
+        plan: what is made.
+        counts: the number of pairs by split and corpus.
+        left_out: the number of pairs that the sources themselves left out, by split and
+            reason.
+    """
+    write_json(plan.directory / "left_out.json", left_out, with_checksum=True)
+    write_json(plan.directory / "corpora.json", counts, with_checksum=True)
+
+
+@checked
+def generate(
+    problem: Problem,
+    data_dir: str | Path,
+    workers: Positive | None = None,
+    seed: Seed = 0,
+    dev_size: NonNegative = 0,
+    test_size: NonNegative = 0,
+    stages: Stages | None = None,
+) -> Manifest:
+    """Makes the data of a problem.
+
+    A vocabulary file that the directory has under the problem's name is used as it is.
+    So are the splits that the directory has; missing ones are added.
+
+    Args:
+        problem: a problem with a source of training pairs, unless the directory has
+            training examples.
+        data_dir: the directory to write, which is made if it does not exist.
+        workers: number of processes; None for one on each core. With 1 all is done in
+            this process. More import the main module, so a script must then call this
+            function under `if __name__ == "__main__":`.
+        seed: seed of the vocabulary's sample, of the order of the training examples,
+            and of what is held out.
+        dev_size: number of dev pairs that are taken out of the training pairs, see
+            `held_out.hold_out`; 0: none are.
+        test_size: the same for test.
+        stages: does the long work, perhaps on other machines; None: `workers`
+            processes of this machine do it.
+
+    Returns:
+        The manifest of the directory.
+
+    Raises:
+        UserError: a source has a mistake, the directory holds data that was made from
+            something else, or it cannot be written.
+    """
+    require_local("data_dir", data_dir)
+    stages = stages or Stages(workers)
+    data_dir = Path(data_dir)
+    problem = problem.in_data_dir(data_dir)
+    held_out: dict[Split, int] = {}
+    if dev_size:
+        held_out["dev"] = dev_size
+    if test_size:
+        held_out["test"] = test_size
+    if held_out:
+        problem = hold_out(problem, held_out, seed)
+    size_is_given = problem.vocab_size is not None
+    if not size_is_given:
+        size = chosen_vocab_size(problem, data_dir, stages.measure)
+        problem = problem.replace(vocab_size=size)
+    config = data_config(problem, data_dir, seed, held_out)
+    directory = unfinished_dir(data_dir, problem.data_name)
+    try:
+        manifest = existing_data(config, data_dir)
+        if manifest is None:
+            problem.source("train")  # raises UserError if there is none
+        elif manifest.has_splits_of(config):
+            # A run that was killed while it published may have left its directory.
+            shutil.rmtree(directory, ignore_errors=True)
+            say(f"{data_dir}: the data of '{config.problem}' is there already")
+            return _with_new_facts(manifest, problem, data_dir)
+        # A second time if an earlier run had left something else to publish.
+        while manifest is None or not manifest.has_splits_of(config):
+            if manifest is not None:
+                config = config.added_to(manifest)
+                _refuse_unknown_splits(manifest, config, data_dir)
+            plan = DataPlan(problem, config, data_dir, manifest)
+            run_stages(plan, stages)
+            manifest = existing_data(config, data_dir)
+    except OSError as error:
+        raise _write_error(error, data_dir, directory) from error
+    if size_is_given:
+        for warning in vocabulary_warnings(manifest):
+            say(warning)
+    return manifest
+
+
+def run_stages(plan: DataPlan, stages: Stages) -> None:
+    """Runs the stages in order, from where an earlier run has stopped."""
+    with lock(plan.directory / "lock", lambda holder: _busy(plan.directory)) as held:
+        if not plan.is_complete():
+            counts = prepare(plan, stages, held)
+            by_split = stages.encode(plan, counts, held)
+            finish(plan, counts, by_split, stages.map, held)
+            held.require_place()
+        publish(plan.directory, plan.done, plan.data_dir, plan.manifest_path)
+
+
+def prepare(plan: DataPlan, stages: Stages, held: Lock) -> Counts:
+    """Runs the stages before the encoding; returns the number of pairs."""
+    start_or_resume(plan.directory, plan.done, plan.config)
+    if "train" in plan.splits and (warning := source_form_warning(plan.problem)):
+        say(warning)
+    counts = stages.count(plan)
+    train_vocabularies(
+        plan.problem,
+        counts.get("train", {}),
+        plan.vocabularies,
+        plan.directory,
+        functools.partial(stages.sample, plan, counts),
+        in_subprocess=stages.workers > 1,
+        lock=held,
+    )
+    require_tags(plan.problem, plan.splits, plan.vocabularies["source"])
+    return counts
 
 
 def source_form_warning(problem: Problem) -> str | None:
@@ -94,209 +328,39 @@ def source_form_warning(problem: Problem) -> str | None:
     return None
 
 
-@checked
-def generate(
-    problem: Problem,
-    data_dir: str | Path,
-    workers: Positive | None = None,
-    seed: Seed = 0,
-    shard: Shard = WHOLE,
-    runner: TaskRunner | None = None,
-    dev_size: NonNegative = 0,
-    test_size: NonNegative = 0,
-) -> Manifest | None:
-    """Makes the data of a problem, or one shard of them.
-
-    A vocabulary file that the directory has under the problem's name is used as it is.
-    So are the splits that the directory has; missing ones are added.
-
-    Args:
-        problem: a problem with a source of training pairs, unless the directory has
-            training examples.
-        data_dir: the directory to write, which is made if it does not exist. All shards
-            must share it.
-        workers: number of processes; None for one on each core. With 1 all is done in
-            this process. More import the main module, so a script must then call this
-            function under `if __name__ == "__main__":`.
-        seed: seed of the vocabulary's sample, of the order of the training examples,
-            and of what is held out.
-        shard: the share of the work that is done here; by default all of it.
-        runner: runs tasks on other machines, which share the directory and the files
-            of the sources; all of the work is done then. None: this machine's
-            processes do it.
-        dev_size: number of dev pairs that are taken out of the training pairs, see
-            `held_out.hold_out`; 0: none are.
-        test_size: the same for test.
-
-    Returns:
-        The manifest of the directory, or None if other shards are missing.
-
-    Raises:
-        UserError: a source has a mistake, the directory holds data that was made from
-            something else, or it cannot be written.
-    """
-    require_local("data_dir", data_dir)
-    data_dir = Path(data_dir)
-    problem = problem.in_data_dir(data_dir)
-    held_out: dict[Split, int] = {}
-    if dev_size:
-        held_out["dev"] = dev_size
-    if test_size:
-        held_out["test"] = test_size
-    if held_out:
-        problem = hold_out(problem, held_out, seed)
-    size_is_given = problem.vocab_size is not None
-    if not size_is_given:
-        size = chosen_vocab_size(problem, data_dir, runner)
-        problem = problem.replace(vocab_size=size)
-    config = data_config(problem, data_dir, seed, held_out)
-    directory = unfinished_dir(data_dir, problem.data_name)
-    try:
-        manifest = existing_data(config, data_dir)
-        if manifest is None:
-            problem.source("train")  # raises UserError if there is none
-        elif manifest.has_splits_of(config):
-            # A run that was killed while it published may have left its directory.
-            shutil.rmtree(directory, ignore_errors=True)
-            say(f"{data_dir}: the data of '{config.problem}' is there already")
-            return _with_new_facts(manifest, problem, data_dir)
-        # A second time if an earlier run had left something else to publish.
-        while manifest is None or not manifest.has_splits_of(config):
-            if manifest is not None:
-                config = config.added_to(manifest)
-                _refuse_unknown_splits(manifest, config, data_dir)
-            plan = DataPlan(problem, config, data_dir, manifest)
-            if not run_stages(plan, shard, workers or num_cores(), runner):
-                return None
-            manifest = existing_data(config, data_dir)
-    except OSError as error:
-        raise _write_error(error, data_dir, directory) from error
-    if size_is_given:
-        for warning in vocabulary_warnings(manifest):
-            say(warning)
-    return manifest
-
-
-def run_stages(
-    plan: DataPlan, shard: Shard, workers: int, runner: TaskRunner | None = None
-) -> bool:
-    """Runs the stages in order, as far as this shard can.
-
-    Returns:
-        Whether the data directory is complete, with all shards.
-    """
-    shard_lock = plan.shard_lock(shard)
-    directory_lock = plan.directory / "lock"  # one shard holds it, the others wait
-    purpose = plan.purpose(shard)
-    with lock(shard_lock, lambda holder: _busy(plan.directory), purpose) as held:
-        with lock(directory_lock, refusal=None):
-            _refuse_other_runs(plan, shard)
-            if not plan.is_complete():
-                prepare(plan, workers, runner, held)
-            # Read here, since another shard may publish and remove the directory.
-            counts = read_counts(plan.directory / "corpora.json")
-        if not plan.is_complete():
-            encode(plan, counts, shard, workers, runner, held)
-        with lock(directory_lock, refusal=None):
-            if not plan.is_complete():
-                if not finish(plan, shard, runner, held):
-                    return False
-                held.require_place()
-            publish(plan.directory, plan.done, plan.data_dir, plan.manifest_path)
-    return True
-
-
-def prepare(
-    plan: DataPlan, workers: int, runner: TaskRunner | None, held: Lock
-) -> None:
-    """Runs the stages before the encoding, which one shard does for all."""
-    start_or_resume(plan.directory, plan.done, plan.config)
-    if "train" in plan.splits and (warning := source_form_warning(plan.problem)):
-        say(warning)
-    draw_sample = None
-    if runner is None:
-        counts = count_pairs(plan.problem, plan.splits, plan.directory)
-    else:
-        counts = count_in_tasks(plan.problem, plan.splits, plan.directory, runner)
-        draw_sample = functools.partial(draw_training_pairs, plan, counts, runner)
-    train_vocabularies(
-        plan.problem,
-        counts.get("train", {}),
-        plan.vocabularies,
-        plan.directory,
-        plan.config.seed,
-        in_subprocess=workers > 1 or runner is not None,
-        lock=held,
-        draw_sample=draw_sample,
-    )
-    require_tags(plan.problem, plan.splits, plan.vocabularies["source"])
-
-
-def encode(
+def finish(
     plan: DataPlan,
     counts: Counts,
-    shard: Shard,
-    workers: int,
-    runner: TaskRunner | None,
+    by_split: Mapping[Split, Sequence[SplitPart]],
+    map_tasks: TaskMap,
     held: Lock,
 ) -> None:
-    """Encodes the pairs of a shard, whose lock is held, or those of all."""
-    if runner is not None:
-        encode_in_tasks(plan, counts, runner)
-        return
-    parts = shard_parts(plan, counts, shard)
-    encode_splits(plan.problem, parts, plan.vocabularies, workers, held)
+    """Runs the stages after the encoding.
 
-
-def finish(plan: DataPlan, shard: Shard, runner: TaskRunner | None, held: Lock) -> bool:
-    """Runs the stages after the encoding, if all shards are encoded.
-
-    Returns:
-        Whether they are.
+    Args:
+        plan: what is made.
+        counts: the number of pairs by split and corpus.
+        by_split: what is encoded of each split.
+        map_tasks: runs tasks.
+        held: the lock of the plan's directory.
     """
     held.require_place()
-    counts = read_counts(plan.directory / "corpora.json")
-    if runner is not None:
-        by_split = task_parts(plan, counts)
-    else:
-        by_split = _parts_of_all_shards(plan, counts, shard.count)
-        missing = []
-        by_shard = zip(*by_split.values(), strict=True)
-        for index, encoded in enumerate(by_shard, start=1):
-            if not all(part.is_complete() for part in encoded):
-                missing.append(str(Shard(index, shard.count)))
-        if missing:
-            say(f"{plan.directory}: still to do: --shard {', '.join(missing)}")
-            return False
-    data_name = plan.problem.data_name
     dropped: dict[Split, Counter[str]] = {}
     for split, parts in by_split.items():
         dropped[split] = write_shards(
             parts,
             plan.problem.sources[split],
-            data_name,
+            plan.problem.data_name,
             plan.directory,
             plan.done,
             held,
-            runner or run_here,
+            map_tasks,
         )
     for split in plan.splits:
         if split != "train":
             total = sum(counts[split].values())
             write_raw_texts(plan.problem, split, total, plan.done)
     write_manifest(plan, counts, dropped, by_split)
-    return True
-
-
-def _parts_of_all_shards(
-    plan: DataPlan, counts: Counts, count: int
-) -> dict[Split, list[SplitPart]]:
-    """Returns the parts of each split, one of each shard of the work."""
-    by_split: dict[Split, list[SplitPart]] = {split: [] for split in plan.splits}
-    for index in range(1, count + 1):
-        for part in shard_parts(plan, counts, Shard(index, count)):
-            by_split[part.split].append(part)
-    return by_split
 
 
 def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
@@ -313,7 +377,7 @@ def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
     for child in directory.iterdir():
         if child.is_dir():
             shutil.rmtree(child)
-        elif not child.name.endswith("lock"):
+        elif child.name != "lock":
             child.unlink()
     done.mkdir()
     write_json(path, dataclasses.asdict(config), with_checksum=True)
@@ -321,13 +385,12 @@ def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
 
 def publish(directory: Path, done: Path, data_dir: Path, manifest_path: Path) -> None:
     """Moves the finished files into the data directory, the manifest last."""
-    if done.exists():  # another shard may have published them
+    if done.exists():  # another run may have published them
         left_by_a_kill = {*done.glob("*.incomplete"), *done.glob("*.tmp")}
         paths = sorted({*done.iterdir()} - left_by_a_kill)
         for path in sorted(paths, key=lambda path: path == manifest_path):
             os.replace(path, data_dir / path.name)
-    # Another shard may remove the directory as well, or make its lock file there again;
-    # then that shard removes the rest.
+    # Another run may make its lock file there again, and then removes the rest.
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -344,16 +407,6 @@ def _with_new_facts(manifest: Manifest, problem: Problem, data_dir: Path) -> Man
         write_json(path, dataclasses.asdict(manifest), with_checksum=True)
         say(f"the manifest now has the {' and the '.join(facts)} of this command")
     return manifest
-
-
-def _refuse_other_runs(plan: DataPlan, shard: Shard) -> None:
-    """Raises `UserError` if a run with other data or another division is at work."""
-    # The purpose is empty for a moment, of a shard that is about to look at this lock.
-    expected = (None, "", plan.purpose(shard))
-    for path in plan.directory.glob("part-*.lock"):
-        is_own = path == plan.shard_lock(shard)
-        if not is_own and purpose_of_holder(path) not in expected:
-            raise _busy(plan.directory)
 
 
 def _refuse_unknown_splits(

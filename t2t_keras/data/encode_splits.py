@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Self
 
 from t2t_keras.checking import Count
 from t2t_keras.console import progress
@@ -19,7 +20,6 @@ from t2t_keras.data.encoding import Encoded, EncodingConfig, PairEncoder, SpillF
 from t2t_keras.data.manifest import Counts, DataPlan
 from t2t_keras.data.mixture import corpora_of
 from t2t_keras.data.record_index import num_train_shards
-from t2t_keras.data.shard import Shard
 from t2t_keras.data.sources import changed_source
 from t2t_keras.files.atomic import Lock
 from t2t_keras.files.json_files import from_fields, read_json, write_json
@@ -103,6 +103,7 @@ def _encode(
 
 
 _SAVE_EVERY = 200_000  # pairs after which an interrupted encoding can continue
+_HASHES = 1 << 22  # of a file, which are compared at a time: 64 MB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,19 +112,28 @@ class EncodingState:
 
     Attributes:
         pairs: the number of pairs that are encoded.
-        sizes: the sizes of the spill files and of the file of hashes, in bytes; None:
-            nothing is written yet.
-        checksums: the CRC-32 of each of these files; None: unknown, as an earlier
-            version leaves it.
+        sizes: the sizes of `SplitPart.files`, in bytes; none if nothing is written yet.
+        checksums: the CRC-32 of each of these files.
         dropped: the number of examples that were dropped, by reason.
         single_sentences: see `Encoded`.
     """
 
     pairs: Count = 0
-    sizes: list[Count] | None = None
+    sizes: list[Count] = dataclasses.field(default_factory=list)
     dropped: dict[str, int] = dataclasses.field(default_factory=dict)
     single_sentences: dict[str, int] = dataclasses.field(default_factory=dict)
-    checksums: list[Count] | None = None
+    checksums: list[Count] = dataclasses.field(default_factory=list)
+
+    def add(self, encoded: Encoded) -> Self:
+        """Returns the state after a further chunk; its files have to be flushed yet."""
+        return dataclasses.replace(
+            self,
+            pairs=self.pairs + encoded.pairs,
+            dropped=dict(Counter(self.dropped) + encoded.dropped),
+            single_sentences=dict(
+                Counter(self.single_sentences) + encoded.single_sentences
+            ),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +146,7 @@ class SplitPart:
         pairs: the indices of the pairs of this part.
         config: how they are encoded.
         spills: the files with the records, one for each TFRecord file.
-        hashes: the file with the hashes of the examples, see `duplicates.repeated`.
+        hashes: the files with the hashes of the examples, see `repeated`.
         state_path: the file from which an interrupted encoding continues.
     """
 
@@ -145,8 +155,13 @@ class SplitPart:
     pairs: range
     config: EncodingConfig
     spills: list[Path]
-    hashes: Path
+    hashes: list[Path]
     state_path: Path
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that are written while the pairs are encoded."""
+        return [*self.spills, *self.hashes]
 
     def load_state(self) -> EncodingState:
         """Returns how far the encoding has come; raises `UserError` if damaged."""
@@ -155,8 +170,10 @@ class SplitPart:
             return EncodingState()
         return from_fields(EncodingState, fields, self.state_path)
 
-    def save_state(self, state: EncodingState) -> None:
-        """Writes how far the encoding has come, atomically."""
+    def save_state(self, state: EncodingState, files: SpillFiles) -> None:
+        """Writes how far the encoding has come, atomically, after what is encoded."""
+        sizes = files.flush()
+        state = dataclasses.replace(state, sizes=sizes, checksums=files.checksums)
         write_json(self.state_path, dataclasses.asdict(state), with_checksum=True)
 
     def is_complete(self) -> bool:
@@ -164,16 +181,6 @@ class SplitPart:
         if not self.state_path.exists():
             return False
         return self.load_state().pairs == len(self.pairs)
-
-
-def shard_parts(plan: DataPlan, counts: Counts, shard: Shard) -> list[SplitPart]:
-    """Returns the part of each split that belongs to a shard of the work."""
-    directory = plan.directory / f"part-{shard.index}-of-{shard.count}"
-    parts = []
-    for split in plan.splits:
-        pairs = shard.slice(sum(counts[split].values()))
-        parts += split_parts(plan, counts, split, {directory: pairs})
-    return parts
 
 
 def split_parts(
@@ -193,6 +200,9 @@ def split_parts(
         spills = []
         for index in range(config.num_shards):
             spills.append(directory / f"{split}.spill-{index:05d}")
+        hashes = []
+        for index in range(config.num_hash_files):
+            hashes.append(directory / f"{split}.hashes-{index:05d}")
         parts.append(
             SplitPart(
                 split=split,
@@ -200,7 +210,7 @@ def split_parts(
                 pairs=pairs,
                 config=config,
                 spills=spills,
-                hashes=directory / f"{split}.hashes",
+                hashes=hashes,
                 state_path=directory / f"{split}.state.json",
             )
         )
@@ -218,6 +228,7 @@ def _encoding_config(
         return EncodingConfig(num_shards=1, corpora=starts, tags=tags)
     return EncodingConfig(
         num_shards=num_train_shards(sum(sizes)),
+        num_hash_files=max(1, -(-sum(sizes) // _HASHES)),
         seed=plan.config.seed,
         max_length=plan.problem.max_length,
         cleaning=plan.problem.cleaning,
@@ -264,46 +275,36 @@ def _encode_part(problem: Problem, part: SplitPart, encode: Encode, lock: Lock) 
         part: the part.
         encode: encodes chunks of pairs, see `encoders`.
         lock: see `encode_splits`.
+
+    Raises:
+        UserError: see `encode_splits`.
     """
     lock.require_place()
     part.state_path.parent.mkdir(exist_ok=True)
     state = part.load_state()
     total = len(part.pairs)
-    count = state.pairs
-    dropped = Counter(state.dropped)
-    single_sentences = Counter(state.single_sentences)
+    saved = state.pairs
     with (
-        SpillFiles([*part.spills, part.hashes], state.sizes, state.checksums) as files,
-        progress(f"encoding {part.split}", "pairs", total, count) as advance,
+        SpillFiles(part.files, state.sizes, state.checksums) as files,
+        progress(f"encoding {part.split}", "pairs", total, saved) as advance,
     ):
-
-        def save_state() -> None:
-            lock.require_place()
-            sizes = files.flush()
-            state = EncodingState(
-                count,
-                sizes,
-                dict(dropped),
-                dict(single_sentences),
-                files.checksums,
-            )
-            part.save_state(state)
-
-        saved = count
-        start = part.pairs.start + count
+        start = part.pairs.start + saved
         remaining = problem.pairs(part.split, start, part.pairs.stop)
         for encoded in encode(remaining, part.config, start):
-            hashes = {part.config.num_shards: encoded.hashes}
-            files.append({**encoded.spills, **hashes})
-            dropped += encoded.dropped
-            single_sentences += encoded.single_sentences
-            count += encoded.pairs
+            contents = dict(encoded.spills)
+            for number, hashes in encoded.hashes.items():
+                contents[part.config.num_shards + number] = hashes
+            files.append(contents)
+            state = state.add(encoded)
             advance(encoded.pairs)
-            if count < total and count - saved >= _SAVE_EVERY:
-                save_state()
-                saved = count
-        if count == total:
-            save_state()
-    if count != total:
+            if saved + _SAVE_EVERY <= state.pairs < total:
+                lock.require_place()
+                part.save_state(state, files)
+                saved = state.pairs
+        if state.pairs == total:
+            lock.require_place()
+            part.save_state(state, files)
+    if state.pairs != total:
         part.state_path.unlink(missing_ok=True)
-        raise changed_source(part.split, part.total, part.pairs.start + count)
+        actual = part.pairs.start + state.pairs
+        raise changed_source(part.split, part.total, actual)

@@ -53,12 +53,11 @@ class SpillFiles(contextlib.ExitStack):
     Args:
         paths: the files.
         sizes: number of bytes of each file to keep, when an interrupted encoding
-            continues; the rest is cut off. None starts with empty files.
-        checksums: the CRC-32 of the bytes that are kept, of each file; None: unknown,
-            as an earlier version leaves it.
+            continues; the rest is cut off. Without sizes all files are empty at first.
+        checksums: the CRC-32 of the bytes that are kept, of each file.
 
     Attributes:
-        checksums: the CRC-32 of each file; None: unknown.
+        checksums: the CRC-32 of each file.
 
     Raises:
         UserError: a file is shorter than its size.
@@ -67,25 +66,23 @@ class SpillFiles(contextlib.ExitStack):
     def __init__(
         self,
         paths: Sequence[Path],
-        sizes: Sequence[int] | None = None,
-        checksums: Sequence[int] | None = None,
+        sizes: Sequence[int] = (),
+        checksums: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.checksums = [0] * len(paths) if sizes is None else None
-        if checksums is not None:
-            self.checksums = list(checksums)
+        self.checksums = list(checksums) if sizes else [0] * len(paths)
         _allow_open_files(len(paths))
-        mode = "wb" if sizes is None else "r+b"
+        mode = "r+b" if sizes else "wb"
         self._files = []
         for path in paths:
             file = self.enter_context(path.open(mode, buffering=_BUFFER))
             self._files.append(file)
-        if sizes is not None and len(sizes) != len(self._files):
+        if sizes and not len(sizes) == len(self.checksums) == len(paths):
             raise UserError(
                 f"{paths[0].parent} is damaged: it has the sizes of {len(sizes)} files "
                 f"of {len(self._files)}; remove it and run the same command again"
             )
-        for file, size in zip(self._files, sizes or [], strict=sizes is not None):
+        for file, size in zip(self._files, sizes, strict=bool(sizes)):
             if file.seek(0, os.SEEK_END) < size:
                 raise UserError(
                     f"{file.name} has been cut off, perhaps by a power failure; remove "
@@ -98,9 +95,7 @@ class SpillFiles(contextlib.ExitStack):
         """Appends to some of the files, which are numbered from 0."""
         for index, content in contents.items():
             self._files[index].write(content)
-            if self.checksums is not None:
-                checksum = zlib.crc32(content, self.checksums[index])
-                self.checksums[index] = checksum
+            self.checksums[index] = zlib.crc32(content, self.checksums[index])
 
     def flush(self) -> list[int]:
         """Writes the buffers; returns the sizes of the files."""
@@ -124,6 +119,7 @@ class EncodingConfig:
 
     Attributes:
         num_shards: number of shards over which the examples are spread.
+        num_hash_files: number of files over which their hashes are spread.
         seed: seed of the global order; None keeps the order of the source.
         max_length: pairs with more tokens on a side (EOS included) are dropped, and
             so are pairs with an empty side; infinity keeps every pair.
@@ -134,6 +130,7 @@ class EncodingConfig:
     """
 
     num_shards: int
+    num_hash_files: int = 1
     seed: int | None = None
     max_length: float = math.inf
     cleaning: Cleaning = Cleaning()  # noqa: RUF009, it is frozen
@@ -152,8 +149,8 @@ class Encoded:
     Attributes:
         pairs: number of pairs in the chunk.
         spills: shard -> the bytes to append to its spill file.
-        hashes: the bytes to append to the file that `repeated` reads;
-            empty if duplicates are kept.
+        hashes: the bytes to append to each of the files that `repeated` reads; none if
+            duplicates are kept.
         dropped: number of dropped examples by reason, see `reasons`.
             Duplicates are not counted here.
         single_sentences: side -> number of examples whose text is one sentence.
@@ -164,7 +161,9 @@ class Encoded:
     spills: dict[int, bytearray] = dataclasses.field(
         default_factory=lambda: defaultdict(bytearray)
     )
-    hashes: bytearray = dataclasses.field(default_factory=bytearray)
+    hashes: dict[int, bytearray] = dataclasses.field(
+        default_factory=lambda: defaultdict(bytearray)
+    )
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
     single_sentences: Counter[str] = dataclasses.field(default_factory=Counter)
 
@@ -211,7 +210,9 @@ class PairEncoder:
             )
             result.spills[key % config.num_shards] += header + record
             if config.cleaning.duplicates:
-                result.hashes.extend(HASH_ENTRY.pack(key, _hash(pair)))
+                value = _hash(pair)
+                file = value % config.num_hash_files
+                result.hashes[file] += HASH_ENTRY.pack(key, value)
         return result
 
     def _count_sentences(

@@ -7,7 +7,6 @@ with the paths of its files until they are published.
 import dataclasses
 import glob
 import itertools
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,6 @@ from typing import Annotated, Self, TypedDict
 
 from t2t_keras.checking import Count, Limits, Rule
 from t2t_keras.data.record_index import RecordIndex, find_shards, unfinished_dir
-from t2t_keras.data.shard import Shard
 from t2t_keras.data.sources import checksum
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.files.json_files import (
@@ -496,11 +494,3 @@ class DataPlan:
         if published and published.sources.keys() >= self.config.sources.keys():
             return True
         return self.manifest_path.exists()
-
-    def shard_lock(self, shard: Shard) -> Path:
-        """Returns the lock file of the process that works on a shard."""
-        return self.directory / f"part-{shard.index}-of-{shard.count}.lock"
-
-    def purpose(self, shard: Shard) -> str:
-        """Returns what all processes that share the work write to their locks."""
-        return f"{shard.count} parts, {json.dumps(vars(self.config))}"

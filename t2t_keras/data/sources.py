@@ -4,8 +4,7 @@ A source is a callable that yields pairs of texts, from the beginning on every c
 always the same ones. Any function will do. A source may have further methods:
 
 - `checksum` takes less time than a pass over the pairs;
-- `read_pairs(start, stop)` yields the pairs of these indices without reading others;
-- `byte_ranges` and `read_from` let several processes read it (see `ParallelFiles`).
+- `read_pairs(start, stop)` yields the pairs of these indices without reading others.
 
 Formats of files of pairs, and of archives, are plugins.
 """
@@ -23,12 +22,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from t2t_keras.data.line_positions import (
-    ByteRange,
-    Position,
-    byte_ranges,
-    read_lines_from,
-)
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, first_line, quantity
 from t2t_keras.files.atomic import refuse_pipes
@@ -141,42 +134,6 @@ class ParallelFiles:
         for line_number, (pair, line) in enumerate(aligned, start=1):
             links = _links(line, pair, f"{self.alignment_path}, line {line_number}")
             yield AlignedPair(pair[0].strip(), pair[1].strip(), links)
-
-    def byte_ranges(self) -> list[list[ByteRange]] | None:
-        """Divides the files for several processes; see `source_survey`.
-
-        Returns:
-            The ranges of the sources and those of the targets; None if the pairs can
-            only be read from the first one on.
-
-        Raises:
-            UserError: a file cannot be read.
-        """
-        if self.alignment_path is not None:
-            return None
-        by_file = []
-        for path in (self.source_path, self.target_path):
-            ranges = byte_ranges(path)
-            if ranges is None:
-                return None
-            by_file.append(ranges)
-        return by_file
-
-    def read_from(
-        self, index: int, positions: Sequence[Sequence[Position]]
-    ) -> Iterator[Pair]:
-        """Yields the pairs from one on.
-
-        Args:
-            index: the index of the first pair.
-            positions: the `line_positions` of the sources and of the targets.
-        """
-        source, target = positions
-        return zip(
-            read_lines_from(self.source_path, index, source),
-            read_lines_from(self.target_path, index, target),
-            strict=False,  # the lines were counted
-        )
 
     def checksum(self) -> str:
         """Returns the SHA-256 of the files."""

@@ -14,8 +14,6 @@ from t2t_keras.console import progress, say
 from t2t_keras.data.cleaning import TEXT_FILTERS, active_filters, drop_reason
 from t2t_keras.data.manifest import Manifest, size_in_file_name, vocab_files
 from t2t_keras.data.mixture import corpora_of, sample_sizes
-from t2t_keras.data.source_survey import survey
-from t2t_keras.data.tasks import TaskRunner
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.files.atomic import Lock
 from t2t_keras.problem import SIDES, Pair, Problem, Side, Split
@@ -30,10 +28,9 @@ def train_vocabularies(
     totals: Mapping[str, int],
     vocabularies: Mapping[Side, Path],
     directory: Path,
-    seed: int,
+    draw_sample: Callable[[Sequence[int]], Iterable[Pair]],
     in_subprocess: bool,
     lock: Lock,
-    draw_sample: Callable[[Sequence[int]], Iterator[Pair]] | None = None,
 ) -> None:
     """Trains one vocabulary for both sides, or one for each, unless the files exist.
 
@@ -42,11 +39,9 @@ def train_vocabularies(
         totals: the number of training pairs by corpus.
         vocabularies: the file of each side.
         directory: gets the files until they are complete.
-        seed: seed of the sample.
+        draw_sample: draws training pairs, given their number of each corpus.
         in_subprocess: see `train_vocabulary`.
         lock: of the directory.
-        draw_sample: draws the sample, given its number of pairs of each corpus; None:
-            this process draws it.
 
     Raises:
         UserError: there are too few texts, the vocabulary is too small for them, or
@@ -63,12 +58,7 @@ def train_vocabularies(
         lines = sum(sizes) * len(columns)
         say(f"training {path.name} on {quantity(lines, 'lines')}")
         with progress(path.name, "lines", lines) as advance:
-            if draw_sample is not None:
-                sample = draw_sample(sizes)
-            else:
-                pairs = problem.pairs("train")
-                sample = draw(pairs, list(totals.values()), sizes, seed)
-            texts = _texts(problem, sample, columns)
+            texts = _texts(problem, draw_sample(sizes), columns)
             unfinished = directory / path.name
             train_vocabulary(problem, texts, unfinished, in_subprocess)
             lock.require_place()
@@ -181,7 +171,7 @@ _FEW_OCCURRENCES = 30
 
 
 def chosen_vocab_size(
-    problem: Problem, data_dir: Path, runner: TaskRunner | None = None
+    problem: Problem, data_dir: Path, measure: Callable[[Problem], tuple[int, int]]
 ) -> int:
     """Returns the size of the vocabulary of a problem that names none.
 
@@ -191,7 +181,8 @@ def chosen_vocab_size(
     Args:
         problem: the problem.
         data_dir: the directory of its data.
-        runner: runs tasks that read the training pairs; None: this process reads them.
+        measure: returns the number of training pairs, and that of the different
+            characters in them.
 
     Raises:
         UserError: a source has a mistake.
@@ -202,20 +193,11 @@ def chosen_vocab_size(
     size = size_in_file_name(problem, data_dir)
     if size is not None:
         return size
-    pairs = 0
-    characters = set[str]()
-    if runner is not None:
-        for result in survey(corpora_of(problem.source("train")), runner):
-            pairs += result.pairs
-            characters |= result.characters
-    else:
-        for source, target in problem.pairs("train"):
-            pairs += 1
-            characters.update(source, target)
-    size = proposed_size(pairs, len(characters))
+    pairs, characters = measure(problem)
+    size = proposed_size(pairs, characters)
     say(
         f"vocabulary: {size:,} tokens, which suit {pairs:,} training pairs with "
-        f"{len(characters):,} different characters: fewer pairs show each token too "
+        f"{characters:,} different characters: fewer pairs show each token too "
         "seldom, more allow longer ones (--vocab_size gives another size)"
     )
     return size

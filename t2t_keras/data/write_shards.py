@@ -4,25 +4,30 @@ Pairs that occur more than once are found by their hashes.
 """
 
 import dataclasses
-import itertools
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from t2t_keras.console import progress
 from t2t_keras.data.encode_splits import EncodingState, SplitPart
-from t2t_keras.data.encoding import HASH_ENTRY, SPILL_HEADER
+from t2t_keras.data.encoding import SPILL_HEADER
 from t2t_keras.data.mixture import Mixture
 from t2t_keras.data.record_index import index_path, save_index, shard_name
-from t2t_keras.data.tasks import TaskRunner, run_here
 from t2t_keras.data.tfrecord import FRAME
 from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import Lock, atomic
 from t2t_keras.problem import Source, Split
+
+# Calls a function of a module with each argument, and yields the results in order, as
+# the builtin `map` does. It may do so on other machines, and repeat a call whose
+# process died: a call that is repeated, even while the first one is still at work, has
+# the same result and leaves the same files. Functions and arguments can be pickled.
+TaskMap: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,18 +37,18 @@ class Spill:
     Attributes:
         path: the file.
         size: its bytes.
-        checksum: its CRC-32; None: unknown.
+        checksum: its CRC-32.
     """
 
     path: Path
     size: int
-    checksum: int | None = None
+    checksum: int
 
     def read(self) -> bytes:
         """Returns the content; raises `UserError` if it is not what was written."""
         content = self.path.read_bytes() if self.path.exists() else b""
         is_whole = len(content) == self.size
-        if is_whole and self.checksum in (None, zlib.crc32(content)):
+        if is_whole and self.checksum == zlib.crc32(content):
             return content
         raise damaged_spill(self.path)
 
@@ -95,49 +100,14 @@ def read_sorted(
     return records, table
 
 
-_AT_A_TIME = 1 << 22  # examples whose hashes are compared at a time: 64 MB
-
-
-@dataclasses.dataclass(frozen=True)
-class _Stretches:
-    """Entries of a file.
-
-    Attributes:
-        path: the file.
-        starts: int64 [N], the index of the first entry of each stretch.
-        sizes: int64 [N], the number of entries of each stretch.
-        checksums: the CRC-32 of each stretch; None: unknown.
-    """
-
-    path: Path
-    starts: np.ndarray
-    sizes: np.ndarray
-    checksums: Sequence[int | None]
-
-    def read(self) -> Iterator[bytes]:
-        """Yields each stretch; raises `UserError` if it is not what was written."""
-        if not self.path.exists():
-            raise damaged_spill(self.path)
-        with self.path.open("rb") as file:
-            stretches = zip(self.starts, self.sizes, self.checksums, strict=True)
-            for start, size, checksum in stretches:
-                file.seek(int(start) * HASH_ENTRY.size)
-                content = file.read(int(size) * HASH_ENTRY.size)
-                is_whole = len(content) == size * HASH_ENTRY.size
-                if not is_whole or checksum not in (None, zlib.crc32(content)):
-                    raise damaged_spill(self.path)
-                yield content
-
-
-def repeated(files: Sequence[Spill], runner: TaskRunner = run_here) -> np.ndarray:
+def repeated(files: Sequence[Sequence[Spill]], map_tasks: TaskMap = map) -> np.ndarray:
     """Returns the keys of all examples but the first with the same hash, in order.
 
-    No task reads more than a few parts of the hashes: if there are several parts, a
-    first pass writes the entries of each file again, those of a part together.
-
     Args:
-        files: files with the key and the hash of each example, in their order.
-        runner: runs the tasks, one for each file and one for each part of the hashes.
+        files: for each file number, the files of the parts of the split, in their
+            order, which have the key and the hash of each example. The hash determines
+            the number, so that equal ones meet.
+        map_tasks: runs the tasks, one for each number.
 
     Returns:
         uint64, ascending.
@@ -145,84 +115,13 @@ def repeated(files: Sequence[Spill], runner: TaskRunner = run_here) -> np.ndarra
     Raises:
         UserError: a file is missing or damaged.
     """
-    sizes = [file.size // HASH_ENTRY.size for file in files]
-    num_parts = -(-sum(sizes) // _AT_A_TIME)
-    if num_parts <= 1:
-        stretches = []
-        for file, size in zip(files, sizes, strict=True):
-            stretches.append(
-                _Stretches(file.path, np.array([0]), np.array([size]), [file.checksum])
-            )
-        return np.sort(_compare(stretches))
-    groups = list(runner(_group, [(file, num_parts) for file in files]))
-    tasks = []
-    for part in range(num_parts):
-        stretches = []
-        for file, (table, checksums) in zip(files, groups, strict=True):
-            starts = (np.cumsum(table) - table.ravel()).reshape(table.shape)
-            stretches.append(
-                _Stretches(
-                    _grouped(file.path),
-                    starts[:, part],
-                    table[:, part],
-                    checksums[:, part].tolist(),
-                )
-            )
-        tasks.append(stretches)
-    return np.sort(np.concatenate(list(runner(_compare, tasks))))
+    return np.sort(np.concatenate(list(map_tasks(_repeated, files))))
 
 
-def _grouped(path: Path) -> Path:
-    """Returns the file to which `_group` writes the entries of a file."""
-    return path.with_name(f"{path.name}-grouped")
-
-
-def _group(task: tuple[Spill, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Writes N chunks of a file's entries to another one, each grouped by part.
-
-    Returns:
-        int64 [N, parts], the number of entries of each part in each chunk, and their
-        CRC-32, uint32 [N, parts].
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
-    spill, num_parts = task
-    if not spill.path.exists():
-        raise damaged_spill(spill.path)
-    sizes = [np.zeros((0, num_parts), np.int64)]
-    checksums = [np.zeros((0, num_parts), np.uint32)]
-    read = 0
-    checksum = 0
-    with (
-        spill.path.open("rb") as file,
-        atomic(_grouped(spill.path)) as incomplete,
-        incomplete.open("wb") as grouped,
-    ):
-        while read < spill.size:
-            content = file.read(min(_AT_A_TIME * HASH_ENTRY.size, spill.size - read))
-            if not content or len(content) % HASH_ENTRY.size:
-                raise damaged_spill(spill.path)
-            read += len(content)
-            checksum = zlib.crc32(content, checksum)
-            entries = np.frombuffer(content, "<u8").reshape(-1, 2)
-            parts = (entries[:, 1] % np.uint64(num_parts)).astype(np.int64)
-            entries = entries[np.argsort(parts, kind="stable")]
-            grouped.write(entries.tobytes())
-            counts = np.bincount(parts, minlength=num_parts)
-            groups = np.split(entries, np.cumsum(counts)[:-1])
-            row = [zlib.crc32(group.tobytes()) for group in groups]
-            sizes.append(counts[np.newaxis])
-            checksums.append(np.array([row], np.uint32))
-        if file.read(1) or spill.checksum not in (None, checksum):
-            raise damaged_spill(spill.path)
-    return np.concatenate(sizes), np.concatenate(checksums)
-
-
-def _compare(part: Sequence[_Stretches]) -> np.ndarray:
-    """Returns the keys of the repeats among the entries of one part, in any order."""
-    contents = itertools.chain.from_iterable(stretches.read() for stretches in part)
-    entries = np.frombuffer(b"".join(contents), "<u8").reshape(-1, 2)
+def _repeated(files: Sequence[Spill]) -> np.ndarray:
+    """Returns the keys of all but the first entry with the same hash, in any order."""
+    content = b"".join(file.read() for file in files)
+    entries = np.frombuffer(content, "<u8").reshape(-1, 2)
     order = np.argsort(entries[:, 1], kind="stable")
     keys, hashes = entries[order].T
     return keys[1:][hashes[1:] == hashes[:-1]]
@@ -235,18 +134,18 @@ def write_shards(
     directory: Path,
     done: Path,
     lock: Lock,
-    runner: TaskRunner = run_here,
+    map_tasks: TaskMap = map,
 ) -> Counter[str]:
     """Writes the TFRecord files of a split and their index.
 
     Args:
-        parts: the encoded examples of the split, from all shards of the work.
+        parts: the encoded examples of the split, in all parts.
         source: the source of the split.
         data_name: `Problem.data_name`.
         directory: gets the lengths of the records of each file.
         done: gets the TFRecord files and the index.
         lock: of the directory.
-        runner: runs a task for each TFRecord file.
+        map_tasks: runs a task for each TFRecord file.
 
     Returns:
         The number of dropped examples by reason.
@@ -257,21 +156,21 @@ def write_shards(
     """
     split = parts[0].split
     states = [part.load_state() for part in parts]
-    for part, state in zip(parts, states, strict=True):
-        sizes = state.sizes or []
-        is_known = len(sizes) == len(part.spills) + 1
-        if not is_known or _size(part.hashes) != sizes[-1]:
-            raise damaged_spill(part.hashes)
-    repeats = repeated(list(map(_hashes, parts, states)), runner)
+    files = list(map(_spills, parts, states))  # of each part
+    num_shards = parts[0].config.num_shards
+    by_number = list(zip(*files, strict=True))
+    repeats = repeated(by_number[num_shards:], map_tasks)
     dropped = Counter(duplicate=len(repeats))
     for state in states:
         dropped += Counter(state.dropped)
     index = index_path(done, data_name, split)
     if index.exists():
         return dropped
-    tasks = _shard_tasks(parts, states, repeats, data_name, directory, done)
+    tasks = _shard_tasks(
+        split, by_number[:num_shards], repeats, data_name, directory, done
+    )
     with progress(f"writing {split}", "shards", len(tasks)) as advance:
-        for _ in runner(_write_shard, tasks):
+        for _ in map_tasks(_write_shard, tasks):
             advance(1)
     for task in tasks:
         _require_whole(task, directory)
@@ -304,40 +203,41 @@ class _ShardTask:
 
 
 def _shard_tasks(
-    parts: Sequence[SplitPart],
-    states: Sequence[EncodingState],
+    split: Split,
+    spills: Sequence[Sequence[Spill]],
     repeats: np.ndarray,
     data_name: str,
     directory: Path,
     done: Path,
 ) -> list[_ShardTask]:
-    """Returns the tasks for the arguments of `write_shards`."""
-    split = parts[0].split
-    count = parts[0].config.num_shards
+    """Returns the task of each shard.
+
+    Args:
+        split: the split.
+        spills: the spill files of each shard.
+        repeats: the keys of records that are left out.
+        data_name: see `write_shards`, as are the next two.
+        directory: gets the lengths.
+        done: gets the TFRecord files.
+    """
+    count = len(spills)
     shards = repeats % np.uint64(count)
     repeats = repeats[np.argsort(shards, kind="stable")]
     stops = np.cumsum(np.bincount(shards.astype(np.int64), minlength=count))
     by_shard = np.split(repeats, stops[:-1])
-    spills_by_part = list(map(_spills, parts, states))
     tasks = []
-    for i, spills in enumerate(zip(*spills_by_part, strict=True)):
-        path = done / shard_name(data_name, split, i, count)
-        lengths_path = directory / _lengths_name(split, i)
-        tasks.append(_ShardTask(path, lengths_path, spills, by_shard[i]))
+    for index in range(count):
+        path = done / shard_name(data_name, split, index, count)
+        lengths_path = directory / _lengths_name(split, index)
+        tasks.append(_ShardTask(path, lengths_path, spills[index], by_shard[index]))
     return tasks
 
 
 def _spills(part: SplitPart, state: EncodingState) -> list[Spill]:
-    """Returns the spill files of a part as its state describes them."""
-    sizes = (state.sizes or [])[:-1]
-    checksums: Sequence[int | None] = state.checksums or [None] * len(sizes)
-    return list(map(Spill, part.spills, sizes, checksums))
-
-
-def _hashes(part: SplitPart, state: EncodingState) -> Spill:
-    """Returns the file of hashes of a part as its state describes it."""
-    checksum = state.checksums[-1] if state.checksums else None
-    return Spill(part.hashes, (state.sizes or [0])[-1], checksum)
+    """Returns the files of a part as its state describes them."""
+    if not len(part.files) == len(state.sizes) == len(state.checksums):
+        raise damaged_spill(part.state_path)
+    return list(map(Spill, part.files, state.sizes, state.checksums))
 
 
 def _write_shard(task: _ShardTask) -> None:

@@ -150,7 +150,7 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 # What this program writes to its lock files, see `lock`.
-_PURPOSE = re.compile(r"(process \d+ on |\d+ parts, \{).*", re.DOTALL)
+_PURPOSE = re.compile(r"process \d+ on .*", re.DOTALL)
 
 
 _MAX_PURPOSE = 1 << 20

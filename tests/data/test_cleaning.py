@@ -7,7 +7,7 @@ import pytest
 from helpers.errors import refused
 from helpers.small_corpus import PROBLEM, TRAIN, Given, decoded, files
 
-from t2t_keras.data import write_shards
+from t2t_keras.data import encode_splits
 from t2t_keras.data.cleaning import (
     LENGTH_FILTERS,
     TEXT_FILTERS,
@@ -19,7 +19,6 @@ from t2t_keras.data.cleaning import (
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding import EncodingConfig
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.shard import Shard
 from t2t_keras.problem import Cleaning
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -122,16 +121,15 @@ def test_the_first_duplicate_stays_and_dev_keeps_all(tmp_path):
     assert manifest == Manifest.open(tmp_path, "small")
 
 
-def test_cleaning_does_not_depend_on_workers_tasks_or_memory(tmp_path, monkeypatch):
+def test_cleaning_does_not_depend_on_workers_or_memory(tmp_path, monkeypatch):
     problem = CLEAN.replace(cleaning=dataclasses.replace(ALL, ratio=1.2))
     manifest = generate(problem, tmp_path / "1", workers=1)
     assert manifest.dropped["train"]["ratio"] > 0
     expected = files(tmp_path / "1")
     generate(problem, tmp_path / "2", workers=2)
     assert files(tmp_path / "2") == expected
-    monkeypatch.setattr(write_shards, "_AT_A_TIME", 16)
-    for index in (1, 2, 3):
-        generate(problem, tmp_path / "3", workers=1, shard=Shard(index, 3))
+    monkeypatch.setattr(encode_splits, "_HASHES", 16)
+    generate(problem, tmp_path / "3", workers=1)
     assert files(tmp_path / "3") == expected
 
 

@@ -237,7 +237,7 @@ def test_memory_does_not_grow_with_the_corpus(complete, tmp_path):
     assert large < 1.5 * small
 
 
-# `t2t datagen` from the command line: shares of the work, rules, mistakes.
+# `t2t datagen` from the command line: its result, vocabularies, mistakes.
 
 
 LINES = [" ".join(random.Random(i).choices("abcdefgh", k=7)) for i in range(60)]
@@ -255,17 +255,13 @@ def argv(tmp_path):
     ]
 
 
-def test_two_tasks(argv, capfd):
-    assert main([*argv, "--shard", "2/2"]) == 0
-    partial_report = json.loads(capfd.readouterr().out)
-    assert partial_report == {
-        "shard": "2/2",
-        "finished": False,
-        "seconds": partial_report["seconds"],
-    }
-    assert main([*argv, "--shard", "1/2"]) == 0
-    final_report = json.loads(capfd.readouterr().out)
-    assert final_report["finished"] and final_report["examples"] == {"train": 60}
+def test_json(argv, capfd):
+    assert main(argv) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert result.pop("seconds") > 0
+    assert result["examples"] == {"train": 60}
+    assert result["vocab_sizes"]["target"] == result["vocab_size"]
+    assert sum(result["dropped"].values()) == 0
 
 
 def test_given_vocabularies(argv, capfd, tmp_path):
@@ -293,8 +289,6 @@ def test_given_vocabularies(argv, capfd, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--shard", "3/2"], "--shard 3/2: of 2 shards the first is 1/2"),
-        (["--shard", "2"], "write K/N, 2/4"),
         (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
         (["--vocab", "x"], "--vocab_size has no effect with --vocab"),
         (["--vocab", "a", "b", "c"], "--vocab takes at most 2, not 3 files"),

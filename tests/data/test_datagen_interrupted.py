@@ -14,11 +14,8 @@ from helpers.small_corpus import PROBLEM, TRAIN, Given, faults, files, interrupt
 from t2t_keras.data import datagen, encode_splits, vocabulary, write_shards
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding import SpillFiles
-from t2t_keras.data.manifest import DataPlan, data_config
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.data.shard import Shard
 from t2t_keras.errors import UserError
-from t2t_keras.files.atomic import lock
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 
@@ -142,97 +139,33 @@ def test_a_worker_that_dies(tmp_path):
     refused("a worker process died", generate, problem, tmp_path, workers=2)
 
 
-# Datagen divided over machines: the bytes of one run, in any order of events.
-
-
-def test_three_tasks_make_what_one_makes(complete, tmp_path):
-    shard_3, shard_1, shard_2 = (Shard(index, 3) for index in (3, 1, 2))
-    generate(PROBLEM, tmp_path, workers=1, shard=Shard(1, 4))  # a division given up
-    assert generate(PROBLEM, tmp_path, workers=1, shard=shard_3) is None
-    assert generate(PROBLEM, tmp_path, workers=2, shard=shard_1) is None
-    assert generate(PROBLEM, tmp_path, workers=1, shard=shard_1) is None  # once more
-    assert not (tmp_path / "small.manifest.json").exists()
-    assert generate(PROBLEM, tmp_path, workers=1, shard=shard_2) is not None
-    assert files(tmp_path) == files(complete)
-    assert generate(PROBLEM, tmp_path, shard=shard_3) is not None  # there already
-
-
-def test_a_task_that_waited_while_another_published(tmp_path, monkeypatch):
+def test_a_run_whose_data_another_one_has_published(complete, tmp_path, monkeypatch):
     """It gets the lock of a directory that is gone, and has nothing left to do."""
-    generate(PROBLEM, tmp_path, workers=1, shard=Shard(1, 2))
     publish = datagen.publish
 
-    def other_task_publishes(directory, *paths):
+    def another_publishes(directory, *paths):
         publish(directory, *paths)
         assert not directory.exists()
         publish(directory, *paths)
 
-    monkeypatch.setattr(datagen, "publish", other_task_publishes)
-    assert generate(PROBLEM, tmp_path, workers=1, shard=Shard(2, 2)) is not None
-
-
-@pytest.mark.parametrize("stale", [False, True])
-def test_tasks_that_wait_for_the_first_do_not_block_it(tmp_path, stale):
-    """They have their locks already, and nothing is there, or a recipe of before."""
-    if stale:
-        larger = PROBLEM.replace(vocab_size=340)
-        generate(larger, tmp_path, workers=1, shard=Shard(3, 3))
-    work = tmp_path / "small.incomplete"
-    plan = DataPlan(PROBLEM, data_config(PROBLEM, tmp_path, 0), tmp_path)
-    waiting = Shard(2, 3)
-    with lock(plan.shard_lock(waiting), None, plan.purpose(waiting)):
-        assert generate(PROBLEM, tmp_path, workers=1, shard=Shard(1, 3)) is None
-    assert (work / "config.json").exists()
-
-
-@pytest.mark.parametrize(("at", "finisher"), [(10, 1), (20, 1), (35, 1), (45, 2)])
-def test_an_interrupted_task_resumes(complete, tmp_path, at, finisher):
-    """Once all examples are encoded, any task can finish the work."""
-    generate(PROBLEM, tmp_path, workers=1, shard=Shard(2, 2))
-    with faults(at, interrupt), pytest.raises(KeyboardInterrupt):
-        generate(PROBLEM, tmp_path, workers=1, shard=Shard(1, 2))
-    assert not (tmp_path / "small.manifest.json").exists()
-    generate(PROBLEM, tmp_path, workers=1, shard=Shard(finisher, 2))
+    monkeypatch.setattr(datagen, "publish", another_publishes)
+    generate(PROBLEM, tmp_path, workers=1)
     assert files(tmp_path) == files(complete)
 
 
-def test_a_task_encodes_its_share_only(tmp_path, encoded):
-    problem = PROBLEM.replace(sources={"train": Given(TRAIN)})
-    generate(problem, tmp_path, workers=1, shard=Shard(2, 3))
-    assert (encoded[0][0], encoded[-1][1]) == (len(TRAIN) // 3, 2 * len(TRAIN) // 3)
-
-
-def test_tasks_of_another_division_or_for_other_data_are_refused(tmp_path, monkeypatch):
-    calls = [
-        (PROBLEM, Shard(1, 3)),  # another division
-        (PROBLEM.replace(vocab_size=340), Shard(2, 2)),  # another recipe
-        (PROBLEM, Shard(1, 2)),  # the same task
-        (PROBLEM, Shard(1, 1)),  # all of it
-    ]
+def test_a_second_run_is_refused(tmp_path, monkeypatch):
+    calls = [PROBLEM, PROBLEM.replace(vocab_size=340)]
     encode = datagen.encode_splits
 
     def meanwhile(*args):
         monkeypatch.setattr(datagen, "encode_splits", encode)
-        for problem, task in calls:
-            with pytest.raises(UserError, match="another `t2t datagen` is at work"):
-                generate(problem, tmp_path, workers=1, shard=task)
+        for problem in calls:
+            refused("another `t2t datagen` is at work", generate, problem, tmp_path, 1)
         encode(*args)
 
     monkeypatch.setattr(datagen, "encode_splits", meanwhile)
-    generate(PROBLEM, tmp_path, workers=1, shard=Shard(1, 2))
+    generate(PROBLEM, tmp_path, workers=1)
     assert datagen.encode_splits is encode  # it has been called
-
-
-def test_more_tasks_than_pairs(tmp_path):
-    sources = {"train": Given(TRAIN[:40]), "dev": Given(TRAIN[:2])}
-    problem = PROBLEM.replace(sources=sources)
-    single = tmp_path / "1"
-    by_three = tmp_path / "3"
-    generate(problem, single, workers=1)
-    parts = [Shard(index, 3) for index in (1, 2, 3)]
-    made = [generate(problem, by_three, workers=1, shard=t) for t in parts]
-    assert [manifest is None for manifest in made] == [True, True, False]
-    assert files(single) == files(by_three)
 
 
 def begun_anew(data_dir):
@@ -240,9 +173,8 @@ def begun_anew(data_dir):
     shutil.rmtree(data_dir)
     work = data_dir / "small.incomplete"
     (work / "done").mkdir(parents=True)
-    (work / "part-1-of-1").mkdir()
-    for name in ("lock", "part-1-of-1.lock"):
-        (work / name).touch()
+    (work / "pairs").mkdir()
+    (work / "lock").touch()
     return sorted(data_dir.rglob("*"))
 
 

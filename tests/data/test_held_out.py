@@ -15,7 +15,6 @@ from t2t_keras.data.datagen import generate
 from t2t_keras.data.held_out import hold_out
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.mixture import Corpus, Mixture
-from t2t_keras.data.tasks import run_here
 from t2t_keras.problem import Problem
 from t2t_keras.text.alignment import AlignedPair
 
@@ -103,9 +102,8 @@ def test_dev_stays_with_another_size_of_test():
         assert splits["dev"] == held_out(PAIRS)["dev"]
 
 
-@pytest.mark.parametrize("options", [{"workers": 3}, {"runner": run_here}])
-def test_bytes_do_not_depend_on_the_workers(complete, tmp_path, options):
-    generate(WHOLE, tmp_path, dev_size=25, test_size=40, **options)
+def test_bytes_do_not_depend_on_the_workers(complete, tmp_path):
+    generate(WHOLE, tmp_path, workers=3, dev_size=25, test_size=40)
     assert files(tmp_path) == files(complete)
 
 

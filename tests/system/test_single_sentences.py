@@ -12,7 +12,6 @@ import t2t_keras
 from t2t_keras import registry
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.shard import Shard
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.problem import Cleaning, Problem, TextProcessor
@@ -46,11 +45,6 @@ def test_datagen_counts_single_sentences(tmp_path):
     noise = [("Yes. No. ÿ\x07", "Ja. Nein."), ("", "Ja. Nein.")]
     problem = problem_of(tmp_path, pairs + noise, cleaning=Cleaning(control=True))
     assert share(generate(problem, tmp_path / "clean", workers=1)) == share(manifest)
-    # The parts of several processes are added.
-    problem = problem_of(tmp_path, pairs)
-    for index in (1, 2, 3):
-        made = generate(problem, tmp_path / "parts", workers=1, shard=Shard(index, 3))
-    assert made == manifest
     # Neither do fingerprints depend on it, nor is a manifest without it refused.
     path = Manifest.path(tmp_path / "data", "translate_text")
     fields = json.loads(path.read_text())

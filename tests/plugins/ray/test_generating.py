@@ -15,16 +15,10 @@ pytest.importorskip("ray", reason="needs the extra [ray]")
 
 # Small tasks, so that there are many.
 SMALL = """
-from t2t_keras.data import encoding_tasks, line_positions
-encoding_tasks._PAIRS = 2000
-line_positions._RANGE = 100_000
+from t2t_keras.plugins.ray import datagen, survey
+datagen._PAIRS = 2000
+survey._RANGE = 100_000
 """
-
-
-def test_the_cluster_divides_the_work_itself(tmp_path, capfd):
-    words = ["--problem", "translate_text", "--data_dir", tmp_path, "--cluster", "auto"]
-    sentence = run_refused(capfd, "datagen", *words, "--shard", "1/2")
-    assert "--shard has no effect with --cluster" in sentence
 
 
 @pytest.fixture(scope="module")

@@ -19,28 +19,32 @@ from helpers.small_corpus import (
     set_small_scale,
 )
 
-from t2t_keras.data import (
-    datagen,
-    encode_splits,
-    encoding_tasks,
-    line_positions,
-    write_shards,
-)
+from t2t_keras.data import datagen, encode_splits, write_shards
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.encoding_tasks import divide
 from t2t_keras.data.mixture import Corpus, Mixture
 from t2t_keras.data.sources import ParallelFiles
-from t2t_keras.data.tasks import run_here
 from t2t_keras.errors import UserError
+from t2t_keras.plugins.ray import datagen as ray_datagen
+from t2t_keras.plugins.ray import survey
+from t2t_keras.plugins.ray.datagen import ClusterStages, divide
 from t2t_keras.problem import Cleaning
+
+
+def in_tasks(run):
+    """The stages as a cluster of two workers does them, with `run` in its place."""
+    return ClusterStages(run, 2)
+
+
+HERE = in_tasks(map)
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 
 
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch):
-    monkeypatch.setattr(line_positions, "_RANGE", 700)
-    monkeypatch.setattr(encoding_tasks, "_PAIRS", 60)
+    monkeypatch.setattr(survey, "_RANGE", 700)
+    monkeypatch.setattr(ray_datagen, "_PAIRS", 60)
+    monkeypatch.setattr(encode_splits, "_HASHES", 100)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +90,7 @@ def test_bytes_match_one_process(tmp_path, mixture):
     manifest = generate(problem, tmp_path / "one", workers=1)
     assert manifest.dropped["train"]["duplicate"] >= 20
     generate(problem, tmp_path / "two", workers=2)
-    generate(problem, tmp_path / "tasks", runner=run_elsewhere)
+    generate(problem, tmp_path / "tasks", stages=in_tasks(run_elsewhere))
     expected = files(tmp_path / "one")
     assert files(tmp_path / "two") == expected
     assert files(tmp_path / "tasks") == expected
@@ -97,7 +101,7 @@ def test_vocabulary_whose_size_depends_on_the_texts(tmp_path, mixture):
         sources={"train": mixture}, vocab_size=None, shared_vocab=False
     )
     generate(problem, tmp_path / "one", workers=1)
-    generate(problem, tmp_path / "tasks", runner=run_elsewhere)
+    generate(problem, tmp_path / "tasks", stages=in_tasks(run_elsewhere))
     assert files(tmp_path / "one") == files(tmp_path / "tasks")
 
 
@@ -112,11 +116,11 @@ def test_encoded_parts_are_reused(plain, tmp_path, monkeypatch):
 
     monkeypatch.setattr(encode_splits, "_encode_part", note)
     with faults(45, interrupt), pytest.raises(KeyboardInterrupt):
-        generate(problem, tmp_path, runner=run_here)
+        generate(problem, tmp_path, stages=HERE)
     done = encoded[:-1]
     assert range(0, 60) in done
     encoded.clear()
-    generate(problem, tmp_path, runner=run_here)
+    generate(problem, tmp_path, stages=HERE)
     assert encoded and not set(done) & set(encoded)
     assert files(tmp_path) == expected
 
@@ -124,19 +128,19 @@ def test_encoded_parts_are_reused(plain, tmp_path, monkeypatch):
 def test_each_way_continues_the_other(plain, tmp_path):
     problem, expected = plain
     with faults(110, interrupt), pytest.raises(KeyboardInterrupt):
-        generate(problem, tmp_path / "a", runner=run_here)
+        generate(problem, tmp_path / "a", stages=HERE)
     generate(problem, tmp_path / "a", workers=1)
     assert files(tmp_path / "a") == expected
     with faults(60, interrupt), pytest.raises(KeyboardInterrupt):
         generate(problem, tmp_path / "b", workers=1)
-    generate(problem, tmp_path / "b", runner=run_here)
+    generate(problem, tmp_path / "b", stages=HERE)
     assert files(tmp_path / "b") == expected
 
 
 def test_a_part_of_which_the_disk_lost_the_end(plain, tmp_path, monkeypatch):
     """As a machine that lost its power leaves it: the state is newer than the rest."""
     problem, expected = plain
-    encode = encoding_tasks.encode_splits
+    encode = ray_datagen.encode_splits
 
     def lose_power(problem, splits, *args, **settings):
         encode(problem, splits, *args, **settings)
@@ -144,16 +148,16 @@ def test_a_part_of_which_the_disk_lost_the_end(plain, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(encoding_tasks, "encode_splits", lose_power)
-        generate(problem, tmp_path, runner=run_here)
-    generate(problem, tmp_path, runner=run_here)
+        patch.setattr(ray_datagen, "encode_splits", lose_power)
+        generate(problem, tmp_path, stages=HERE)
+    generate(problem, tmp_path, stages=HERE)
     assert files(tmp_path) == expected
 
 
 DAMAGES = {
     "a state": lambda folder: (folder / "train.state.json").write_text("{"),
     "an end": lambda folder: (folder / "train.spill-00001").write_bytes(b"half"),
-    "hashes": lambda folder: (folder / "train.hashes").unlink(),
+    "hashes": lambda folder: (folder / "train.hashes-00000").unlink(),
 }
 
 
@@ -165,11 +169,11 @@ def test_parts_of_a_lost_machine_are_encoded_again(plain, tmp_path, damage):
 
     def lose_a_part(task, arguments):
         yield from map(task, arguments)
-        if task is encoding_tasks._encode and not lost:
+        if task is ray_datagen._encode and not lost:
             lost.extend(tmp_path.glob("*.incomplete/pairs-60-*"))
             DAMAGES[damage](lost[0])
 
-    generate(problem, tmp_path, runner=lose_a_part)
+    generate(problem, tmp_path, stages=in_tasks(lose_a_part))
     assert lost and files(tmp_path) == expected
 
 
@@ -183,9 +187,9 @@ def test_encoded_parts_that_are_lost_before_a_resume(plain, tmp_path):
             yield task(argument)
 
     with pytest.raises(KeyboardInterrupt):
-        generate(problem, tmp_path, runner=stop_at_the_second_shard)
+        generate(problem, tmp_path, stages=in_tasks(stop_at_the_second_shard))
     shutil.rmtree(next(tmp_path.glob("*.incomplete/pairs-60-*")))
-    generate(problem, tmp_path, runner=run_here)
+    generate(problem, tmp_path, stages=HERE)
     assert files(tmp_path) == expected
 
 
@@ -196,13 +200,17 @@ def test_a_disk_that_loses_what_is_written(plain, tmp_path):
             path.unlink()
 
     refused(
-        "damaged, perhaps by a lost machine", generate, plain[0], tmp_path, runner=lose
+        "damaged, perhaps by a lost machine",
+        generate,
+        plain[0],
+        tmp_path,
+        stages=in_tasks(lose),
     )
 
 
-@pytest.mark.parametrize("runner", [None, run_here])
-@pytest.mark.parametrize("name", ["spill-00001", "hashes"])
-def test_what_is_damaged_is_not_published(plain, tmp_path, monkeypatch, name, runner):
+@pytest.mark.parametrize("stages", [None, HERE])
+@pytest.mark.parametrize("name", ["spill-00001", "hashes-00000"])
+def test_what_is_damaged_is_not_published(plain, tmp_path, monkeypatch, name, stages):
     problem, expected = plain
     finish = datagen.finish
 
@@ -213,27 +221,27 @@ def test_what_is_damaged_is_not_published(plain, tmp_path, monkeypatch, name, ru
 
     with monkeypatch.context() as patch:
         patch.setattr(datagen, "finish", damage_and_finish)
-        run = functools.partial(generate, problem, tmp_path, workers=1, runner=runner)
+        run = functools.partial(generate, problem, tmp_path, workers=1, stages=stages)
         refused(f"train.{name} is damaged, .* run the same command again", run)
     shutil.rmtree(next(tmp_path.glob("*.incomplete/pa*/")))
     run()
     assert files(tmp_path) == expected
 
 
-@pytest.mark.parametrize("runner", [None, run_here])
-def test_damaged_hashes_of_equal_size(plain, tmp_path, monkeypatch, runner):
+@pytest.mark.parametrize("stages", [None, HERE])
+def test_damaged_hashes_of_equal_size(plain, tmp_path, monkeypatch, stages):
     problem = plain[0].replace(cleaning=Cleaning(duplicates=True))
     finish = datagen.finish
 
     def damage_and_finish(plan, *args):
-        path = next(plan.directory.glob("pa*/train.hashes"))
+        path = next(plan.directory.glob("pa*/train.hashes-00000"))
         assert path.stat().st_size
         path.write_bytes(bytes(path.stat().st_size))
         return finish(plan, *args)
 
     monkeypatch.setattr(datagen, "finish", damage_and_finish)
-    run = functools.partial(generate, problem, tmp_path, workers=1, runner=runner)
-    refused("train.hashes is damaged, .* run the same command again", run)
+    run = functools.partial(generate, problem, tmp_path, workers=1, stages=stages)
+    refused("train.hashes-00000 is damaged, .* run the same command again", run)
 
 
 def test_a_shard_of_which_the_disk_lost_the_end(plain, tmp_path):
@@ -242,7 +250,13 @@ def test_a_shard_of_which_the_disk_lost_the_end(plain, tmp_path):
         if task is write_shards._write_shard:
             os.truncate(arguments[0].path, 100)
 
-    refused("-00000-of-00003 is damaged", generate, plain[0], tmp_path, runner=lose)
+    refused(
+        "-00000-of-00003 is damaged",
+        generate,
+        plain[0],
+        tmp_path,
+        stages=in_tasks(lose),
+    )
 
 
 def test_two_tasks_of_one_shard(plain, tmp_path, monkeypatch):
@@ -263,14 +277,14 @@ def test_two_tasks_of_one_shard(plain, tmp_path, monkeypatch):
             yield task(argument)
 
     with monkeypatch.context() as patch:
-        generate(problem, tmp_path, runner=write_with_another)
+        generate(problem, tmp_path, stages=in_tasks(write_with_another))
     assert files(tmp_path) == expected
 
 
-@pytest.mark.parametrize("runner", [None, run_here])
-def test_an_input_of_equal_size_that_changes_before_a_resume(tmp_path, runner):
+@pytest.mark.parametrize("stages", [None, HERE])
+def test_an_input_of_equal_size_that_changes_before_a_resume(tmp_path, stages):
     problem = PROBLEM.replace(sources={"train": text_files(tmp_path, TRAIN)})
-    run = functools.partial(generate, problem, workers=1, runner=runner)
+    run = functools.partial(generate, problem, workers=1, stages=stages)
     with faults(45, interrupt), pytest.raises(KeyboardInterrupt):
         run(tmp_path / "data")
     path = problem.sources["train"].target_path
@@ -301,7 +315,13 @@ def test_mistakes_are_reported_as_by_one_process(tmp_path, change):
     with pytest.raises(UserError) as error:
         generate(problem, tmp_path / "one", workers=1)
     sentence = f"^{error.value}$".replace("(", r"\(").replace(")", r"\)")
-    refused(sentence, generate, problem, tmp_path / "tasks", runner=run_elsewhere)
+    refused(
+        sentence,
+        generate,
+        problem,
+        tmp_path / "tasks",
+        stages=in_tasks(run_elsewhere),
+    )
 
 
 def test_parts_have_all_pairs_and_do_not_divide_what_is_read_from_its_beginning():

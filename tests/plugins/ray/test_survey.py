@@ -5,10 +5,16 @@ import gzip
 import pytest
 from helpers.command_line import write
 
-from t2t_keras.data import line_positions
-from t2t_keras.data.line_positions import byte_ranges, count_lines, read_lines_from
 from t2t_keras.files import text_files
 from t2t_keras.files.text_files import read_lines
+from t2t_keras.plugins.ray import survey
+from t2t_keras.plugins.ray.survey import (
+    ByteRange,
+    byte_ranges,
+    count_lines,
+    line_positions,
+    read_lines_from,
+)
 
 TEXTS = {
     "ends": b"one\ntwo\r\n\n\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80 three\n",
@@ -24,20 +30,20 @@ def test_ranges_have_each_line_once(tmp_path, monkeypatch, name):
     path.write_bytes(TEXTS[name])
     lines = list(read_lines(path))
     for size in (1, 2, 3, 5, 8, 1000):
-        monkeypatch.setattr(line_positions, "_RANGE", size)
+        monkeypatch.setattr(survey, "_RANGE", size)
         counts = list(map(count_lines, byte_ranges(path)))
         assert sum(count.lines for count in counts) == len(lines)
         characters = frozenset().union(*(count.characters for count in counts))
         assert characters == set("".join(line.strip() for line in lines))
-        positions = line_positions.line_positions(counts)
+        positions = line_positions(counts)
         for index in range(len(lines) + 1):
             assert list(read_lines_from(path, index, positions)) == lines[index:]
 
 
 def test_faulty_lines_are_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(line_positions, "_RANGE", 4)
+    monkeypatch.setattr(survey, "_RANGE", 4)
     monkeypatch.setattr(text_files, "LONGEST_LINE", 10)
-    monkeypatch.setattr(line_positions, "LONGEST_LINE", 10)
+    monkeypatch.setattr(survey, "LONGEST_LINE", 10)
     for content in (b"ab\ncd\xff\nef\n", b"ab\n" + b"c" * 12 + b"\nde\n"):
         path = tmp_path / "text"
         path.write_bytes(content)
@@ -50,4 +56,4 @@ def test_compressed_files_have_no_ranges(tmp_path):
         path.write_bytes(gzip.compress(content))
         assert byte_ranges(path) is None
     path = write(tmp_path / "empty", "")
-    assert byte_ranges(path) in ([], [line_positions.ByteRange(path, 0, 1)])
+    assert byte_ranges(path) in ([], [ByteRange(path, 0, 1)])

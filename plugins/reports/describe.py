@@ -35,7 +35,6 @@ from .model_cost import (
     training_cost,
 )
 from .run_facts import read_run
-from .step_time import CARDS, step_time
 
 # By `bucketing`.
 _BATCHES = {
@@ -115,12 +114,6 @@ def _add_machine_flags(group: argparse._ArgumentGroup) -> None:
         type=positive_number,
         default=9.5,
         help="10^12 FLOPs a second that a GPU sustains (default: 9.5, a P100)",
-    )
-    group.add_argument(
-        "--card",
-        choices=CARDS,
-        help="also print a lower bound for the time of a step on --gpus of these, from "
-        "their published rates",
     )
 
 
@@ -279,14 +272,9 @@ def _describe(args: argparse.Namespace) -> dict[str, Any]:
         "bucketing": hparams.bucketing,
         "training_cost": None,
         "memory": memory_per_batch(hparams, total, output_size, args.length, args.gpus),
-        "step_time": None,
     }
     if args.hours:
         result["training_cost"] = training_cost(args.hours, args.gpus, args.tflops)
-    if args.card:
-        result["step_time"] = step_time(
-            hparams, total, output_size, args.length, CARDS[args.card], args.gpus
-        )
     window = args.window or hparams.attention_window or 16
     layers = layer_complexities(args.length, hparams.d_model, args.kernel, window)
     result["layers"] = {name: layer._asdict() for name, layer in layers.items()}
@@ -338,8 +326,6 @@ def _show_describe(result: dict[str, Any]) -> str:
         "\n".join(training),
         _show_counts("Bytes on each GPU for a full batch", result["memory"]),
     ]
-    if result["step_time"]:
-        parts.append(_show_step_time(result["step_time"]))
     parts.append(_show_layers(result["layers"]))
     if result["data"]:
         parts.append(_show_data(result["data"]))
@@ -368,16 +354,6 @@ def _show_counts(title: str, counts: dict[str, int]) -> str:
     for name, count in counts.items():
         if count:
             lines.append(f"  {name:<24}{count:>16,}")
-    return "\n".join(lines)
-
-
-def _show_step_time(parts: dict[str, float]) -> str:
-    lines = ["Milliseconds of a step at the GPU's peak rates"]
-    for name, value in parts.items():
-        if name == "target_tokens_per_s":
-            lines.append(f"  at most {value:,.0f} target tokens/s")
-        else:
-            lines.append(f"  {name:<24}{1000 * value:>16.1f}")
     return "\n".join(lines)
 
 

@@ -57,7 +57,7 @@ setup(
         **PLUGINS,
     },
     package_data={
-        "t2t_keras": ["py.typed", "html_page.css", "html_page.html"],
+        "t2t_keras": ["py.typed", "html_page.css", "*.html"],
         "t2t_keras.plugins.corpus": ["*.css", "*.js"],
         "t2t_keras.plugins.interop": ["toolkits/*.toml"],
         "t2t_keras.plugins.reports": ["*.css", "*.html", "*.js", "*.md"],

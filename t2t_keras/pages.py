@@ -1,10 +1,11 @@
 """The frame and the style sheet of all HTML pages.
 
 A page that is one file needs neither network nor framework. It is a template of Jinja2
-that extends `html_page.html`, with `templates`, or `html_page(title, body)`. A server
-sends `style_sheet()` as a separate file. The head of `html_page.css` lists the classes
-and the variables of colours that a page may use. Rules that a page adds take their
-colours from these variables, so that they suit both modes.
+that extends `html_page.html`, with `templates`, or `html_page(title, body)`;
+`html_parts.html` has macros of what several pages show. A server sends `style_sheet()`
+as a separate file. The head of `html_page.css` lists the classes and the variables of
+colours that a page may use. Rules that a page adds take their colours from these
+variables, so that they suit both modes.
 """
 
 import functools

@@ -6,6 +6,6 @@ and memory from the hparams, and the paper's Tables 1 and 2. `compare` tests whe
 register there. `run_page` is the page of a run, written at once or while training goes
 on, from its `run_facts` and with `charts`; `attention` draws a sentence's weights;
 `card` writes the model card, and `doctor` checks the installation. Pages are templates
-of Jinja2, which share `parts.html`, and mark words by `text_differences`. No module
+of Jinja2, in which `text_differences` marks words. No module
 here imports TensorFlow or Keras at module level.
 """

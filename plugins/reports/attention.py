@@ -118,7 +118,7 @@ class Picture(NamedTuple):
     weights: "np.ndarray"
 
     def drawn(self) -> dict[str, object]:
-        """Returns what `attention_view` of parts.html writes, and attention.js reads.
+        """Returns what attention_view.html writes, and attention.js reads.
 
         A byte for each weight is precise enough for a colour and two decimals.
         """

@@ -68,7 +68,7 @@ def run_page(
         title=facts.path.name,
         subtitle=_subtitle(facts, is_live),
         is_live=is_live,
-        cards=_cards(facts, costs),
+        figures=_figures(facts, costs),
         charts=_charts(facts),
         samples=_samples(facts.samples),
         attention=attention,
@@ -92,31 +92,33 @@ def _subtitle(facts: RunFacts, is_live: bool) -> str:
     return " · ".join(parts)
 
 
-def _cards(facts: RunFacts, costs: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def _figures(facts: RunFacts, costs: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Returns the figures at the top: name, value, and a remark in small letters."""
     train = facts.records["train"]
     dev = facts.records["dev"]
     metrics = metrics_of(facts.problem)
     name = metrics.selection_metric
-    cards = []
+    figures = []
     if points := values(dev, name):
         sign = 1 if metrics.higher_is_better else -1
         best_step, best = max(points, key=lambda point: sign * point[1])
-        cards.append(
+        figures.append(
             (f"best {_shown(name)} on dev", f"{best:.2f}", f"at {best_step:,}")
         )
     if losses := values(dev, "loss"):
         loss = min(value for _, value in losses)
         perplexity = short_number(math.exp(min(loss, 700.0)))
-        cards.append(("lowest loss on dev", f"{loss:.3f}", f"perplexity {perplexity}"))
-    cards.append(("step", f"{facts.step:,}", f"of {facts.hparams.train_steps:,}"))
+        figures.append(
+            ("lowest loss on dev", f"{loss:.3f}", f"perplexity {perplexity}")
+        )
+    figures.append(("step", f"{facts.step:,}", f"of {facts.hparams.train_steps:,}"))
     if time := costs.get("time of the steps"):
-        cards.append(("time of the steps", time, ""))
+        figures.append(("time of the steps", time, ""))
     if speeds := values(train, "target_tokens_per_s"):
-        cards.append(("target tokens/s", f"{speeds[-1][1]:,.0f}", ""))
+        figures.append(("target tokens/s", f"{speeds[-1][1]:,.0f}", ""))
     if parameters := costs.get("parameters"):
-        cards.append(("parameters", parameters, ""))
-    return cards
+        figures.append(("parameters", parameters, ""))
+    return figures
 
 
 def _shown(metric: str) -> str:

@@ -32,7 +32,7 @@ LONGEST = (
 TRANSLATOR_TESTS = (
     *("tests/decoding/", "tests/plugins/server/", "tests/system/test_adversarial.py"),
     *("tests/export/test_saved_model_compiled.py", "tests/plugins/ray/test_cluster.py"),
-    "tests/plugins/reports/test_attention.py",
+    "tests/plugins/reports/test_attention_page.py",
 )
 
 # XLA compiles with little optimization; it reads this before it compiles first.

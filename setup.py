@@ -57,13 +57,10 @@ setup(
         **PLUGINS,
     },
     package_data={
-        "t2t_keras": ["py.typed", "html_page.css", "html_page.html"],
+        "t2t_keras": ["py.typed", "html_page.css", "*.html"],
         "t2t_keras.plugins.corpus": ["*.css", "*.js"],
         "t2t_keras.plugins.interop": ["toolkits/*.toml"],
-        "t2t_keras.plugins.reports": [
-            *("attention_view.css", "attention_view.js"),
-            *("run_page.css", "run_page.js", "charts.html"),
-        ],
+        "t2t_keras.plugins.reports": ["*.css", "*.html", "*.js", "*.md"],
         "t2t_keras.plugins.server": ["*.css", "*.html", "*.js"],
         "t2t_keras.plugins.sweep": ["page.html"],
     },

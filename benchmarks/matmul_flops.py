@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from t2t_keras import HParams
-from t2t_keras.plugins.reports.model_cost import keys_per_query
+from t2t_keras.plugins.reports.costs import keys_per_query
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """The style sheet: its colours can be read, and nothing is loaded."""
 
-import json
 import re
 
 import pytest
 
-from t2t_keras.pages import html_page, json_element, style_sheet, texts_list
+from t2t_keras.pages import html_page, style_sheet
 
 # (text or line, what is behind it, the least contrast of WCAG 2.2 AA): 4.5 for text,
 # 3 for what must be seen to use a page (1.4.3, 1.4.11).
@@ -57,19 +56,3 @@ def test_a_page_is_whole_and_loads_nothing():
     assert page.index("</style>") < page.index("<p>text</p>") < page.index("let x = 1;")
     assert page.index(style_sheet()) < page.index("p { color: var(--muted) }")
     assert "http" not in page and "url(" not in page and "src=" not in page
-
-
-def test_names_of_texts_are_escaped_and_texts_are_html():
-    page = texts_list([("a<b", "<ins>x</ins>"), ("a<b", "y")])
-    assert page == (
-        '<dl class="texts">\n<dt>a&lt;b</dt><dd dir="auto"><ins>x</ins></dd>\n'
-        '<dt>a&lt;b</dt><dd dir="auto">y</dd>\n</dl>'
-    )
-
-
-def test_json_cannot_end_its_element():
-    text = json.dumps({"a": "</script><b>", "ü": "<!--"}, ensure_ascii=False)
-    element = json_element("data", text)
-    assert element.count("<") == 2
-    content = element.partition(">")[2].removesuffix("</script>")
-    assert json.loads(content) == json.loads(text)

@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from t2t_keras.devices import XLA_FLAGS
 from t2t_keras.errors import UserError
-from t2t_keras.plugins.reports.step_time import CARDS
 from xla_kernels.kernel_costs import Rates
 
 if TYPE_CHECKING:
@@ -32,6 +31,32 @@ _START = 2.2e-6  # seconds from one kernel to the next
 _DTYPES = {
     **{"i1": "bool", "bf16": "bfloat16", "f16": "float16", "f32": "float32"},
     **{"i32": "int32", "i64": "int64", "ui32": "uint32", "ui64": "uint64"},
+}
+
+
+class Card(NamedTuple):
+    """Published peak rates of a GPU.
+
+    Attributes:
+        float32: dense float32 matrix products, in 10^12 FLOPs a second; with TF32 if
+            the GPU has it, as TensorFlow uses it by default.
+        half: the same for bfloat16, or for float16 if the GPU lacks bfloat16.
+        memory: memory bandwidth, in 10^12 bytes a second.
+        link: bandwidth to other GPUs in each direction, in 10^9 bytes a second.
+    """
+
+    float32: float
+    half: float
+    memory: float
+    link: float
+
+
+# The data sheets' rates of the SXM2, SXM4 and SXM5 modules, without sparsity.
+CARDS = {
+    "V100": Card(15.7, 125, 0.9, 150),
+    "A100": Card(156, 312, 1.555, 300),
+    "H100": Card(495, 989, 3.35, 450),
+    "H200": Card(495, 989, 4.8, 450),
 }
 
 

@@ -16,11 +16,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from t2t_keras.plugins.reports.run_records import Record, metric_records, values
-from t2t_keras.plugins.reports.sentence_attention import (
-    SentenceAttention,
-    sentence_attention,
-)
+from t2t_keras.plugins.reports.attention import SentenceAttention, sentence_attention
+from t2t_keras.plugins.reports.run_facts import Record, metric_records, values
 from t2t_keras.run.directory import RunDirectory
 
 HERE = Path(__file__).parent

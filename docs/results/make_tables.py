@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.plugins.reports.model_cost import flops_per_token
+from t2t_keras.plugins.reports.costs import flops_per_token
 
 HERE = Path(__file__).parent
 DOCUMENTS = (

@@ -20,6 +20,11 @@ from .translating import require_folder
 
 def _check(args: argparse.Namespace) -> None:
     require_extra("ray", "--cluster", "ray")
+    for flag in ("alignments", "gold_alignments"):
+        if getattr(args, flag):
+            raise UserError(
+                f"--{flag} has no effect with --cluster: it writes scores only"
+            )
     for run in (args.output_dir, *args.ensemble):
         require_run(run)
     if args.output is None:

@@ -1,11 +1,11 @@
-"""Analysis of models without running them, and pages that show their results.
+"""Analysis of models, and pages that show the results.
 
-`model_cost`, `step_time` and `complexity` compute numbers from the hparams (the paper's
-Tables 1 to 3), `scorers` registers external metrics, and `difference_page` shows the
-sentences on which systems differ, by `text_differences`. `attention_page` draws the
-weights of `sentence_attention` by `attention_view`. `run_page` shows the `run_facts` of
-a training with `charts`, `sample_list` and the `run_records`; `page` writes it, and
-`live_page` while training goes on, by `page_hook`. `describe` computes what a model
-costs, or prints the `directory_rows` of a run or an export. No module here except
-`page_hook` imports TensorFlow or Keras at module level.
+`describe` prints what a set, a run or an export is, and its `costs`: parameters, FLOPs
+and memory from the hparams, and the paper's Tables 1 and 2. `compare` tests whether
+`systems` differ by more than chance, by the tests of `significance`; scorers of users
+register there. `run_page` is the page of a run, written at once or while training goes
+on, from its `run_facts` and with `charts`; `attention` draws a sentence's weights;
+`card` writes the model card, and `doctor` checks the installation. Pages are templates
+of Jinja2, in which `text_differences` marks words. No module
+here imports TensorFlow or Keras at module level.
 """

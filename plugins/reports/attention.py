@@ -1,13 +1,177 @@
-"""`t2t attention`: all attention weights of a model for one sentence."""
+"""`t2t attention`: all attention weights of a model for one sentence, on a page."""
 
 import argparse
-from typing import Any
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from t2t_keras.cli.command import Command, add_run, quoted, utf8
 from t2t_keras.cli.lines import require_outputs
 from t2t_keras.console import say_page, table
+from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import open_lines
+from t2t_keras.pages import templates
 from t2t_keras.run.config import require_run
+from t2t_keras.text.sentences import is_blank
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from t2t_keras.decoding.graph_engine import ModelTranslator
+    from t2t_keras.model.backend import Tensor
+
+
+class SentenceAttention(NamedTuple):
+    """The tokens and attention weights of one sentence pair; see `AttentionMaps`.
+
+    Attributes:
+        source: the S source tokens, which end with EOS.
+        target: the T target tokens; row t of the weights predicts token t.
+        encoder: weights of the L encoder layers, float32 [L, H, S, S].
+        decoder: weights of the L decoder layers, float32 [L, H, T, T].
+        cross: weights of the L cross-attention layers, float32 [L, H, T, S].
+        source_text: the source as users see it.
+        target_text: the target as users see it.
+    """
+
+    source: list[str]
+    target: list[str]
+    encoder: "np.ndarray"
+    decoder: "np.ndarray"
+    cross: "np.ndarray"
+    source_text: str
+    target_text: str
+
+
+def sentence_attention(
+    translator: "ModelTranslator", source: str, target: str | None = None
+) -> SentenceAttention:
+    """Returns all attention weights of a model for one sentence pair.
+
+    Args:
+        translator: the model with its tokenizers.
+        source: the source text.
+        target: the translation; None: the model's translation.
+
+    Raises:
+        UserError: the source is blank, the model's translation is empty, or the model
+            is an ensemble.
+    """
+    import numpy as np
+
+    from t2t_keras.decoding.ensemble import Ensemble
+
+    model = translator.model
+    if isinstance(model, Ensemble):
+        raise UserError(
+            "each model of an ensemble has its own attention; give one of its runs"
+        )
+    if is_blank(source):
+        raise UserError("the source is blank; give a sentence")
+    processor = translator.problem.text_processor
+    text = processor.preprocess(source, translator.options.raw)
+    source_ids = translator.source_tokenizer.encode(text)
+    if target is None:
+        [[best]] = translator.n_best([source], 1, truncate=True, split_sentences=False)
+        target_ids = list(best.ids)
+        target = best.text
+    else:
+        target_ids = translator.target_tokenizer.encode(
+            processor.preprocess_target(text, target)
+        )
+    if not target_ids:
+        raise UserError("the model's translation is empty; give a target")
+    maps = model.attention_maps(
+        np.array([source_ids], np.int32),
+        np.array([target_ids], np.int32),
+    )
+
+    def stacked(layers: "Sequence[Tensor]") -> np.ndarray:
+        """Returns the weights [1, H, T, S] of each layer as one array [L, H, T, S]."""
+        return np.stack([np.asarray(layer)[0] for layer in layers])
+
+    return SentenceAttention(
+        [translator.source_tokenizer.pieces[i] for i in source_ids],
+        [translator.target_tokenizer.pieces[i] for i in target_ids],
+        stacked(maps.encoder),
+        stacked(maps.decoder),
+        stacked(maps.cross),
+        source,
+        target,
+    )
+
+
+class Picture(NamedTuple):
+    """The attention weights of one kind of layer, with the tokens.
+
+    Attributes:
+        title: the name of its button.
+        rows: labels of the R queries.
+        columns: labels of the C keys.
+        weights: [L, H, R, C], from 0 to 1.
+    """
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    weights: "np.ndarray"
+
+    def drawn(self) -> dict[str, object]:
+        """Returns what attention_view.html writes, and attention.js reads.
+
+        A byte for each weight is precise enough for a colour and two decimals.
+        """
+        import numpy as np
+
+        num_layers, num_heads, *_ = self.weights.shape
+        levels = np.round(255 * np.clip(self.weights, 0, 1)).astype(np.uint8)
+        return {
+            "title": self.title,
+            "rows": self.rows,
+            "columns": self.columns,
+            "layers": num_layers,
+            "heads": num_heads,
+            "weights": base64.b64encode(levels.tobytes()).decode(),
+        }
+
+
+def pictures(attention: SentenceAttention) -> list[Picture]:
+    """Returns what a page shows of a sentence pair, cross-attention first.
+
+    A model may have layers without weights, such as average attention; they are left
+    out.
+    """
+    source = attention.source
+    target = attention.target
+    decoder_inputs = ["(start)", *target[:-1]]
+    candidates = [
+        Picture("cross", target, source, attention.cross),
+        Picture("encoder", source, source, attention.encoder),
+        Picture("decoder", target, decoder_inputs, attention.decoder),
+    ]
+    shown = []
+    for picture in candidates:
+        if picture.weights.shape[2:] == (len(picture.rows), len(picture.columns)):
+            shown.append(picture)
+    return shown
+
+
+def attention_page(attention: SentenceAttention) -> str:
+    """Returns an HTML page with the attention weights of a sentence pair.
+
+    Args:
+        attention: the tokens of the pair, and the weights.
+
+    Raises:
+        UserError: no layer of the model has weights.
+    """
+    shown = pictures(attention)
+    if not shown:
+        raise UserError("no layer of the model has attention weights to draw")
+    page = templates(Path(__file__).parent).get_template("attention.html")
+    drawn = [picture.drawn() for picture in shown]
+    return page.render(attention=attention, pictures=drawn)
 
 
 def _attention_flags(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +197,6 @@ def _check_attention(args: argparse.Namespace) -> None:
 
 def _attention(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.run.directory import RunDirectory
-
-    from .attention_page import attention_page
-    from .sentence_attention import sentence_attention
 
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
     attention = sentence_attention(translator, args.source, args.target)

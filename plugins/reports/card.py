@@ -15,27 +15,15 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import quantity
 from t2t_keras.files.atomic import write_lines
 from t2t_keras.metrics import LOSS_METRICS
+from t2t_keras.pages import templates
 from t2t_keras.problem import Problem
 from t2t_keras.run.history import read_history, trainings
 
-from .run_facts import decoded_part, set_rows
-from .run_records import metric_records
+from .run_facts import decoded_part, metric_records, set_rows
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
     from t2t_keras.run.directory import RunDirectory
-
-_USAGE = """\
-```sh
-t2t translate {run} source.txt --output translation.txt
-t2t serve {run}
-```
-
-```python
-import t2t_keras
-
-print(t2t_keras.load({arguments}).translate(["A sentence."]))
-```"""
 
 # What is evaluated at the end of a training, besides the weights of the last step.
 _DEV_LABELS = {
@@ -43,6 +31,7 @@ _DEV_LABELS = {
     "dev_average": "the average of the last checkpoints",
     "dev_ema": "the moving average",
 }
+_DECODING = ("beam_size", "alpha", "length_penalty", "extra_length")
 # How many evaluations during training a card has.
 _EVALUATIONS = 3
 
@@ -61,36 +50,37 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     manifest = run.config.manifest()
     history = read_history(run.path)
     problem = run.problem
-    sections = [
-        f"---\n{json.dumps(_hub_header(problem, manifest), ensure_ascii=False)}\n---",
-        f"# {problem.name}: {run.path.resolve().name}",
-        "A Transformer that was trained with t2t_keras.",
-        _section("Usage", _usage(run.path, checkpoint)),
-        _section("Model", _table(_model_rows(run, path, manifest))),
-        _section("Data", _table(_data_rows(manifest))),
-        _section("Training", _list(_training_sentences(history))),
-        _section("Scores", _list(_score_sentences(history, problem))),
-        _section("Scores on dev during training", _list(_dev_sentences(run, history))),
-        _section("Decoding", _table(_decoding_rows(problem))),
-    ]
-    return "\n\n".join(filter(None, sections))
+    card = templates(Path(__file__).parent).get_template("card.md")
+    text = card.render(
+        header=json.dumps(_hub_header(problem, manifest), ensure_ascii=False),
+        problem=problem.name,
+        name=run.path.resolve().name,
+        **_usage(run.path, checkpoint),
+        model=_model_rows(run, path, manifest),
+        data=_data_rows(manifest),
+        trainings=_training_sentences(history),
+        scores=_score_sentences(history, problem),
+        dev_scores=_dev_sentences(run, history),
+        decoding={name: str(getattr(problem, name)) for name in _DECODING},
+    )
+    return text.rstrip("\n")
 
 
-def _usage(path: Path, checkpoint: str | None) -> str:
-    """Returns the section that says how to use a run.
+def _usage(path: Path, checkpoint: str | None) -> dict[str, str]:
+    """Returns the words after `t2t translate`, and the arguments of `load`.
 
-    It names the run by its path from the current folder, or by its name if it is
+    They name the run by its path from the current folder, or by its name if it is
     elsewhere: a card has no absolute paths of the machine.
     """
     folder = path.resolve()
     is_below = Path.cwd() in folder.parents
     shown = str(folder.relative_to(Path.cwd()) if is_below else folder.name)
-    words = quoted(shown)
-    arguments = json.dumps(shown, ensure_ascii=False)
-    if checkpoint:
-        words += f" --checkpoint {quoted(checkpoint)}"
-        arguments += f", {json.dumps(checkpoint, ensure_ascii=False)}"
-    return _USAGE.format(run=words, arguments=arguments)
+    words = [shown, "--checkpoint", checkpoint] if checkpoint else [shown]
+    arguments = [shown, checkpoint] if checkpoint else [shown]
+    return {
+        "run": " ".join(map(quoted, words)),
+        "arguments": json.dumps(arguments, ensure_ascii=False)[1:-1],
+    }
 
 
 def _hub_header(problem: Problem, manifest: "Manifest | None") -> dict[str, Any]:
@@ -146,15 +136,6 @@ def _data_rows(manifest: "Manifest | None") -> dict[str, str | None]:
                 if count:
                     rows[f"{split}, dropped: {reason}"] = f"{count:,}"
     return rows
-
-
-def _decoding_rows(problem: Problem) -> dict[str, str | None]:
-    return {
-        "beam_size": str(problem.beam_size),
-        "alpha": str(problem.alpha),
-        "length_penalty": problem.length_penalty,
-        "extra_length": str(problem.extra_length),
-    }
 
 
 def _training_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
@@ -286,23 +267,6 @@ def _format_metrics(metrics: Mapping[str, Any]) -> str:
         elif name == "signature":
             parts.append(f"`{value}`")
     return ", ".join(parts)
-
-
-def _section(title: str, body: str) -> str:
-    return f"## {title}\n\n{body}" if body else ""
-
-
-def _table(rows: Mapping[str, str | None]) -> str:
-    lines = []
-    for name, value in rows.items():
-        if value:
-            escaped = value.replace("|", "&#124;")
-            lines.append(f"| {name} | {escaped} |")
-    return "\n".join(["| | |", "|---|---|", *lines]) if lines else ""
-
-
-def _list(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
 
 
 def _card_flags(parser: argparse.ArgumentParser) -> None:

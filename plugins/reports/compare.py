@@ -1,10 +1,11 @@
 """`t2t compare`: do systems differ by more than chance?"""
 
 import argparse
+import dataclasses
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -26,15 +27,99 @@ from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.files.atomic import open_lines
 from t2t_keras.metrics import CorpusMetric
+from t2t_keras.pages import templates
 from t2t_keras.problem import Problem, Split
 from t2t_keras.run.config import is_run
 
-from .scorers import scorer, scorer_names
 from .systems import Texts, check_files, needs_model, open_runs, read_texts
+from .text_differences import mark_differences
 
 if TYPE_CHECKING:
-    from t2t_keras.evaluation.significance import Comparison, SystemResult
+    import numpy as np
+
     from t2t_keras.run.directory import RunDirectory
+
+    from .significance import Comparison, SentenceDifference, SystemResult
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scorer(CorpusMetric):
+    """An external metric that scores each sentence; a corpus gets the mean.
+
+    Attributes:
+        name: the registered name.
+        score_sentences: a function of sources, outputs and references that returns one
+            number for each sentence.
+        higher_is_better: whether a better sentence has a higher score.
+        uses_sources: whether the function reads the sources.
+        model: name and version of the scoring model, for the signature.
+    """
+
+    score_sentences: Callable[
+        [Sequence[str], Sequence[str], Sequence[str]], Sequence[float]
+    ]
+    name: str = ""
+    higher_is_better: bool = True
+    uses_sources: bool = True
+    model: str = ""
+
+    def statistics(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> "np.ndarray":
+        """Returns [N, 2]: the score of each sentence, and 1 to count it.
+
+        Raises:
+            UserError: the function did not return one finite number for each sentence.
+        """
+        import numpy as np
+
+        returned = self.score_sentences(sources, outputs, references)
+        scores = np.asarray(returned, np.float64)
+        if scores.shape != (len(outputs),) or not np.isfinite(scores).all():
+            raise UserError(
+                f"scorer '{self.name}': score_sentences must return one finite number "
+                f"for each of the {len(outputs)} sentences, but returned "
+                f"{returned!r:.80}"
+            )
+        return np.stack([scores, np.ones_like(scores)], axis=1)
+
+    def score(self, statistics: "np.ndarray") -> float:
+        """Returns the mean score of the sentences."""
+        total, count = map(float, statistics)
+        return total / count
+
+    def settings(self) -> dict[str, str]:
+        """Returns the scoring model."""
+        return {"model": self.model} if self.model else {}
+
+
+_scorers: registry.Registry[Scorer] = registry.Registry("scorers")
+
+
+def register_scorer(definition: Callable[[], Scorer]) -> Callable[[], Scorer]:
+    """Decorator that registers a function returning a `Scorer` under its own name.
+
+    The function is only called when the scorer is used, so it may load a model.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    _scorers.register(definition, Scorer)
+    return definition
+
+
+def scorer(name: str) -> Scorer:
+    """Returns the scorer with this name.
+
+    Raises:
+        UserError: no scorer has it; the message suggests the nearest name.
+    """
+    return dataclasses.replace(_scorers.get(name), name=name)
+
+
+def scorer_names() -> list[str]:
+    """Returns the names of all scorers."""
+    return list(_scorers.definitions())
 
 
 _PAGE_SENTENCES = 50
@@ -180,7 +265,7 @@ def _problem(args: argparse.Namespace, runs: "Mapping[str, RunDirectory]") -> Pr
 
 
 def _compare(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.evaluation.significance import compare, seed
+    from .significance import compare_systems, seed
 
     runs = open_runs(args.systems)
     problem = _problem(args, runs)
@@ -205,7 +290,7 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
             scores.append({"system": system.name} | engine | score)
         return {**result, "scores": scores, "note": _NOT_TESTED}
     metrics = _resolve_language(problem, metrics, texts.references)
-    comparison = compare(
+    comparison = compare_systems(
         texts.systems,
         sources,
         texts.references,
@@ -221,7 +306,7 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
     }
     if args.page:
         with open_lines(args.page) as file:
-            file.write(_page(metrics[0].name, texts, comparison, _tests(result)))
+            file.write(difference_page(texts, comparison, _tests(result)))
         say_page(args.page)
     return {**result, "metrics": comparison.metrics}
 
@@ -286,50 +371,57 @@ def _resolve_language(
     return [resolved.get(metric.name, metric) for metric in metrics]
 
 
-def _page(metric: str, texts: Texts, comparison: "Comparison", tests: str) -> str:
-    """Returns the page of the largest differences.
+def difference_page(texts: Texts, comparison: "Comparison", tests: str) -> str:
+    """Returns the HTML page of the sentences on which systems differ most.
 
     Args:
-        metric: the metric whose scores differ.
         texts: the outputs.
         comparison: the scores.
-        tests: what `_tests` returns.
+        tests: what the columns of p-values are.
     """
-    from .difference_page import ComparedSentence, difference_page
-
-    sentences = []
-    for difference in comparison.differences[:_PAGE_SENTENCES]:
-        index = difference.sentence
-        sentences.append(
-            ComparedSentence(
-                index + 1,
-                texts.sources[index] if texts.sources else None,
-                texts.references[index],
-                [system.outputs[index] for system in texts.systems],
-                difference.scores,
-                difference.difference,
-            )
-        )
+    names = _short_names([system.name for system in texts.systems])
+    shown = comparison.differences[:_PAGE_SENTENCES]
     differing = len(comparison.differences)
-    shown = "all" if len(sentences) == differing else f"the first {len(sentences)}"
+    count = "all" if len(shown) == differing else f"the first {len(shown)}"
     remarks = [f"{tests}."]
-    for name, result in comparison.metrics.items():
-        remarks.extend(_incomparable(name, result["systems"]))
-    summary = (
-        f"{' '.join(remarks)} The {metric} scores of {differing:,} of "
-        f"{len(texts.references):,} sentences differ; this page shows {shown} of them, "
-        "the largest difference first."
-    )
     tables = {}
     for name, result in comparison.metrics.items():
+        remarks.extend(_incomparable(name, result["systems"]))
         tables[f"{name} {result['signature']}"] = _rows(name, result["systems"])
-    names = _short_names([system.name for system in texts.systems])
-    return difference_page(names, tables, summary, sentences)
+    return (
+        templates(Path(__file__).parent)
+        .get_template("compare.html")
+        .render(
+            title=f"{', '.join(names[1:])} against {names[0]}",
+            baseline=names[0],
+            tables=tables,
+            remarks=" ".join(remarks),
+            metric=next(iter(comparison.metrics)),
+            differing=differing,
+            total=len(texts.references),
+            count=count,
+            sentences=[(x, _sentence_texts(names, texts, x)) for x in shown],
+        )
+    )
+
+
+def _sentence_texts(
+    names: Sequence[str], texts: Texts, difference: "SentenceDifference"
+) -> list[tuple[str, str]]:
+    """Returns the source, the reference and the marked outputs of a sentence."""
+    index = difference.sentence
+    rows = [("source", texts.sources[index])] if texts.sources else []
+    rows.append(("reference", texts.references[index]))
+    baseline, *others = [system.outputs[index] for system in texts.systems]
+    outputs = [baseline, *(mark_differences(baseline, other) for other in others)]
+    for name, output, score in zip(names, outputs, difference.scores, strict=True):
+        rows.append((f"{name}: {score:.4g}", output))
+    return rows
 
 
 def _rows(metric: str, results: "Sequence[SystemResult]") -> list[dict[str, str]]:
     """Formats the rows of a metric's table, without tests of what is incomparable."""
-    from t2t_keras.evaluation.significance import incomparable
+    from .significance import incomparable
 
     baseline = results[0]["score"]
     is_tested = []
@@ -362,7 +454,7 @@ def _rows(metric: str, results: "Sequence[SystemResult]") -> list[dict[str, str]
 
 def _incomparable(metric: str, results: "Sequence[SystemResult]") -> list[str]:
     """Returns a sentence for each system that cannot be compared with the first."""
-    from t2t_keras.evaluation.significance import incomparable
+    from .significance import incomparable
 
     names = _short_names([result["system"] for result in results])
     sentences = []

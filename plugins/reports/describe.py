@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,25 +18,114 @@ from t2t_keras.cli.command import (
     quoted,
     require_only,
 )
+from t2t_keras.cli.program import flag_text
 from t2t_keras.console import say, table
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError
+from t2t_keras.export.directory import size_of
 from t2t_keras.export.formats import format_of
+from t2t_keras.export.settings import SETTINGS, ExportSettings
+from t2t_keras.files.json_files import from_fields, read_json
 from t2t_keras.hparam import HParams
+from t2t_keras.metrics import shown_metrics
 from t2t_keras.options import split_pairs
-from t2t_keras.run.config import RunConfig, config_for, require_run
+from t2t_keras.run.config import CheckpointPaths, RunConfig, config_for, require_run
 
-from .complexity import Complexity, layer_complexities
-from .directory_rows import export_rows, run_rows
-from .model_cost import (
+from .costs import (
     KNOWN_MODELS,
+    Complexity,
     count_parameters,
     flops_per_token,
+    layer_complexities,
     memory_per_batch,
     training_cost,
 )
-from .run_facts import read_run
-from .step_time import CARDS, step_time
+from .run_facts import Record, RunFacts, read_run, set_rows
+
+
+def run_rows(facts: RunFacts) -> dict[str, str]:
+    """Returns the settings, data, checkpoints, costs and newest metrics of a run."""
+    rows = set_rows(facts.config, facts.hparams)
+    rows |= facts.data_rows() | _checkpoint_rows(facts.path)
+    if facts.records["train"]:  # none in an imported run
+        rows |= facts.costs()
+        rows.pop("parameters", None)  # they have rows by component
+    for record_kind, records in facts.records.items():
+        if record_kind != "train" and records:
+            rows[_shown(record_kind)] = _evaluation(records[-1])
+    return rows
+
+
+def _checkpoint_rows(run: Path) -> dict[str, str]:
+    """Returns which checkpoints there are."""
+    paths = CheckpointPaths(run)
+    rows = {}
+    if steps := paths.steps():
+        rows["checkpoints"] = f"{len(steps)}, up to step {steps[-1]:,}"
+    for name in ("average", "best"):
+        if steps := paths.steps(f"{name}.ckpt"):
+            rows[f"{name} checkpoint"] = f"step {steps[-1]:,}"
+    return rows
+
+
+def _shown(evaluation: str) -> str:
+    """Returns the heading of evaluations such as "dev_average"."""
+    return "dev, newest" if evaluation == "dev" else evaluation.replace("_", ", ")
+
+
+def _evaluation(record: Record) -> str:
+    """Returns the step and the metrics of an evaluation."""
+    metrics = {
+        name: value for name, value in record.items() if isinstance(value, float)
+    }
+    return ", ".join([f"step {record['step']:,}", *shown_metrics(metrics)])
+
+
+def export_rows(path: Path) -> dict[str, str]:
+    """Returns what an export is, from its settings.
+
+    Args:
+        path: the directory of the export.
+
+    Raises:
+        UserError: its settings are damaged.
+    """
+    rows = {"format": format_of(path), "bytes": f"{size_of(path):,}"}
+    settings = _settings(path)
+    if settings is None:  # another program wrote it
+        return rows
+    rows["problem"] = settings.problem
+    if settings.languages:
+        rows["languages"] = " → ".join(settings.languages)
+    base = vars(HParams())
+    changes = {}
+    for name, value in settings.hparams.items():
+        if value != base.get(name):
+            changes[name] = value
+    rows["hparams"] = flag_text(changes)
+    for name in ("beam_size", "alpha", "length_penalty"):
+        if name in settings.decoding:
+            rows[name] = str(settings.decoding[name])
+    if settings.quantization:
+        rows["weights"] = settings.quantization
+    if settings.verified:
+        rows["verified"] = (
+            f"{settings.identical} of {settings.verified} outputs are those of the run"
+        )
+    rows["written by"] = f"t2t_keras {settings.version}"
+    return {name: value for name, value in rows.items() if value}
+
+
+def _settings(path: Path) -> ExportSettings | None:
+    """Returns the settings that all formats have; None: an export has none."""
+    file = path / SETTINGS
+    fields = read_json(file, "export the model again")
+    if fields is None:
+        return None
+    names = {field.name for field in dataclasses.fields(ExportSettings)}
+    common = {name: value for name, value in fields.items() if name in names}
+    return from_fields(ExportSettings, common, file)
+
 
 # By `bucketing`.
 _BATCHES = {
@@ -116,12 +206,6 @@ def _add_machine_flags(group: argparse._ArgumentGroup) -> None:
         default=9.5,
         help="10^12 FLOPs a second that a GPU sustains (default: 9.5, a P100)",
     )
-    group.add_argument(
-        "--card",
-        choices=CARDS,
-        help="also print a lower bound for the time of a step on --gpus of these, from "
-        "their published rates",
-    )
 
 
 def _add_layer_flags(group: argparse._ArgumentGroup) -> None:
@@ -140,23 +224,17 @@ def _add_layer_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def _check_describe(args: argparse.Namespace) -> None:
-    """Refuses mistakes, and sets `export_format` to that of an export; "": it is none.
-
-    Raises:
-        UserError: a flag is missing, or has no effect together with another.
-    """
-    _move_directory(args)
-    args.export_format = format_of(Path(args.output_dir)) if args.output_dir else ""
-    if args.export_format:
+    directory = _directory(args)
+    if directory and format_of(Path(directory)):
         flags = ("--model", "--output_dir", "--hparams_set", "--usr_dir", "--json")
         require_only(args, flags, "an export")
         return
-    if args.output_dir and args.data_dir:
+    if directory and args.data_dir:
         raise UserError("--model has its own data; leave out --data_dir")
     if args.output_dir and args.hparams_set:
         raise UserError("--model has its own hparams; leave out --hparams_set")
-    if args.output_dir:
-        require_run(args.output_dir)
+    if directory:
+        require_run(directory)
     elif not args.hparams_set:
         raise UserError(
             "--hparams_set is missing; `t2t list` prints the names (or give the "
@@ -166,18 +244,21 @@ def _check_describe(args: argparse.Namespace) -> None:
         raise UserError("--problem needs --data_dir")
 
 
-def _move_directory(args: argparse.Namespace) -> None:
-    """Makes a directory that is given in the place of a set the `output_dir`."""
+def _directory(args: argparse.Namespace) -> str | None:
+    """Returns the directory of `--model`, or that in the place of a set; None: a set.
+
+    Raises:
+        UserError: it is a data directory.
+    """
     name = args.hparams_set
     if args.output_dir or not name or not Path(name).is_dir():
-        return
+        return args.output_dir
     with contextlib.suppress(UserError):
         registry.hparams(name)
-        return  # the directory only has the name of a set
+        return None  # the directory only has the name of a set
     if any(Path(name).glob("*.manifest.json")):
         raise UserError(f"{name} is a data directory; give SET --data_dir {name}")
-    args.output_dir = name
-    args.hparams_set = None
+    return name
 
 
 class _Subject(NamedTuple):
@@ -197,8 +278,8 @@ class _Subject(NamedTuple):
 
 
 def _read_subject(args: argparse.Namespace) -> _Subject:
-    if args.output_dir:
-        facts = read_run(Path(args.output_dir))
+    if directory := _directory(args):
+        facts = read_run(Path(directory))
         hparams = facts.hparams.parse(args.hparams)
         return _Subject(hparams, facts.config, facts.path, run_rows(facts))
     hparams = registry.hparams(args.hparams_set).parse(args.hparams)
@@ -256,8 +337,9 @@ def _describe_data(config: RunConfig) -> dict[str, Any]:
 
 
 def _describe(args: argparse.Namespace) -> dict[str, Any]:
-    if args.export_format:
-        return {"export": export_rows(Path(args.output_dir), args.export_format)}
+    directory = _directory(args)
+    if directory and format_of(Path(directory)):
+        return {"export": export_rows(Path(directory))}
     subject = _read_subject(args)
     hparams = subject.hparams
     if hparams.model not in KNOWN_MODELS:
@@ -279,14 +361,9 @@ def _describe(args: argparse.Namespace) -> dict[str, Any]:
         "bucketing": hparams.bucketing,
         "training_cost": None,
         "memory": memory_per_batch(hparams, total, output_size, args.length, args.gpus),
-        "step_time": None,
     }
     if args.hours:
         result["training_cost"] = training_cost(args.hours, args.gpus, args.tflops)
-    if args.card:
-        result["step_time"] = step_time(
-            hparams, total, output_size, args.length, CARDS[args.card], args.gpus
-        )
     window = args.window or hparams.attention_window or 16
     layers = layer_complexities(args.length, hparams.d_model, args.kernel, window)
     result["layers"] = {name: layer._asdict() for name, layer in layers.items()}
@@ -338,8 +415,6 @@ def _show_describe(result: dict[str, Any]) -> str:
         "\n".join(training),
         _show_counts("Bytes on each GPU for a full batch", result["memory"]),
     ]
-    if result["step_time"]:
-        parts.append(_show_step_time(result["step_time"]))
     parts.append(_show_layers(result["layers"]))
     if result["data"]:
         parts.append(_show_data(result["data"]))
@@ -371,16 +446,6 @@ def _show_counts(title: str, counts: dict[str, int]) -> str:
     return "\n".join(lines)
 
 
-def _show_step_time(parts: dict[str, float]) -> str:
-    lines = ["Milliseconds of a step at the GPU's peak rates"]
-    for name, value in parts.items():
-        if name == "target_tokens_per_s":
-            lines.append(f"  at most {value:,.0f} target tokens/s")
-        else:
-            lines.append(f"  {name:<24}{1000 * value:>16.1f}")
-    return "\n".join(lines)
-
-
 def _show_layers(rows: dict[str, dict[str, int]]) -> str:
     header = "".join(f"{name:>16}" for name in Complexity._fields)
     lines = [f"{'One layer, one sentence':<29}{header}"]
@@ -391,13 +456,14 @@ def _show_layers(rows: dict[str, dict[str, int]]) -> str:
 
 
 def _next_command(args: argparse.Namespace) -> str:
-    if not args.output_dir:
+    directory = _directory(args)
+    if not directory:
         return (
             f"t2t train --problem NAME --hparams_set {args.hparams_set} "
             "--data_dir DIR --output_dir RUN"
         )
-    model = quoted(args.output_dir)
-    return f"t2t {'translate' if args.export_format else 'page'} {model}"
+    next_name = "translate" if format_of(Path(directory)) else "page"
+    return f"t2t {next_name} {quoted(directory)}"
 
 
 COMMAND = Command(

@@ -22,8 +22,9 @@ from t2t_keras.problem import Split
 from t2t_keras.run.config import is_run, require_run
 
 if TYPE_CHECKING:
-    from t2t_keras.evaluation.significance import System
     from t2t_keras.run.directory import RunDirectory
+
+    from .significance import System
 
 
 class Texts(NamedTuple):
@@ -112,7 +113,7 @@ def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Tex
         UserError: the data of two runs have different sentences, or a file has more or
             fewer lines than the references.
     """
-    from t2t_keras.evaluation.significance import System
+    from .significance import System
 
     sources: list[str] | None
     systems: dict[str, System] = {}
@@ -178,8 +179,9 @@ def _decode_run(
 ) -> "System":
     """Decodes the sources of a split with a run's model."""
     from t2t_keras.console import progress
-    from t2t_keras.evaluation.significance import System
     from t2t_keras.run.evaluation import open_split
+
+    from .significance import System
 
     checkpoint = name if _is_checkpoint(name) else args.checkpoint
     say(f"decoding with {name}")
@@ -194,7 +196,8 @@ def _decode_run(
 def _decode_export(args: argparse.Namespace, name: str, sources: list[str]) -> "System":
     """Decodes the sources with an export."""
     from t2t_keras.console import progress
-    from t2t_keras.evaluation.significance import System
+
+    from .significance import System
 
     say(f"decoding with {name}")
     model = load(name)

@@ -39,7 +39,7 @@ def sweep_page(
     return environment.get_template("page.html").render(
         name=name,
         settings=settings,
-        cards=_cards(settings, trials, best, count),
+        figures=_figures(settings, trials, best, count),
         charts=_charts(settings, trials, best),
         trials=best_first(trials, best),
         has_best=bool(best),
@@ -77,7 +77,7 @@ def shown_value(value: object) -> str:
     return short_number(value) if isinstance(value, float) else str(value)
 
 
-def _cards(
+def _figures(
     settings: "SweepSettings",
     trials: Sequence["SweepTrial"],
     best: Sequence["SweepTrial"],
@@ -86,13 +86,13 @@ def _cards(
     """Returns the figures at the top: name, value and remark."""
     states = Counter(trial.state for trial in trials)
     ended = len(trials) - states["running"]
-    cards = []
+    figures = []
     for trial in best[:1]:
         remark = f"trial {trial.index}, step {trial.best_step:,}"
         label = f"best {settings.metric} on dev"
-        cards.append((label, shown_value(trial.score), remark))
+        figures.append((label, shown_value(trial.score), remark))
     return [
-        *cards,
+        *figures,
         ("trials that have ended", f"{ended}", f"of {count}"),
         ("pruned", str(states["pruned"]), ""),
         ("failed", str(states["failed"]), ""),

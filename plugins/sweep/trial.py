@@ -21,7 +21,7 @@ from t2t_keras.processes import (
     leave_closed_terminal,
 )
 
-from ..reports.run_records import metric_records
+from ..reports.run_facts import metric_records
 from .study import ClaimedTrial, SweepStudy, SweepTrial
 
 _POLL_SECONDS = 0.25

@@ -47,7 +47,12 @@ from t2t_keras.files.atomic import is_special, open_lines, write_lines
 from t2t_keras.files.json_files import sha256
 from t2t_keras.options import OptionValues
 from t2t_keras.run.config import require_run
-from t2t_keras.text.alignment import format_alignment
+from t2t_keras.text.alignment import (
+    Alignment,
+    alignment_scores,
+    format_alignment,
+    parse_reference,
+)
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.engine import Hypothesis, Score
@@ -397,21 +402,6 @@ def _show_translate(result: dict[str, Any]) -> str:
 
 
 def _score_flags(parser: argparse.ArgumentParser) -> None:
-    add_pairs(parser)
-    add_ensemble(parser)
-    parser.add_argument(
-        "--output", metavar="FILE", help="write `log-probability TAB tokens` per line"
-    )
-    parser.add_argument(
-        "--token_scores",
-        action="store_true",
-        help="with --output: write `TAB [[token, log-probability], ...]`, a list in "
-        "JSON, at the end of each line",
-    )
-
-
-def add_pairs(parser: argparse.ArgumentParser) -> None:
-    """Adds a run and two files, for the commands that take pairs."""
     add_run(parser)
     add_positional(
         parser,
@@ -430,55 +420,85 @@ def add_pairs(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="file of targets, one per line",
     )
-
-
-def check_pairs(args: argparse.Namespace) -> None:
-    """Refuses a run and files that cannot be used."""
-    require_run(args.output_dir)
-    for path in (args.source, args.target):
-        require_readable(path, "write the texts into a file, one per line")
-    require_outputs(args, {"output": [args.output] if args.output else []})
-
-
-def read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """Returns the lines of both files."""
-    sources = list(read_lines(args.source))
-    targets = list(read_lines(args.target))
-    if len(sources) != len(targets):
-        raise UserError(
-            f"{args.source} has {quantity(len(sources), 'lines')} and {args.target} "
-            f"{len(targets):,}; they must be pairs"
-        )
-    if not sources:
-        raise UserError(f"{args.source} is empty")
-    return sources, targets
+    add_ensemble(parser)
+    parser.add_argument(
+        "--output", metavar="FILE", help="write `log-probability TAB tokens` per line"
+    )
+    parser.add_argument(
+        "--token_scores",
+        action="store_true",
+        help="with --output: write `TAB [[token, log-probability], ...]`, a list in "
+        "JSON, at the end of each line",
+    )
+    parser.add_argument(
+        "--alignments",
+        metavar="FILE",
+        help="write the word alignment of each pair, such as `0-0 1-2`: source word 0 "
+        "and target word 0, source word 1 and target word 2",
+    )
+    parser.add_argument(
+        "--gold_alignments",
+        metavar="FILE",
+        help="the correct alignments, for the alignment error rate; `0-0` is a sure "
+        "link, `0p0` a possible one",
+    )
 
 
 def _check_score(args: argparse.Namespace) -> None:
-    check_pairs(args)
-    for run in args.ensemble:
+    for run in (args.output_dir, *args.ensemble):
         require_run(run)
+    for path in (args.source, args.target):
+        require_readable(path, "write the texts into a file, one per line")
+    require_readable(args.gold_alignments)
+    written: dict[str, list[str | Path]] = {}
+    for flag in ("output", "alignments"):
+        path = getattr(args, flag)
+        written[flag] = [path] if path else []
+    require_outputs(args, written)
     if args.token_scores and not args.output:
         raise UserError("--token_scores needs --output FILE, where they are written")
+    if args.ensemble and (args.alignments or args.gold_alignments):
+        raise UserError("an ensemble has no alignments; leave out --ensemble")
 
 
 def _score(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.decoding.translator import Translator
 
-    sources, targets = read_pairs(args)
+    sources = list(read_lines(args.source))
+    texts = {args.target: list(read_lines(args.target))}
+    if args.gold_alignments:
+        texts[args.gold_alignments] = list(read_lines(args.gold_alignments))
+    for path, lines in texts.items():
+        if len(lines) != len(sources):
+            raise UserError(
+                f"{args.source} has {quantity(len(sources), 'lines')} and {path} "
+                f"{len(lines):,}; they must be pairs"
+            )
+    if not sources:
+        raise UserError(f"{args.source} is empty")
+    targets = texts[args.target]
+    gold = []
+    for number, line in enumerate(texts.get(args.gold_alignments, ()), 1):
+        gold.append(parse_reference(line, f"{args.gold_alignments}, line {number}"))
     translator = load(args.output_dir, args.checkpoint, args.ensemble)
     assert isinstance(translator, Translator)  # an export has no run directory
+    alignments: list[Alignment] = []
+    if args.alignments or gold:
+        alignments = translator.align(sources, targets)
     scores = translator.score(sources, targets)
     if args.output:
         scored = translator if args.token_scores else None
         write_lines(args.output, [score_row(score, scored) for score in scores])
+    if args.alignments:
+        write_lines(args.alignments, map(format_alignment, alignments))
     log_prob = math.fsum(score.log_prob for score in scores)
     tokens = sum(score.tokens for score in scores)
-    return {
+    result: dict[str, Any] = {
         "log_prob": log_prob,
         "tokens": tokens,
         "perplexity": math.exp(min(-log_prob / tokens, 700.0)),
     }
+    return result | (alignment_scores(alignments, gold) if gold else {})
 
 
 COMMANDS = {

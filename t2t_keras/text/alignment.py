@@ -125,6 +125,33 @@ def parse_reference(line: str, location: str) -> Reference:
     return Reference(frozenset(sure), frozenset(possible))
 
 
+def alignment_scores(
+    alignments: Sequence[Alignment], references: Sequence[Reference]
+) -> dict[str, float]:
+    """Returns alignment error rate, precision and recall over a corpus, in percent.
+
+    For the links A of the alignments and the sure links S and possible links P of the
+    references, precision is |A and P| / |A|, recall is |A and S| / |S|, and the
+    alignment error rate is 1 - (|A and S| + |A and P|) / (|A| + |S|).
+    """
+    num_links = 0
+    num_sure = 0
+    possible_hits = 0
+    sure_hits = 0
+    for alignment, reference in zip(alignments, references, strict=True):
+        links = set(alignment)
+        num_links += len(links)
+        num_sure += len(reference.sure)
+        possible_hits += len(links & reference.possible)
+        sure_hits += len(links & reference.sure)
+    hits = sure_hits + possible_hits
+    return {
+        "aer": 100 * (1 - hits / max(num_links + num_sure, 1)),
+        "precision": 100 * possible_hits / max(num_links, 1),
+        "recall": 100 * sure_hits / max(num_sure, 1),
+    }
+
+
 def token_links(
     pair: tuple[str, str],
     source: Sequence[int],

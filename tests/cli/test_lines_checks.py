@@ -91,8 +91,8 @@ MISTAKES = [
         "--output: run/config.json belongs to run, which the command reads",
     ),
     (
-        ("align", *PAIRS[1:], "--reference", "link", "--output", "link"),
-        "--output: link is the input; name another",
+        (*PAIRS, "--gold_alignments", "link", "--alignments", "link"),
+        "--alignments: link is the input; name another",
     ),
     (
         (*COMPARE, "--page", "file"),
@@ -163,8 +163,8 @@ MISTAKES = [
         "--beam_size has no effect with --format hf-marian",
     ),
     (
-        ("align", "--output_dir", "run", "--source", "file", "--target", "file"),
-        "give --output FILE to write the alignments, or --reference FILE to score them",
+        (*PAIRS, "--alignments", "x", "--ensemble", "run"),
+        "an ensemble has no alignments; leave out --ensemble",
     ),
 ]
 

@@ -225,7 +225,6 @@ def test_a_terminal_shows_the_next_command(is_terminal, monkeypatch):
 def test_commands_of_plugins_name_the_next_one():
     """What they name can be parsed."""
     words = {
-        "align": "RUN --input a --target b --output links",
         "compare": "a b --references r",
         "f1": "gold test",
     }
@@ -233,7 +232,7 @@ def test_commands_of_plugins_name_the_next_one():
         command, args = program.parse([name, *flags.split()])
         next_name, *next_flags = command.next_command(args).split()[1:]
         program.parse([next_name, *next_flags])
-        assert next_name == {"align": "attention"}.get(name, "compare")
+        assert next_name == "compare"
 
 
 NEXT = {
@@ -245,7 +244,6 @@ NEXT = {
     "export": "RUN DIR",
     "score": "DIR --input a --target b",
     "import": "DIR --output_dir DIR",
-    "align": "DIR --input a --target b",
     "attention": "DIR --source x --page p",
     "card": "DIR",
     "page": "DIR",

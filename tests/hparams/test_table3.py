@@ -7,7 +7,7 @@ import pytest
 
 from t2t_keras import registry
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.plugins.reports.model_cost import flops_per_token
+from t2t_keras.plugins.reports.costs import flops_per_token
 
 PIECES = 37_000  # section 5.1: "about"
 

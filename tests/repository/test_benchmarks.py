@@ -13,7 +13,7 @@ from helpers.optimized_graph import optimized_nodes
 from t2t_keras.decoding.constraint import AllOf, ForcedPrefix, MinimumLength
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.plugins.reports.model_cost import (
+from t2t_keras.plugins.reports.costs import (
     count_parameters,
     flops_per_token,
     memory_per_batch,

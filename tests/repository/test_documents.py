@@ -43,7 +43,7 @@ from helpers.t2t_oracle import SMALL, matrix, synthetic, t2t_checkpoint, write_h
 from t2t_keras import registry
 from t2t_keras.cli.program import command_parser, commands, parse
 from t2t_keras.data.sources import ParallelFiles
-from t2t_keras.plugins.reports import scorers
+from t2t_keras.plugins.reports import compare
 from t2t_keras.training.settings import TrainOptions
 
 # Why a block may be left out.
@@ -233,7 +233,7 @@ def workplace(tmp_path, monkeypatch):
     registry.list_problems(), registry.list_hparams()  # loads them all
     monkeypatch.setattr(sys, "path", list(sys.path))
     modules = set(sys.modules)
-    for registered in (registry._problems, registry._hparams, scorers._scorers):
+    for registered in (registry._problems, registry._hparams, compare._scorers):
         monkeypatch.setattr(registered, "_definitions", dict(registered._definitions))
     files = {
         split: ParallelFiles(f"{split}.en", f"{split}.de")

@@ -217,7 +217,7 @@ def test_a_training_step_has_the_products_of_its_formula():
     from matmul_flops import total_flops, training_matmuls
 
     from t2t_keras import registry
-    from t2t_keras.plugins.reports.model_cost import count_parameters
+    from t2t_keras.plugins.reports.costs import count_parameters
 
     report = report_of("--batch", "64", "--length", "16", "--card", "a100")
     hparams = registry.hparams("tiny").parse("num_layers=1,d_model=32,num_heads=2")

@@ -51,12 +51,9 @@ LIGHT = (
     *(f"decoding/{name}.py" for name in ("options", "engine", "inputs", "translator")),
     "decoding/batches.py",
     *(f"evaluation/{name}.py" for name in ("bleu", "moses", "tokenization")),
-    "evaluation/significance.py",
     *(f"training/{name}.py" for name in ("settings", "hooks", "stopping")),
     *(f"export/{name}.py" for name in ("formats", "directory", "settings", "verify")),
-    *(f"plugins/reports/{name}.py" for name in ("describe", "compare", "doctor")),
-    *(f"plugins/reports/{name}.py" for name in ("page", "live_page", "run_facts")),
-    *("plugins/sweep", "plugins/reports/charts.py", "plugins/reports/run_records.py"),
+    *("plugins/reports", "plugins/sweep"),
     *("plugins/corpus", "plugins/engines/__init__.py", "plugins/engines/gpus.py"),
     "plugins/interop/exports.py",
     *("plugins/interop/importing.py", "plugins/interop/adopting.py", "plugins/launch"),
@@ -179,7 +176,7 @@ def test_inference_does_not_import_training():
     training += ("plugins/sweep/", "plugins/testing/")
     training += ("plugins/ray/launching.py",)
     optimizers = ("plugins/interop/adafactor.py",)
-    hooks = ("plugins/reports/live_page.py", "plugins/reports/page_hook.py")
+    hooks = ("plugins/reports/run_page.py",)
     for file, path in FILES.items():
         if not file.startswith((*training, *optimizers, *hooks)):
             for line, name in imports(path):

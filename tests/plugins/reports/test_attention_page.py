@@ -18,10 +18,10 @@ from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.plugins.reports.attention import COMMAND
-from t2t_keras.plugins.reports.attention_page import attention_page
-from t2t_keras.plugins.reports.sentence_attention import (
+from t2t_keras.plugins.reports.attention import (
+    COMMAND,
     SentenceAttention,
+    attention_page,
     sentence_attention,
 )
 from t2t_keras.problem import TextProcessor

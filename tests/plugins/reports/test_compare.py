@@ -19,9 +19,14 @@ from helpers.reference import reference
 
 from t2t_keras import registry
 from t2t_keras.evaluation.bleu import Bleu
-from t2t_keras.evaluation.significance import System, compare, randomization, seed
-from t2t_keras.plugins.reports import scorers
-from t2t_keras.plugins.reports.scorers import Scorer
+from t2t_keras.plugins.reports import compare
+from t2t_keras.plugins.reports.compare import Scorer
+from t2t_keras.plugins.reports.significance import (
+    System,
+    compare_systems,
+    randomization,
+    seed,
+)
 from t2t_keras.problems.parsing.evalb import evaluate_trees
 from t2t_keras.problems.parsing.task import BracketF1
 
@@ -39,7 +44,7 @@ def fresh(monkeypatch):
     """No scorer is registered, and the seed is sacreBLEU's own."""
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
     registry.list_problems()
-    monkeypatch.setattr(scorers, "_scorers", registry.Registry("scorers"))
+    monkeypatch.setattr(compare, "_scorers", registry.Registry("scorers"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     modules = set(sys.modules)
     yield
@@ -134,7 +139,7 @@ def test_f1_of_trees_is_computed_from_sums(name, part, monkeypatch):
     gold = GOLD[part]
     sources = [""] * len(GOLD[part])
     systems = [System("flat", FLAT[part]), System("broken", BROKEN[part])]
-    result = compare(systems, sources, gold, [metric], 80, 60).metrics[name]
+    result = compare_systems(systems, sources, gold, [metric], 80, 60).metrics[name]
     for row, system in zip(result["systems"], systems, strict=True):
         expected = evaluate_trees(gold, system.outputs).summary()[name]
         assert row["score"] == pytest.approx(expected)
@@ -148,7 +153,7 @@ def test_a_scorer_is_tested_by_its_mean(monkeypatch):
         name="length", score_sentences=lambda s, outputs, r: scores[outputs[0]]
     )
     systems = [System(name, [name] * 10) for name in scores]
-    comparison = compare(systems, [""] * 10, [""] * 10, [scorer], 200, 100)
+    comparison = compare_systems(systems, [""] * 10, [""] * 10, [scorer], 200, 100)
     second = comparison.metrics["length"]["systems"][1]
     assert second["score"] == pytest.approx(scores["b"].mean())
     assert second["difference"] == pytest.approx((scores["b"] - scores["a"]).mean())
@@ -251,7 +256,7 @@ def test_systems_below_1_bleu_are_not_compared(capfd, tmp_path):
 # External metrics.
 
 FAKE = '''
-from t2t_keras.plugins.reports.scorers import Scorer, register_scorer
+from t2t_keras.plugins.reports.compare import Scorer, register_scorer
 
 @register_scorer
 def fake_ter():

@@ -16,16 +16,14 @@ from helpers.small_run import replace_updates, trainer
 from t2t_keras import registry
 from t2t_keras.cli import program
 from t2t_keras.cli.command import given_options
-from t2t_keras.plugins.reports.live_page import LIVE_PAGE
-from t2t_keras.plugins.reports.page_hook import PageHook
-from t2t_keras.plugins.reports.run_facts import read_run
-from t2t_keras.plugins.reports.run_page import run_page
-from t2t_keras.plugins.reports.run_records import (
+from t2t_keras.plugins.reports.attention import SentenceAttention
+from t2t_keras.plugins.reports.run_facts import (
     metric_records,
+    read_run,
     target_tokens,
     training_seconds,
 )
-from t2t_keras.plugins.reports.sentence_attention import SentenceAttention
+from t2t_keras.plugins.reports.run_page import LIVE_PAGE, PageHook, run_page
 from t2t_keras.run.checkpoint import CheckpointDirectory
 from t2t_keras.run.history import DevSamples, Sample, read_samples, write_samples
 from t2t_keras.training.settings import TrainOptions

@@ -21,6 +21,7 @@ from t2t_keras.metrics import CorpusMetric, as_number, short_number
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric, Score, Signature
 
+
 # These are sacreBLEU's defaults.
 BOOTSTRAP_SAMPLES = 1000
 RANDOMIZATION_TRIALS = 10_000
@@ -57,7 +58,7 @@ class SentenceDifference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The result of `compare`.
+    """The result of `compare_systems`.
 
     Attributes:
         metrics: the results of each metric, by its name.
@@ -117,7 +118,7 @@ class MetricResult(TypedDict):
     systems: list[SystemResult]
 
 
-def compare(
+def compare_systems(
     systems: Sequence[System],
     sources: Sequence[str],
     references: Sequence[str],

@@ -7,7 +7,7 @@ import pytest
 from helpers.command_line import run, run_json, run_refused
 
 from t2t_keras import registry
-from t2t_keras.plugins.reports.directory_rows import run_rows
+from t2t_keras.plugins.reports.describe import run_rows
 from t2t_keras.plugins.reports.run_facts import read_run
 
 SETTINGS = {

@@ -1,5 +1,5 @@
 // Draws the attention weights of an element of class "attention", whose JSON
-// `attention_view` in attention_view.py has written.
+// attention_view.html has written.
 "use strict";
 
 function decodeWeights(text) {

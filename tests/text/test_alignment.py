@@ -10,9 +10,9 @@ from helpers.tokenizer_checks import ascii_words, assert_words_are_spelled
 from t2t_keras.decoding.engine import AlignmentHead
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.errors import UserError
-from t2t_keras.plugins.reports.align import alignment_scores
 from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.alignment import (
+    alignment_scores,
     format_alignment,
     joined_alignment,
     parse_reference,
@@ -197,19 +197,23 @@ def test_translate_writes_alignments(translator, run_dir, capfd, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_align(translator, run_dir, capfd, tmp_path):
-    sources = LINES
-    targets = LINES[::-1]
-    argv = (
-        *("align", *run_dir, "--source", write(tmp_path / "a", *sources)),
-        *("--target", write(tmp_path / "b", *targets), "--head", 1),
-    )
+def test_score_writes_alignments_and_their_error_rate(
+    translator, run_dir, capfd, tmp_path
+):
+    source = write(tmp_path / "a", *LINES)
+    target = write(tmp_path / "b", *LINES[::-1])
+    argv = ("score", *run_dir, "--source", source, "--target", target)
+    scores = run_json(capfd, *argv)
     links = tmp_path / "links"
-    result = run_json(capfd, *argv, "--output", links)
-    assert result == {"sentences": len(LINES), "layer": 1, "head": 1}
-    alignments = translator.align(sources, targets, AlignmentHead(1, 1))
+    assert run_json(capfd, *argv, "--alignments", links) == scores
+    alignments = translator.align(LINES, LINES[::-1])
     assert links.read_text() == "".join(f"{format_alignment(x)}\n" for x in alignments)
-    result = run_json(capfd, *argv, "--layer", 2, "--reference", links)
+    perfect = {"aer": 0.0, "precision": 100.0, "recall": 100.0}
+    assert run_json(capfd, *argv, "--gold_alignments", links) == scores | perfect
+    gold = write(tmp_path / "gold", *["0-0 0p1"] * len(LINES))
+    references = [parse_reference("0-0 0p1", "x")] * len(LINES)
+    result = run_json(capfd, *argv, "--gold_alignments", gold)
+    assert result == scores | alignment_scores(alignments, references)
     assert 0 < result["aer"] <= 100
-    assert run(*argv, "--reference", write(tmp_path / "c", "0-0")) == 2
-    assert "has 9 lines but" in capfd.readouterr().err
+    assert run(*argv, "--gold_alignments", write(tmp_path / "c", "0-0")) == 2
+    assert "has 9 lines and" in capfd.readouterr().err

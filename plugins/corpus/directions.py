@@ -9,11 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from t2t_keras.data.sources import ParallelFiles
-from t2t_keras.files.text_files import uncompressed_suffix
-from t2t_keras.problem import Pair, Source
+from t2t_keras.problem import Pair
 
-from .language_codes import two_codes
 from .trigrams import BITS, join_texts, text_odds, trigram_odds, trigrams
 
 ABOUT_HALF = 0.45  # from this share on, the smaller group may be the right one
@@ -82,14 +79,6 @@ def is_about_half(num_forward: int, num_backward: int) -> bool:
     """Returns whether about as many pairs are in one direction as in the other."""
     total = num_forward + num_backward
     return min(num_forward, num_backward) >= ABOUT_HALF * total > 0
-
-
-def named_languages(source: Source) -> tuple[str, str] | None:
-    """Returns the languages that the suffixes of two files name, such as `.en.gz`."""
-    if not isinstance(source, ParallelFiles):
-        return None
-    paths = (source.source_path, source.target_path)
-    return two_codes(map(uncompressed_suffix, paths))
 
 
 def _is_negative(pairs: Sequence[Pair]) -> np.ndarray:

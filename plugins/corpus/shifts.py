@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .norm import Norm
+from .measurements import Norm
 
 _MAX_DISTANCE = 5  # lines
 

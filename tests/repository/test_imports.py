@@ -57,7 +57,11 @@ LIGHT = (
     *(f"plugins/reports/{name}.py" for name in ("describe", "compare", "doctor")),
     *(f"plugins/reports/{name}.py" for name in ("page", "live_page", "run_facts")),
     *("plugins/sweep", "plugins/reports/charts.py", "plugins/reports/run_records.py"),
-    *("plugins/corpus", "plugins/engines/__init__.py", "plugins/engines/gpus.py"),
+    *(
+        "plugins/corpus",
+        "plugins/engines/__init__.py",
+        "plugins/engines/converted_run.py",
+    ),
     "plugins/interop/exports.py",
     *("plugins/interop/importing.py", "plugins/interop/adopting.py", "plugins/launch"),
     "plugins/ray",

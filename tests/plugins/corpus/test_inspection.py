@@ -12,10 +12,8 @@ from helpers.reference import reference
 from helpers.small_data import small_data, write_pairs
 
 from t2t_keras.data.sources import ParallelFiles
-from t2t_keras.plugins.corpus.directions import named_languages
-from t2t_keras.plugins.corpus.inspection import draw, inspect
-from t2t_keras.plugins.corpus.measurements import measure
-from t2t_keras.plugins.corpus.norm import Norm
+from t2t_keras.plugins.corpus.inspection import draw, inspect, named_languages
+from t2t_keras.plugins.corpus.measurements import Norm, measure
 from t2t_keras.plugins.corpus.shifts import find_shifts
 
 FILES = ["multi30k/train.{}", "news_commentary/train.{}.gz"]

@@ -1,10 +1,13 @@
 """The command that looks for faults in data: `inspect`."""
 
 import argparse
+import functools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
 
 from t2t_keras import registry
 from t2t_keras.cli.command import Command, add_usr_dir, quoted, require_only
@@ -18,17 +21,20 @@ from t2t_keras.cli.data import (
 )
 from t2t_keras.cli.lines import require_outputs
 from t2t_keras.console import columns, say, say_page, wrapped
+from t2t_keras.data.manifest import Manifest
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.files.atomic import open_lines
-from t2t_keras.problem import Problem, Source, Split
+from t2t_keras.problem import SIDES, Pair, Problem, Source, Split
+from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
 
 from .findings import Finding
 
 if TYPE_CHECKING:
     from t2t_keras.text.tokenizer import Tokenizer
 
+    from .cleaned_copy import SplitRecipe
     from .inspection import Inspection
-    from .recipe import SplitRecipe
+
 
 _MAX_FINDINGS = 12  # findings that are printed; the page has them all
 
@@ -105,9 +111,8 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _inspect(args: argparse.Namespace) -> dict[str, Any]:
-    from .decoded_examples import decoded_examples
+    from .cleaned_copy import read_recipes
     from .inspection import inspect
-    from .recipe import read_recipes
 
     recipes = read_recipes(args.recipe) if args.recipe else {}
     problem = registry.problem(args.problem)
@@ -147,8 +152,7 @@ def _page(
         sources: the sources.
         inspection: their inspection.
     """
-    from .faulty_pairs import faulty_pairs
-    from .inspection_page import inspection_page
+    from .inspection_page import faulty_pairs, inspection_page
 
     of_splits = []
     for finding in inspection.report["findings"]:
@@ -191,9 +195,8 @@ def _apply(
     Raises:
         UserError: the recipe is of other splits.
     """
-    from .cleaned_copy import write_copies
+    from .cleaned_copy import default_recipe, keep_all, write_copies
     from .inspection import is_train
-    from .recipe import default_recipe, keep_all
 
     for name in recipes:
         if name not in sources:
@@ -277,3 +280,49 @@ COMMAND = Command(
     group="data and training",
     words_hint=FILES_HINT,
 )
+
+
+def decoded_examples(
+    data_dir: Path, problem: Problem
+) -> tuple[dict[str, Source], tuple[Tokenizer, Tokenizer]]:
+    """Returns the texts of all examples of a data directory, and its tokenizers.
+
+    Args:
+        data_dir: the directory.
+        problem: the problem.
+
+    Returns:
+        For each split, or each corpus in it, a function that yields its pairs without
+        tags; and the tokenizers of source and target.
+
+    Raises:
+        UserError: the directory has no data of the problem, or is damaged.
+    """
+    from t2t_keras.data.pipeline import read_pairs
+
+    manifest = Manifest.open(data_dir, problem.data_name)
+    manifest.check_vocabularies(data_dir)
+    files = [data_dir / manifest.vocab_files[side] for side in SIDES]
+    if problem.reverse:
+        files.reverse()
+    source_tokenizer = load_tokenizer(files[0])
+    target_tokenizer = load_tokenizer(files[1])
+
+    def pairs(split: Split, corpus: int) -> Iterator[Pair]:
+        index = manifest.open_index(data_dir, split, problem.reverse)
+        records = np.arange(len(index))
+        if index.corpus is not None:
+            records = np.flatnonzero(index.corpus == corpus)
+        for source_ids, target_ids in read_pairs(index, records.tolist()):
+            source = source_tokenizer.decode(source_ids)
+            tag, _, untagged = source.partition(" ")
+            if tag in manifest.tags:
+                source = untagged
+            yield source, target_tokenizer.decode(target_ids)
+
+    sources: dict[str, Source] = {}
+    for split in manifest.examples:
+        for corpus, name in enumerate(manifest.corpora.get(split, [""])):
+            key = f"{split} {name}".strip()
+            sources[key] = functools.partial(pairs, split, corpus)
+    return sources, (source_tokenizer, target_tokenizer)

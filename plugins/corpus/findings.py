@@ -1,15 +1,15 @@
 """The faults that an inspection reports, in words."""
 
-import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
+from t2t_keras.errors import quantity
 
-from t2t_keras.errors import install_command, quantity
-from t2t_keras.problem import Pair
+# The weights of what concerns a whole split; those of `FAULTS` are at most 3.
+_UNREADABLE = 10.0
+_LANGUAGES = 5.0
 
-_UNREADABLE = 10.0  # the weight of a source that cannot be read, above all others
+_MAJORITY = 0.8  # the share of the texts from which a side has a language
 
 
 class Fault(NamedTuple):
@@ -31,11 +31,6 @@ FAULTS = {
         1.0,
         "source and target are swapped",
         "exchange the two sides of these lines (--apply does it in a copy)",
-    ),
-    "shifted": Fault(
-        1.0,
-        "source and target do not belong together: {detail}",
-        "insert or remove a line where this begins",
     ),
     "encoding": Fault(
         1.0,
@@ -92,7 +87,7 @@ class Finding(NamedTuple):
     Attributes:
         split: the split.
         kind: a key of `FAULTS`, or what concerns a whole split: "unreadable" if a file
-            cannot be read to its end, "languages", "directions".
+            cannot be read to its end, "languages".
         message: the fault in words.
         pairs: number of pairs that have it.
         share: their share of the split.
@@ -126,10 +121,6 @@ def unreadable_source(split: str, message: str) -> Finding:
     """Returns the finding that a source cannot be read."""
     remedy = "repair or replace the file"
     return Finding(split, "unreadable", message, 0, 0.0, [], _UNREADABLE, remedy)
-
-
-_MAJORITY = 0.8  # the share of the texts from which a side has a language
-_LANGUAGES = 5.0
 
 
 def language_finding(
@@ -176,57 +167,3 @@ def _majority(shares: Mapping[str, float] | None) -> str | None:
 def _language_finding(split: str, message: str, remedy: str) -> Finding:
     """Returns a finding that concerns a whole split."""
     return Finding(split, "languages", message, 0, 0.0, [], _LANGUAGES, remedy)
-
-
-_DIRECTIONS = 5.0
-_LINES = 3  # line numbers that are named
-_CHARACTERS = 40  # of each text of an example
-
-
-def mixed_directions(
-    split: str,
-    groups: Sequence[np.ndarray],
-    examples: Sequence[Pair],
-    languages: tuple[str, str] | None,
-) -> Finding:
-    """Returns the finding that the pairs of a split are in two directions.
-
-    Args:
-        split: the name of the split.
-        groups: the indices of the pairs in one direction, and in the other.
-        examples: a pair of each group.
-        languages: those that the data should have, which could not tell the right
-            direction; None: unknown.
-    """
-    descriptions = []
-    for indices, pair in zip(groups, examples, strict=True):
-        lines = ", ".join(f"{index + 1:,}" for index in indices[:_LINES])
-        source, target = map(_shortened, pair)
-        descriptions.append(
-            f"{len(indices):,} pairs, such as lines {lines} ({source} - {target}),"
-        )
-    message = (
-        f"{' and '.join(descriptions)} are in opposite directions: one of these halves "
-        "is swapped, and nothing tells which one"
-    )
-    remedy = _remedy(languages)
-    return Finding(split, "directions", message, 0, 0.0, [], _DIRECTIONS, remedy)
-
-
-def _remedy(languages: tuple[str, str] | None) -> str:
-    """Returns what tells the direction, or what to do if nothing does."""
-    if importlib.util.find_spec("py3langid") is None:
-        needed = f"install py3langid ({install_command('data')})"
-        return needed if languages else f"{needed} and name them with --languages"
-    if languages is None:
-        return "name the languages: --languages SOURCE-TARGET"
-    return (
-        f"the languages {'-'.join(languages)} could not be told apart; exchange source "
-        "and target in the wrong half"
-    )
-
-
-def _shortened(text: str) -> str:
-    """Returns the beginning of a text in quotation marks."""
-    text = " ".join(text.split())
-    return f"'{text}'" if len(text) <= _CHARACTERS else f"'{text[:_CHARACTERS]}...'"

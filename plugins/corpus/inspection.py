@@ -23,17 +23,164 @@ from t2t_keras.problem import Pair, Source
 from t2t_keras.text.sentences import is_blank
 from t2t_keras.text.tokenizer import UNK, Tokenizer
 
-from .directions import is_about_half
 from .findings import (
     FAULTS,
     Finding,
     language_finding,
-    mixed_directions,
     unreadable_source,
 )
-from .measurements import Measurements, Norm, measure
-from .shifts import Shift, find_shifts
+from .measurements import Norm, measure
 from .tables import two_codes
+
+SAMPLE = 30_000  # pairs that show what is normal
+_CHUNK = 2_000  # pairs that are measured, and reported, at a time
+_EXAMPLES = 5  # line numbers that a finding has
+_MAX_NAMES = 5  # scripts and languages that are named
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+
+# Upper bounds of classes of lengths in characters; the last class has none.
+_BOUNDS = (5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 500, 1000)
+LENGTH_CLASSES = [f"0 to {_BOUNDS[0]}"]
+for _low, _high in itertools.pairwise(_BOUNDS):
+    LENGTH_CLASSES.append(f"{_low + 1} to {_high}")
+LENGTH_CLASSES.append(f"more than {_BOUNDS[-1]}")
+
+
+class Report(TypedDict):
+    """The result of an inspection.
+
+    Attributes:
+        splits: see `split_statistics`, by the names of the sources.
+        findings: the fields of each `Finding`, the worst first.
+    """
+
+    splits: dict[str, dict[str, object]]
+    findings: list[dict[str, object]]
+
+
+class PairFault(NamedTuple):
+    """The pairs of a split that have a fault.
+
+    Attributes:
+        finding: what is reported of it.
+        indices: the indices of all these pairs, increasing.
+    """
+
+    finding: Finding
+    indices: np.ndarray
+
+
+class Inspection(NamedTuple):
+    """An inspection with the pairs that have faults.
+
+    Attributes:
+        report: the result.
+        faults: the faults of each source, by its name.
+    """
+
+    report: Report
+    faults: dict[str, list[PairFault]]
+
+
+def inspect(
+    sources: Mapping[str, Source],
+    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+    languages: tuple[str, str] | None = None,
+) -> Inspection:
+    """Inspects the splits of a corpus; each source is read twice.
+
+    Args:
+        sources: the sources of the splits "train", "dev", "test", or of the corpora in
+            them, "train europarl".
+        tokenizers: of source and target, to see how they split the texts; None: there
+            are none.
+        languages: those that source and target should have; None: any.
+    """
+    findings: list[Finding] = []
+    samples = {}
+    for name, source in sources.items():
+        with progress(f"reading {name}", "pairs") as advance:
+            pairs = _readable(source(), name, findings)
+            samples[name] = draw(counted(pairs, advance))
+    by_split = {name: languages or named_languages(s) for name, s in sources.items()}
+    norms = _norms(samples, by_split)
+    inspections = {}
+    for name, source in sources.items():
+        inspections[name] = SplitInspection(name, norms[name])
+        with progress(f"inspecting {name}", "pairs") as advance:
+            pairs = _readable(source(), name, [])
+            inspections[name].add(counted(pairs, advance))
+    held_out = [i for name, i in inspections.items() if not is_train(name)]
+    splits = {}
+    faults = {}
+    for name, inspection in inspections.items():
+        if not inspection.pairs and not any(f.split == name for f in findings):
+            findings.append(unreadable_source(name, "has not a single pair"))
+        faults[name] = inspection.faults(held_out if is_train(name) else [])
+        findings += [fault.finding for fault in faults[name]]
+        statistics = split_statistics(
+            inspection, samples[name], norms[name], tokenizers
+        )
+        splits[name] = statistics
+        shares = (statistics["source"]["languages"], statistics["target"]["languages"])
+        if languages and (finding := language_finding(name, shares, languages)):
+            findings.append(finding)
+    findings.sort(key=lambda finding: finding.weight, reverse=True)
+    report: Report = {
+        "splits": splits,
+        "findings": [finding._asdict() for finding in findings],
+    }
+    return Inspection(report, faults)
+
+
+def _norms(
+    samples: Mapping[str, list[Pair]],
+    languages: Mapping[str, tuple[str, str] | None],
+) -> dict[str, Norm]:
+    """Returns what is normal for each split: what is normal in its training corpus.
+
+    With several training corpora, it is unknown to which of them dev and test belong:
+    then each split has a norm.
+
+    Args:
+        samples: pairs of each split.
+        languages: the languages of each split; None: unknown.
+    """
+    trains = [name for name in samples if is_train(name)]
+    if len(trains) == 1:
+        train = trains[0]
+        return dict.fromkeys(samples, Norm(samples[train], languages[train]))
+    return {name: Norm(sample, languages[name]) for name, sample in samples.items()}
+
+
+def _readable(
+    pairs: Iterable[Pair], split: str, findings: list[Finding]
+) -> Iterator[Pair]:
+    """Yields pairs; a source that cannot be read to its end becomes a finding."""
+    try:
+        yield from pairs
+    except UserError as error:
+        message = f"cannot be read to the end: {error}"
+        findings.append(unreadable_source(split, message))
+
+
+def is_train(name: str) -> bool:
+    """Whether a name is "train" or names a corpus in it."""
+    return name.split()[0] == "train"
+
+
+def draw(pairs: Iterable[Pair], size: int = SAMPLE, seed: int = 0) -> list[Pair]:
+    """Draws pairs without knowing their number (Vitter's algorithm R)."""
+    rng = random.Random(seed)
+    sample: list[Pair] = []
+    for count, pair in enumerate(pairs, start=1):
+        if len(sample) < size:
+            sample.append(pair)
+            continue
+        index = rng.randrange(count)
+        if index < size:
+            sample[index] = pair
+    return sample
 
 
 def named_languages(source: Source) -> tuple[str, str] | None:
@@ -42,9 +189,6 @@ def named_languages(source: Source) -> tuple[str, str] | None:
         return None
     paths = (source.source_path, source.target_path)
     return two_codes(map(uncompressed_suffix, paths))
-
-
-_CHUNK = 2_000  # pairs between two reports
 
 
 def counted(pairs: Iterable[Pair], advance: Callable[[int], None]) -> Iterator[Pair]:
@@ -61,31 +205,6 @@ def counted(pairs: Iterable[Pair], advance: Callable[[int], None]) -> Iterator[P
         if count % _CHUNK == 0:
             advance(_CHUNK)
     advance(count % _CHUNK)
-
-
-_MEASURED = 2_000  # pairs that are measured at a time
-_BLOCK = 500_000  # pairs that are searched for shifts at a time
-_GAP = 50  # lines between two stretches that are one
-_EXAMPLES = 5  # line numbers that a finding has
-
-# Upper bounds of classes of lengths in characters; the last class has none.
-_BOUNDS = (5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 500, 1000)
-LENGTH_CLASSES = [f"0 to {_BOUNDS[0]}"]
-for _low, _high in itertools.pairwise(_BOUNDS):
-    LENGTH_CLASSES.append(f"{_low + 1} to {_high}")
-LENGTH_CLASSES.append(f"more than {_BOUNDS[-1]}")
-
-
-class PairFault(NamedTuple):
-    """The pairs of a split that have a fault.
-
-    Attributes:
-        finding: what is reported of it.
-        indices: the indices of all these pairs, increasing.
-    """
-
-    finding: Finding
-    indices: np.ndarray
 
 
 class SplitInspection:
@@ -113,68 +232,23 @@ class SplitInspection:
         self.characters = np.zeros(2, np.int64)
         self.histograms = np.zeros((2, len(LENGTH_CLASSES)), np.int64)
         self._norm = norm
-        self._unsearched: list[Measurements] = []  # not yet searched for shifts
-        self._num_unsearched = 0
         self._hashes: list[np.ndarray] = []
         self._faults: dict[str, list[np.ndarray]] = {}
-        # Only if the norm has no direction.
-        self._forward: list[np.ndarray] = []
-        self._examples: dict[str, Pair] = {}
-        self._shifts: list[Shift] = []
 
-    def add(self, pairs: Sequence[Pair]) -> None:
-        """Inspects the next pairs."""
-        measurements = measure(pairs, self._norm)
-        for fault, indices in measurements.faults.items():
-            self._faults.setdefault(fault, []).append(indices + self.pairs)
-        if not self._norm.is_directed:
-            self._add_directions(measurements, pairs)
-        self._hashes.append(measurements.hashes)
-        self._unsearched.append(measurements)
-        self.pairs += len(pairs)
-        self.words += measurements.words
-        self.characters += measurements.lengths.sum(axis=0)
-        for side, lengths in enumerate(measurements.lengths.T):
-            np.add.at(self.histograms[side], np.searchsorted(_BOUNDS, lengths), 1)
-        self._num_unsearched += len(pairs)
-        if self._num_unsearched >= _BLOCK:
-            self._search_shifts()
-
-    def _add_directions(
-        self, measurements: Measurements, pairs: Sequence[Pair]
-    ) -> None:
-        """Stores which pairs are in the direction of the norm, and an example."""
-        self._forward.append(measurements.forward + self.pairs)
-        groups = {"forward": measurements.forward}
-        groups["swapped"] = measurements.faults["swapped"]
-        for name, indices in groups.items():
-            if len(indices):
-                self._examples.setdefault(name, pairs[indices[0]])
-
-    def add_all(self, pairs: Iterable[Pair]) -> None:
-        """Inspects all pairs, without white space around their texts."""
+    def add(self, pairs: Iterable[Pair]) -> None:
+        """Inspects pairs, without white space around their texts."""
         remaining = iter(pairs)
-        while chunk := list(itertools.islice(remaining, _MEASURED)):
-            self.add([(_strip(source), _strip(target)) for source, target in chunk])
-
-    def _search_shifts(self) -> None:
-        """Searches the pairs since the last search."""
-        lengths = np.concatenate([chunk.lengths for chunk in self._unsearched])
-        anchors = np.concatenate([chunk.anchors for chunk in self._unsearched])
-        self._unsearched.clear()
-        self._num_unsearched = 0
-        offset = self.pairs - len(lengths)
-        for start, stop, lines in find_shifts(lengths, anchors, self._norm):
-            shift = Shift(start + offset, stop + offset, lines)
-            latest = self._shifts[-1] if self._shifts else None
-            if (
-                latest
-                and latest.lines == lines
-                and shift.start - latest.stop < _GAP - 1
-            ):
-                self._shifts[-1] = Shift(latest.start, shift.stop, lines)
-            else:
-                self._shifts.append(shift)
+        while chunk := list(itertools.islice(remaining, _CHUNK)):
+            stripped = [(_strip(source), _strip(target)) for source, target in chunk]
+            measurements = measure(stripped, self._norm)
+            for fault, indices in measurements.faults.items():
+                self._faults.setdefault(fault, []).append(indices + self.pairs)
+            self._hashes.append(measurements.hashes)
+            self.pairs += len(chunk)
+            self.words += measurements.words
+            self.characters += measurements.lengths.sum(axis=0)
+            for side, lengths in enumerate(measurements.lengths.T):
+                np.add.at(self.histograms[side], np.searchsorted(_BOUNDS, lengths), 1)
 
     def faults(self, disjoint: Sequence["SplitInspection"]) -> list[PairFault]:
         """Returns the faults with their pairs.
@@ -182,22 +256,12 @@ class SplitInspection:
         Args:
             disjoint: splits that should have other sources.
         """
-        if self._unsearched:
-            self._search_shifts()
         faults = {name: np.concatenate(ids) for name, ids in self._faults.items()}
-        is_shifted = np.zeros(self.pairs, bool)
-        pair_faults = []
-        for shift in self._shifts:
-            is_shifted[shift.start : shift.stop] = True
-            pair_faults.append(self._shift_fault(shift))
-        if not self._norm.is_directed:
-            faults["swapped"] = self._smaller_group(faults["swapped"])
-        if "length" in faults:  # a shift explains unusual lengths
-            faults["length"] = faults["length"][~is_shifted[faults["length"]]]
         sources, pairs = self._all_hashes()
         order = np.argsort(pairs, kind="stable")
         is_repeated = pairs[order][1:] == pairs[order][:-1]
         faults["duplicate"] = np.sort(order[1:][is_repeated])
+        pair_faults = []
         for fault, indices in faults.items():
             pair_faults.append(self._fault(fault, indices))
         for inspection in disjoint:
@@ -206,47 +270,9 @@ class SplitInspection:
             pair_faults.append(self._fault("overlap", indices, inspection.split))
         return [fault for fault in pair_faults if fault.finding.pairs]
 
-    def direction_finding(self, languages: tuple[str, str] | None) -> Finding | None:
-        """Returns the finding that about half of the pairs are swapped, if they are.
-
-        Args:
-            languages: those that the data should have; None: unknown.
-        """
-        if self._norm.is_directed or not self.pairs:
-            return None
-        groups = [np.concatenate(self._forward)]
-        groups.append(np.concatenate(self._faults["swapped"]))
-        if not is_about_half(*map(len, groups)):
-            return None
-        examples = [self._examples["forward"], self._examples["swapped"]]
-        return mixed_directions(self.split, groups, examples, languages)
-
-    def _smaller_group(self, backward: np.ndarray) -> np.ndarray:
-        """Returns the swapped pairs, if the norm has no direction.
-
-        Args:
-            backward: the pairs that are not in the direction of the norm.
-
-        Returns:
-            The smaller of the two groups; none if they are about as large.
-        """
-        forward = np.concatenate(self._forward)
-        if is_about_half(len(forward), len(backward)):
-            return backward[:0]
-        return min(forward, backward, key=len)
-
     def _all_hashes(self) -> np.ndarray:
         """Returns the hashes of the sources and of the pairs, uint64 [2, N]."""
         return np.concatenate([np.zeros((0, 2), np.uint64), *self._hashes]).T
-
-    def _shift_fault(self, shift: Shift) -> PairFault:
-        distance = abs(shift.lines)
-        detail = (
-            f"from line {shift.start + 1:,} to {shift.stop:,} the right target is "
-            f"{distance} line{'s' * (distance > 1)} "
-            f"{'below' if shift.lines > 0 else 'above'}"
-        )
-        return self._fault("shifted", np.arange(shift.start, shift.stop), detail)
 
     def _fault(self, name: str, indices: np.ndarray, detail: str = "") -> PairFault:
         """Returns the fault that some pairs have.
@@ -274,10 +300,6 @@ class SplitInspection:
 def _strip(text: str) -> str:
     """Returns a text without white space around it; "" if nothing is visible."""
     return "" if is_blank(text) else text.strip()
-
-
-_MAX_NAMES = 5  # scripts and languages that are named
-_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 def split_statistics(
@@ -359,133 +381,3 @@ def _vocabulary_use(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, flo
         "per_word": round(counts.total() / max(words, 1), 3),
         "unknown": round(unknown / max(counts.total(), 1), 5),
     }
-
-
-SAMPLE = 30_000  # pairs that show what is normal
-
-
-class Report(TypedDict):
-    """The result of an inspection.
-
-    Attributes:
-        splits: see `split_statistics`, by the names of the sources.
-        findings: the fields of each `Finding`, the worst first.
-    """
-
-    splits: dict[str, dict[str, object]]
-    findings: list[dict[str, object]]
-
-
-class Inspection(NamedTuple):
-    """An inspection with the pairs that have faults.
-
-    Attributes:
-        report: the result.
-        faults: the faults of each source, by its name.
-    """
-
-    report: Report
-    faults: dict[str, list[PairFault]]
-
-
-def inspect(
-    sources: Mapping[str, Source],
-    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
-    languages: tuple[str, str] | None = None,
-) -> Inspection:
-    """Inspects the splits of a corpus; each source is read twice.
-
-    Args:
-        sources: the sources of the splits "train", "dev", "test", or of the corpora in
-            them, "train europarl".
-        tokenizers: of source and target, to see how they split the texts; None: there
-            are none.
-        languages: those that source and target should have; None: any.
-    """
-    findings: list[Finding] = []
-    samples = {}
-    for name, source in sources.items():
-        with progress(f"reading {name}", "pairs") as advance:
-            pairs = _readable(source(), name, findings)
-            samples[name] = draw(counted(pairs, advance))
-    by_split = {name: languages or named_languages(s) for name, s in sources.items()}
-    norms = _norms(samples, by_split)
-    inspections = {}
-    for name, source in sources.items():
-        inspections[name] = SplitInspection(name, norms[name])
-        with progress(f"inspecting {name}", "pairs") as advance:
-            pairs = _readable(source(), name, [])
-            inspections[name].add_all(counted(pairs, advance))
-    held_out = [i for name, i in inspections.items() if not is_train(name)]
-    splits = {}
-    faults = {}
-    for name, inspection in inspections.items():
-        if not inspection.pairs and not any(f.split == name for f in findings):
-            findings.append(unreadable_source(name, "has not a single pair"))
-        faults[name] = inspection.faults(held_out if is_train(name) else [])
-        findings += [fault.finding for fault in faults[name]]
-        if mixed := inspection.direction_finding(languages):
-            findings.append(mixed)
-        statistics = split_statistics(
-            inspection, samples[name], norms[name], tokenizers
-        )
-        splits[name] = statistics
-        shares = (statistics["source"]["languages"], statistics["target"]["languages"])
-        if languages and (finding := language_finding(name, shares, languages)):
-            findings.append(finding)
-    findings.sort(key=lambda finding: finding.weight, reverse=True)
-    report: Report = {
-        "splits": splits,
-        "findings": [finding._asdict() for finding in findings],
-    }
-    return Inspection(report, faults)
-
-
-def _norms(
-    samples: Mapping[str, list[Pair]],
-    languages: Mapping[str, tuple[str, str] | None],
-) -> dict[str, Norm]:
-    """Returns what is normal for each split: what is normal in its training corpus.
-
-    With several training corpora, it is unknown to which of them dev and test belong:
-    then each split has a norm.
-
-    Args:
-        samples: pairs of each split.
-        languages: the languages of each split; None: unknown.
-    """
-    trains = [name for name in samples if is_train(name)]
-    if len(trains) == 1:
-        train = trains[0]
-        return dict.fromkeys(samples, Norm(samples[train], languages[train]))
-    return {name: Norm(sample, languages[name]) for name, sample in samples.items()}
-
-
-def _readable(
-    pairs: Iterable[Pair], split: str, findings: list[Finding]
-) -> Iterator[Pair]:
-    """Yields pairs; a source that cannot be read to its end becomes a finding."""
-    try:
-        yield from pairs
-    except UserError as error:
-        message = f"cannot be read to the end: {error}"
-        findings.append(unreadable_source(split, message))
-
-
-def is_train(name: str) -> bool:
-    """Whether a name is "train" or names a corpus in it."""
-    return name.split()[0] == "train"
-
-
-def draw(pairs: Iterable[Pair], size: int = SAMPLE, seed: int = 0) -> list[Pair]:
-    """Draws pairs without knowing their number (Vitter's algorithm R)."""
-    rng = random.Random(seed)
-    sample: list[Pair] = []
-    for count, pair in enumerate(pairs, start=1):
-        if len(sample) < size:
-            sample.append(pair)
-            continue
-        index = rng.randrange(count)
-        if index < size:
-            sample[index] = pair
-    return sample

@@ -152,7 +152,6 @@ class CTranslate2Engine:
 
     name = "ctranslate2"
     divides_batches = False
-    has_fixed_beam = False
 
     def __init__(self, export_dir: str | Path) -> None:
         path = Path(export_dir)

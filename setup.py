@@ -58,7 +58,7 @@ setup(
     },
     package_data={
         "t2t_keras": ["py.typed", "html_page.css", "*.html"],
-        "t2t_keras.plugins.corpus": ["*.css", "*.js"],
+        "t2t_keras.plugins.corpus": ["*.html", "*.js", "*.toml"],
         "t2t_keras.plugins.interop": ["toolkits/*.toml"],
         "t2t_keras.plugins.reports": ["*.css", "*.html", "*.js", "*.md"],
         "t2t_keras.plugins.server": ["*.css", "*.html", "*.js"],

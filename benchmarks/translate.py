@@ -93,7 +93,7 @@ def _engine(name: str, args: argparse.Namespace, scratch: Path) -> Translate:
         export_saved_model(translator, scratch / "export", beam_size=args.beam_size)
         return load(scratch / "export").translate
 
-    from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
+    from t2t_keras.plugins.engines.ctranslate2_export import export_ctranslate2
 
     export_dir = scratch / "ctranslate2"
     if not export_dir.exists():

@@ -1,10 +1,15 @@
 """The faults that an inspection reports, in words."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from t2t_keras.errors import quantity
 
-_UNREADABLE = 10.0  # the weight of a source that cannot be read, above all others
+# The weights of what concerns a whole split; those of `FAULTS` are at most 3.
+_UNREADABLE = 10.0
+_LANGUAGES = 5.0
+
+_MAJORITY = 0.8  # the share of the texts from which a side has a language
 
 
 class Fault(NamedTuple):
@@ -26,11 +31,6 @@ FAULTS = {
         1.0,
         "source and target are swapped",
         "exchange the two sides of these lines (--apply does it in a copy)",
-    ),
-    "shifted": Fault(
-        1.0,
-        "source and target do not belong together: {detail}",
-        "insert or remove a line where this begins",
     ),
     "encoding": Fault(
         1.0,
@@ -87,7 +87,7 @@ class Finding(NamedTuple):
     Attributes:
         split: the split.
         kind: a key of `FAULTS`, or what concerns a whole split: "unreadable" if a file
-            cannot be read to its end, "languages", "directions".
+            cannot be read to its end, "languages".
         message: the fault in words.
         pairs: number of pairs that have it.
         share: their share of the split.
@@ -121,3 +121,49 @@ def unreadable_source(split: str, message: str) -> Finding:
     """Returns the finding that a source cannot be read."""
     remedy = "repair or replace the file"
     return Finding(split, "unreadable", message, 0, 0.0, [], _UNREADABLE, remedy)
+
+
+def language_finding(
+    split: str,
+    shares: tuple[Mapping[str, float] | None, Mapping[str, float] | None],
+    languages: tuple[str, str],
+) -> Finding | None:
+    """Returns what is wrong with the languages of a split; None: nothing is known.
+
+    Args:
+        split: the name of the split.
+        shares: of source and target, the share of each language that was detected.
+        languages: the codes of the source's and the target's language.
+    """
+    detected = tuple(map(_majority, shares))
+    source, target = languages
+    if detected == (target, source):
+        return _language_finding(
+            split,
+            f"the source is in '{target}' and the target in '{source}', but the "
+            f"languages are {source}-{target}",
+            "exchange the two files or the languages",
+        )
+    for side, code, language in zip(
+        ("source", "target"), detected, languages, strict=True
+    ):
+        if code not in (None, language):
+            return _language_finding(
+                split,
+                f"the {side} is in '{code}', but the languages are {source}-{target}",
+                "give another file or other --languages",
+            )
+    return None
+
+
+def _majority(shares: Mapping[str, float] | None) -> str | None:
+    """Returns the language of most texts, if it is known."""
+    for language, share in (shares or {}).items():
+        if share >= _MAJORITY:
+            return language
+    return None
+
+
+def _language_finding(split: str, message: str, remedy: str) -> Finding:
+    """Returns a finding that concerns a whole split."""
+    return Finding(split, "languages", message, 0, 0.0, [], _LANGUAGES, remedy)

@@ -1,8 +1,12 @@
-"""Measures each pair by itself, and compares it with what is normal."""
+"""Measures each pair by itself, and compares it with what is normal.
+
+A sample of a corpus shows how long a target is for its source (`Norm`). py3langid tells
+in which of the corpus's two languages a text is.
+"""
 
 import math
 import re
-import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,14 +16,16 @@ from t2t_keras.data.cleaning import ENTITY
 from t2t_keras.files.json_files import hash_64
 from t2t_keras.problem import Pair
 
-from .directions import clear_directions
-from .norm import Norm
-from .trigrams import join_texts, text_odds
+# Evidence in nats. A text that is equally likely in both languages has 0.
+_CLEAR_ODDS = 2.0  # of a swapped pair, on each side
+_WRONG_LANGUAGE = 6.0  # of a text that is not in the language of its side
+_CHARACTERS = 100  # of each text that py3langid reads
+_PAIRS = 5_000  # of a sample whose directions are found
+_CLEAR_SHARE = 0.7  # of these pairs have one side in each of the two languages
+_GUESSED = 200  # pairs by which the two languages are guessed
+_MIN_PAIRS = 20  # without which they are not guessed
 
 _SPACES = (9, 10, 13, 32, 0xA0, 0x3000)
-
-# Evidence in nats. A text that is equally likely in both languages has 0.
-_WRONG_LANGUAGE = 6.0
 
 _DAMAGE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
 # UTF-8 that was read as Windows-1252 or Latin-1: the first byte of a character, and
@@ -30,7 +36,122 @@ _CONTINUED += "\u203a\u20ac\u2122]"
 _MISREAD = re.compile(
     f"[\xc2-\xdf]{_CONTINUED}|[\xe0-\xef]{_CONTINUED}{{2}}|[\xf0-\xf4]{_CONTINUED}{{3}}"
 )
-_ANCHORS = re.compile(r"\d+|[A-Z]\w{2,}")
+
+
+class LanguageOdds:
+    """How much likelier texts are in one language than in another.
+
+    Args:
+        source: the code of the one.
+        target: the code of the other.
+
+    Raises:
+        ImportError: py3langid, which is in the extra [data], is not installed.
+        ValueError: py3langid does not know a language.
+    """
+
+    def __init__(self, source: str, target: str) -> None:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+        self._source, self._target = source, target
+        self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+        self._identifier.set_languages([source, target])
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        """Returns the evidence that each text is in the one language [N]."""
+        odds = []
+        for text in texts:
+            scores = dict(self._identifier.rank(text[:_CHARACTERS]))
+            odds.append(scores[self._source] - scores[self._target])
+        return np.array(odds, np.float64)
+
+
+class Norm:
+    """What is normal for the pairs of a corpus.
+
+    Args:
+        sample: pairs of the corpus, some of which may be swapped.
+        languages: of source and target; None: those that most pairs have.
+
+    Attributes:
+        odds: tells the two languages apart; None: nothing does, because py3langid is
+            not installed, or does not tell which side of a pair is in which language.
+        ratio: median of the logarithm of target characters per source character.
+    """
+
+    def __init__(
+        self, sample: Sequence[Pair], languages: tuple[str, str] | None = None
+    ) -> None:
+        probe = []
+        for source, target in sample[:: 1 + len(sample) // _PAIRS]:
+            if source and target and source != target:
+                probe.append((source, target))
+        self.odds = _language_odds(languages or _guessed_languages(probe))
+        if self.odds is not None:
+            directions = clear_directions(*map(self.odds, _sides(probe)))
+            if np.count_nonzero(directions) < _CLEAR_SHARE * len(probe):
+                self.odds = None
+            elif -1 in directions:
+                sample = _exchanged(probe, directions == -1)
+        lengths = [(len(source) + 1, len(target) + 1) for source, target in sample]
+        log_lengths = np.log(np.array(lengths, np.float64).reshape(-1, 2))
+        ratios = log_lengths[:, 1] - log_lengths[:, 0]
+        self.ratio = float(np.median(ratios)) if len(ratios) else 0.0
+
+    def deviation(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Returns the logarithm of the ratio of lengths [N] to the usual ratio."""
+        return np.log(target + 1.0) - np.log(source + 1.0) - self.ratio
+
+
+def clear_directions(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Returns 1 for each pair in the direction of the odds, -1 if it is swapped [N].
+
+    Args:
+        source: the odds of the sources [N].
+        target: the odds of the targets [N]; 0 is returned where they are not clear.
+    """
+    is_forward = (source > _CLEAR_ODDS) & (target < -_CLEAR_ODDS)
+    is_backward = (source < -_CLEAR_ODDS) & (target > _CLEAR_ODDS)
+    return is_forward.astype(int) - is_backward
+
+
+def _language_odds(languages: tuple[str, str] | None) -> LanguageOdds | None:
+    """Returns what tells two languages apart; None: nothing does."""
+    source, target = (code.split("_")[0] for code in languages or ("", ""))
+    if source == target:
+        return None
+    try:
+        return LanguageOdds(source, target)
+    except (ImportError, ValueError):
+        return None
+
+
+def _guessed_languages(pairs: Sequence[Pair]) -> tuple[str, str] | None:
+    """Returns the languages of source and target that most pairs have, if any do."""
+    if len(pairs) < _MIN_PAIRS:
+        return None
+    try:
+        from py3langid import classify
+    except ImportError:
+        return None
+    counts = Counter[tuple[str, str]]()
+    for source, target in pairs[:: 1 + len(pairs) // _GUESSED]:
+        codes = [classify(text[:_CHARACTERS])[0] for text in (source, target)]
+        counts[codes[0], codes[1]] += 1
+    return counts.most_common(1)[0][0]
+
+
+def _sides(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+    """Returns the sources and the targets."""
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+def _exchanged(pairs: Sequence[Pair], is_swapped: np.ndarray) -> list[Pair]:
+    """Returns pairs, of which the swapped ones are exchanged."""
+    exchanged = []
+    for (source, target), swap in zip(pairs, is_swapped.tolist(), strict=True):
+        exchanged.append((target, source) if swap else (source, target))
+    return exchanged
 
 
 class Measurements(NamedTuple):
@@ -39,17 +160,13 @@ class Measurements(NamedTuple):
     Attributes:
         lengths: int32 [N, 2], characters of source and target.
         words: number of words of the sources, and of the targets.
-        anchors: uint64 [N, 2], the numbers and names of each side, as sets of bits.
         hashes: uint64 [N, 2], hashes of the source and of the pair.
-        forward: the indices of the pairs whose direction is clearly the norm's.
         faults: the indices of the pairs that have a fault, by the fault's name.
     """
 
     lengths: np.ndarray
     words: tuple[int, int]
-    anchors: np.ndarray
     hashes: np.ndarray
-    forward: np.ndarray
     faults: dict[str, np.ndarray]
 
 
@@ -73,15 +190,13 @@ class _Side(NamedTuple):
 
 def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
     """Measures each pair by itself."""
-    sources, targets = zip(*pairs, strict=True) if pairs else ((), ())
+    sources, targets = _sides(pairs)
     source = _measure_side(sources, norm)
     target = _measure_side(targets, norm)
     is_empty = np.minimum(source.lengths, target.lengths) == 0
     hashes = []
     is_identical = np.zeros(len(pairs), bool)
-    anchors = []
     for index, (source_text, target_text) in enumerate(pairs):
-        anchors.append((_anchor_bits(source_text), _anchor_bits(target_text)))
         source_text = " ".join(source_text.split())
         target_text = " ".join(target_text.split())
         hashes.append((_hash(source_text), _hash(f"{source_text}\n{target_text}")))
@@ -89,8 +204,7 @@ def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
     is_identical &= ~is_empty
     source_odds = np.where(is_identical, 0.0, source.odds)
     target_odds = np.where(is_identical, 0.0, target.odds)
-    directions = clear_directions(source_odds, target_odds)
-    is_swapped = directions == -1
+    is_swapped = clear_directions(source_odds, target_odds) == -1
     lengths = np.stack([source.lengths, target.lengths])  # [2, N]
     is_far = _is_far(np.where(is_swapped, lengths[::-1], lengths), norm)
     faults = {
@@ -110,21 +224,21 @@ def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
     return Measurements(
         lengths=lengths.T.astype(np.int32),
         words=(source.words, target.words),
-        anchors=np.array(anchors, np.uint64).reshape(-1, 2),
         hashes=np.array(hashes, np.uint64).reshape(-1, 2),
-        forward=np.flatnonzero(directions == 1),
         faults=faults,
     )
 
 
 def _measure_side(texts: Sequence[str], norm: Norm) -> _Side:
-    content, characters, starts = join_texts(texts)
+    content = "".join(f"{text}\n" for text in texts)
+    characters = np.frombuffer(content.encode("utf-32-le", "surrogatepass"), np.uint32)
+    starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
     is_space = np.isin(characters, _SPACES)
     damage = [*_match_starts(_DAMAGE, content), *_misread_starts(content)]
     entities = [*_match_starts(ENTITY, content)]
     return _Side(
         lengths=np.diff(starts) - 1,
-        odds=text_odds(norm.odds, characters, starts),
+        odds=norm.odds(texts) if norm.odds else np.zeros(len(texts)),
         words=int(np.count_nonzero(is_space[1:] & ~is_space[:-1])),
         encoding=_texts_at(damage, starts),
         entities=_texts_at(entities, starts),
@@ -162,11 +276,3 @@ def _misread_starts(text: str) -> Iterator[int]:
 
 def _hash(text: str) -> int:
     return hash_64(text.encode("utf-8", "surrogatepass"))
-
-
-def _anchor_bits(text: str) -> int:
-    """Returns the numbers and names of a text as a set of 64 bits."""
-    bits = 0
-    for word in _ANCHORS.findall(text):
-        bits |= 1 << (zlib.crc32(word.encode()) & 63)
-    return bits

@@ -6,6 +6,7 @@ t2t datagen --problem translate_ende_wmt --data_dir data --raw_dir wmt14 --downl
 import argparse
 import dataclasses
 import functools
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -60,82 +61,26 @@ class ArchivedProblem(Problem):
         return self.replace(sources=sources)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Published:
-    """A corpus of WMT 2014 in its archive.
+def _wmt14(language: str, directory: Path) -> dict[Split, Source]:
+    """Returns WMT 2014 from English, in the archives of a directory."""
+    text = Path(__file__).with_name("wmt14.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)
 
-    Attributes:
-        url: the archive's address.
-        members: the members' names; {pair} is such as "de-en", {language} such as "de".
-        sha256: the archive's SHA-256; empty where WMT has published several editions.
-    """
-
-    url: str
-    members: str
-    sha256: str = ""
-
-
-_CORPORA = {
-    "europarl_v7": _Published(
-        "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
-        "training/europarl-v7.{pair}.{language}",
-        "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-    ),
-    "commoncrawl": _Published(
-        "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
-        "commoncrawl.{pair}.{language}",
-        "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-    ),
-    "newscommentary_v9": _Published(
-        "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
-        "training/news-commentary-v9.{pair}.{language}",
-        "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-    ),
-    "multiun": _Published(
-        "http://www.statmt.org/wmt13/training-parallel-un.tgz",
-        "un/undoc.2000.{pair}.{language}",
-        "29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47",
-    ),
-    "gigafren": _Published(
-        "http://www.statmt.org/wmt10/training-giga-fren.tar",
-        "giga-fren.release2.fixed.{language}.gz",
-        "3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
-    ),
-}
-_ENDE = ("europarl_v7", "commoncrawl", "newscommentary_v9")
-_ENFR = (*_ENDE, "multiun", "gigafren")
-
-
-def _wmt14_archives(
-    language: str, corpora: tuple[str, ...], directory: Path
-) -> dict[Split, Source]:
-    """Returns WMT 2014 from English, as published."""
-
-    def pairs(published: _Published) -> ArchivedPairs:
-        pair = f"{language}-en"
+    def pairs(entry: Mapping[str, str]) -> ArchivedPairs:
         return ArchivedPairs(
             directory,
-            published.url,
-            published.members.format(pair=pair, language="en"),
-            published.members.format(pair=pair, language=language),
-            published.sha256,
+            entry["url"],
+            entry["source"].format(language=language),
+            entry["target"].format(language=language),
+            entry.get("sha256", ""),
         )
 
-    test = f"test-full/newstest2014-{language}en"
-    return {
-        "train": Mixture(tuple(Corpus(n, pairs(_CORPORA[n])) for n in corpora)),
-        "dev": pairs(
-            _Published(
-                "http://www.statmt.org/wmt14/dev.tgz", "dev/newstest2013.{language}"
-            )
-        ),
-        "test": ArchivedPairs(
-            directory,
-            "http://www.statmt.org/wmt14/test-full.tgz",
-            f"{test}-src.en.sgm",
-            f"{test}-ref.{language}.sgm",
-        ),
-    }
+    corpora = []
+    for name, entry in table["train"].items():
+        if language in entry["languages"]:
+            corpora.append(Corpus(name, pairs(entry)))
+    train = Mixture(tuple(corpora))
+    return {"train": train, "dev": pairs(table["dev"]), "test": pairs(table["test"])}
 
 
 def _archived(name: str, archives: Callable[[Path], Mapping[Split, Source]]) -> Problem:
@@ -151,12 +96,10 @@ def _archived(name: str, archives: Callable[[Path], Mapping[Split, Source]]) -> 
 @register_problem
 def translate_ende_wmt() -> Problem:
     """`translate_ende`, whose examples are read from the archives of WMT 2014."""
-    archives = functools.partial(_wmt14_archives, "de", _ENDE)
-    return _archived("translate_ende", archives)
+    return _archived("translate_ende", functools.partial(_wmt14, "de"))
 
 
 @register_problem
 def translate_enfr_wmt() -> Problem:
     """`translate_enfr`, whose examples are read from the archives of WMT 2014."""
-    archives = functools.partial(_wmt14_archives, "fr", _ENFR)
-    return _archived("translate_enfr", archives)
+    return _archived("translate_enfr", functools.partial(_wmt14, "fr"))

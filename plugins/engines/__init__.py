@@ -1,24 +1,30 @@
-"""Other engines that run a trained model: CTranslate2 and LiteRT."""
+"""Other libraries that run a trained model: CTranslate2 and LiteRT.
 
-import importlib.util
-import sys
+- `ctranslate2_export` writes a model for CTranslate2. `ctranslate2_engine` runs it
+  without TensorFlow, with the threads of `ctranslate2_pool`, and `converted_run`
+  converts the checkpoint of a run once, so that `t2t translate` is faster.
+- `litert` writes a model for LiteRT (TensorFlow Lite), which runs on phones.
+"""
+
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import ExportFormat
-from t2t_keras.options import OptionValues
+
+from .converted_run import convert, find_converted
 
 if TYPE_CHECKING:
+    from t2t_keras.decoding.graph_engine import ModelTranslator
     from t2t_keras.export.settings import ExportedTranslator
 
-    from .conversions import Conversion
 
+def _export(
+    translator: "ModelTranslator", export_dir: str | Path, **options: Any
+) -> int:
+    from .ctranslate2_export import export_ctranslate2
 
-def _export(*args: object, **options: object) -> int:
-    from .ctranslate2_model import export_ctranslate2
-
-    return export_ctranslate2(*args, **options)  # type: ignore[arg-type]
+    return export_ctranslate2(translator, export_dir, **options)
 
 
 def _load(path: Path) -> "ExportedTranslator":
@@ -31,39 +37,6 @@ def _load(path: Path) -> "ExportedTranslator":
     return ExportedTranslator(engine, engine.settings)
 
 
-def _conversion(
-    run: Path, checkpoint: str | None, options: OptionValues, is_asked: bool
-) -> "Conversion":
-    if importlib.util.find_spec("ctranslate2") is None:
-        raise UserError("CTranslate2 is not installed")
-    from .conversions import conversion_of
-
-    return conversion_of(run, checkpoint, options, is_asked)
-
-
-def _convert(
-    run: Path, checkpoint: str | None, options: OptionValues, is_asked: bool
-) -> Path:
-    conversion = _conversion(run, checkpoint, options, is_asked)
-    if conversion.is_current():
-        return conversion.export
-    from .converted_run import convert
-
-    return convert(run, checkpoint, options, is_asked)
-
-
-def _find_converted(
-    run: Path, checkpoint: str | None, options: OptionValues, is_asked: bool
-) -> Path | None:
-    from .gpus import may_have_gpu
-
-    # Only TensorFlow knows whether there is a GPU, and this is before its import.
-    if not is_asked and "tensorflow" not in sys.modules and may_have_gpu():
-        return None
-    conversion = _conversion(run, checkpoint, options, is_asked)
-    return conversion.export if conversion.is_current(is_trusted=True) else None
-
-
 CTRANSLATE2 = ExportFormat(
     "a CTranslate2 model, which needs no TensorFlow",
     _export,
@@ -71,8 +44,8 @@ CTRANSLATE2 = ExportFormat(
     quantizations=("int8", "bfloat16", "float16", "int16", "int8_float16"),
     check=lambda: require_extra("ctranslate2", "--format ctranslate2", "ctranslate2"),
     load=_load,
-    convert=_convert,
-    find_converted=_find_converted,
+    convert=convert,
+    find_converted=find_converted,
 )
 
 
@@ -86,17 +59,19 @@ LITERT_OPTIONS = (
 )
 
 
-def _export_litert(*args: object, **options: object) -> int:
-    from .litert_model import export_litert
+def _export_litert(
+    translator: "ModelTranslator", export_dir: str | Path, **options: Any
+) -> int:
+    from .litert import export_litert
 
-    return export_litert(*args, **options)  # type: ignore[arg-type]
+    return export_litert(translator, export_dir, **options)
 
 
-def _load_litert(path: Path) -> "ExportedTranslator":
-    require_extra("litert", f"the export {path}", "ai_edge_litert")
-    from .litert_engine import load_litert
-
-    return load_litert(path)
+def _refuse_to_load(path: Path) -> NoReturn:
+    raise UserError(
+        f"--export_dir: {path} is for LiteRT's own interpreter, on a phone; give the "
+        "run directory, or an export of another format"
+    )
 
 
 LITERT = ExportFormat(
@@ -106,5 +81,5 @@ LITERT = ExportFormat(
     quantizations=("int8", "float16"),
     options=LITERT_OPTIONS,
     check=lambda: require_extra("litert", "--format litert", "ai_edge_litert"),
-    load=_load_litert,
+    load=_refuse_to_load,
 )

@@ -109,8 +109,6 @@ class Engine(Protocol):
         options: the default options.
         divides_batches: whether one call of `search` keeps all cores busy, because it
             searches several batches in threads.
-        has_fixed_beam: whether the beam size is built in, so that no wider search can
-            replace duplicate outputs.
     """
 
     name: str
@@ -120,7 +118,6 @@ class Engine(Protocol):
     target_tokenizer: Tokenizer
     options: DecodingOptions
     divides_batches: bool
-    has_fixed_beam: bool
 
     def check(self, options: DecodingOptions) -> None:
         """Refuses options that the engine does not have.
@@ -328,27 +325,24 @@ def replace_duplicates(
     n_best_lists: list[list[Hypothesis]],
     beam_size: int,
     search: Callable[[list[int], int], list[list[Hypothesis]]],
-    max_beam_size: int = MAX_BEAM_SIZE,
 ) -> None:
     """Replaces duplicate outputs with the next-best ones from a wider beam.
 
     The best output stays the best: outputs of the wider beam that have a higher score
-    are left out.
+    are left out, and so are duplicates that the widest beam does not replace.
 
     Args:
         n_best_lists: the outputs for each input, best first; changed in place.
         beam_size: the beam size with which they were found.
         search: maps the indices of inputs, and the factor by which beam size and number
             of outputs grow, to their outputs.
-        max_beam_size: the largest beam size of a search; duplicates that are left are
-            removed.
     """
     sizes = [len(outputs) for outputs in n_best_lists]
     n_best_lists[:] = map(_distinct, n_best_lists)
     for doubling in range(1, _MAX_DOUBLINGS + 1):
         beam_multiplier = 2**doubling
         rows = [i for i, size in enumerate(sizes) if len(n_best_lists[i]) < size]
-        if not rows or beam_size * beam_multiplier > max_beam_size:
+        if not rows or beam_size * beam_multiplier > MAX_BEAM_SIZE:
             return
         for i, outputs in zip(rows, search(rows, beam_multiplier), strict=True):
             best = n_best_lists[i][0]

@@ -70,7 +70,6 @@ class GraphEngine:
 
     name = "tensorflow"
     divides_batches = True
-    has_fixed_beam = False
 
     def __init__(
         self,

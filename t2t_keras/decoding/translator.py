@@ -28,7 +28,7 @@ from t2t_keras.decoding.inputs import (
     join_hypotheses,
     truncate,
 )
-from t2t_keras.decoding.options import MAX_BEAM_SIZE, DecodingOptions
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.entry_points import unknown_name
 from t2t_keras.errors import UserError
 from t2t_keras.problem import TextProcessor
@@ -357,7 +357,6 @@ class Translator:
                 lambda duplicates, beam_multiplier: self._search(
                     [inputs[rows[k]] for k in duplicates], request, beam_multiplier
                 ),
-                options.beam_size if self.engine.has_fixed_beam else MAX_BEAM_SIZE,
             )
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in inputs]
         for i, hypotheses in zip(rows, outputs, strict=True):

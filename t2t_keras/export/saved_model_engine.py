@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -29,54 +29,11 @@ from t2t_keras.errors import UserError
 from t2t_keras.problem import TextProcessor
 from t2t_keras.text.tokenizer import Tokenizer
 
-
-class SearchOnlyEngine:
-    """Refuses what the graph of an export cannot do; see `Engine`.
-
-    Attributes:
-        graph_name: what messages call the graph.
-    """
-
-    graph_name: ClassVar[str]
-
-    def require_no_prefixes(self, sources: Sequence[Source]) -> None:
-        """Refuses sources with prefixes."""
-        if any(source.prefix for source in sources):
-            self._refuse_prefixes()
-
-    def next_tokens(
-        self, sources: Sequence[Source], count: int, options: DecodingOptions
-    ) -> NoReturn:
-        """Refuses next tokens, because the graph takes no prefixes."""
-        self._refuse_prefixes()
-
-    def alignment_head(self, head: AlignmentHead) -> NoReturn:
-        """Refuses alignments, because the graph returns no attention."""
-        raise UserError(
-            f"alignment: {self.graph_name} returns none; load the run directory"
-        )
-
-    def attention(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        head: AlignmentHead,
-        options: DecodingOptions,
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """Refuses alignments, because the graph returns no attention."""
-        self.alignment_head(head)
-
-    def _refuse_prefixes(self) -> NoReturn:
-        raise UserError(
-            f"prefixes: {self.graph_name} cannot force them; load the run directory"
-        )
-
-
 # `Translator` itself applies it.
 _FREE_OPTIONS = ("batch_tokens",)
 
 
-class SavedModelEngine(SearchOnlyEngine):
+class SavedModelEngine:
     """Computes a SavedModel that `export_saved_model` wrote; see `Engine`.
 
     Requests may have the options of the signature `search_ids`; all other options are
@@ -95,9 +52,7 @@ class SavedModelEngine(SearchOnlyEngine):
     """
 
     name = "tensorflow"
-    graph_name = "a SavedModel"
     divides_batches = True
-    has_fixed_beam = False
 
     def __init__(
         self,
@@ -138,7 +93,8 @@ class SavedModelEngine(SearchOnlyEngine):
         progress: Progress | None = None,
     ) -> list[list[TokenHypothesis]]:
         """Returns the n best hypotheses of each source; see `Engine`."""
-        self.require_no_prefixes(sources)
+        if any(source.prefix for source in sources):
+            self._refuse_prefixes()
         values = DecodingOptions.inputs(vars(options), self._dtypes)
         inputs = {
             name: tf.constant(value, self._dtypes[name])
@@ -172,6 +128,31 @@ class SavedModelEngine(SearchOnlyEngine):
                 row_of_target = tuple(row[: len(targets[i])].tolist())
                 scores[i] = TokenScores(float(log_prob), row_of_target)
         return scores
+
+    def next_tokens(
+        self, sources: Sequence[Source], count: int, options: DecodingOptions
+    ) -> NoReturn:
+        """Refuses next tokens, because the graph takes no prefixes."""
+        self._refuse_prefixes()
+
+    def alignment_head(self, head: AlignmentHead) -> NoReturn:
+        """Refuses alignments, because the graph returns no attention."""
+        raise UserError("alignment: a SavedModel returns none; load the run directory")
+
+    def attention(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        head: AlignmentHead,
+        options: DecodingOptions,
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Refuses alignments, because the graph returns no attention."""
+        self.alignment_head(head)
+
+    def _refuse_prefixes(self) -> NoReturn:
+        raise UserError(
+            "prefixes: a SavedModel cannot force them; load the run directory"
+        )
 
     def _search_batch(
         self,

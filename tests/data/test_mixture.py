@@ -17,7 +17,7 @@ from t2t_keras.data.mixture import Corpus, Mixture, read_mixture, repetitions
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.sources import parse_languages
 from t2t_keras.data.training_data import training_index
-from t2t_keras.plugins.corpus.decoded_examples import decoded_examples
+from t2t_keras.plugins.corpus.command import decoded_examples
 from t2t_keras.problem import Cleaning, Problem
 from t2t_keras.run.config import config_for
 from t2t_keras.text.alignment import AlignedPair

@@ -26,7 +26,6 @@ class Echo:
     text_processor = TextProcessor()
     options = DecodingOptions(beam_size=2)
     divides_batches = False
-    has_fixed_beam = False
 
     def __init__(self, tokenizer):
         self.source_tokenizer = self.target_tokenizer = tokenizer

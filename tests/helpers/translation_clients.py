@@ -32,7 +32,7 @@ def export_versions(translator: ModelTranslator, folder: Path) -> list[dict[str,
     Returns:
         For each one the translations of `SENTENCES` in this process.
     """
-    from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
+    from t2t_keras.plugins.engines.ctranslate2_export import export_ctranslate2
 
     folder.mkdir()
     expected = []

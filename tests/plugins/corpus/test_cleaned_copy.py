@@ -11,14 +11,14 @@ from helpers.errors import refused
 from helpers.page_checks import check_page, check_tab_order, check_views
 
 from t2t_keras.cli import program
-from t2t_keras.plugins.corpus.cleaned_copy import read_pairs_at
-from t2t_keras.plugins.corpus.faulty_pairs import MAX_PAIRS
-from t2t_keras.plugins.corpus.recipe import (
+from t2t_keras.plugins.corpus.cleaned_copy import (
     SplitRecipe,
     default_recipe,
     format_recipes,
+    read_pairs_at,
     read_recipes,
 )
+from t2t_keras.plugins.corpus.inspection_page import MAX_PAIRS
 
 # Sides of equal length, whose words do not tell which language they are in.
 CLEAN = [(f"word number {i} here", f"wort nummer {i} hier") for i in range(60)]
@@ -234,7 +234,7 @@ def test_the_choices_of_the_page_are_a_recipe(files, tmp_path, capfd, chromium):
     assert train.keep_lines == {31}
     assert (train.actions["identical"], train.actions["overlap"]) == ("keep", "drop")
     words = told.replace("recipe.toml", str(path)).replace(" cleaned", f" {tmp_path}/n")
-    assert words.startswith("t2t inspect --train_source") and "--page" not in words
+    assert words.startswith("t2t inspect --train_source")
     assert run(*words.split()[1:]) == 0
     pairs = copied(tmp_path / "n")
     assert FAULTY[3] in pairs and FAULTY[30] in pairs and FAULTY[5] not in pairs

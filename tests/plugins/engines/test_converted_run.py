@@ -15,7 +15,7 @@ pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 import t2t_keras
 from t2t_keras.export.formats import converted
 from t2t_keras.files.json_files import sha256
-from t2t_keras.plugins.engines import conversions, converted_run
+from t2t_keras.plugins.engines import converted_run
 from t2t_keras.plugins.engines.ctranslate2_engine import CTranslate2Engine
 from t2t_keras.plugins.reports.card import model_card
 from t2t_keras.run.directory import RunDirectory
@@ -195,7 +195,7 @@ def test_tensorflow_runs_what_ctranslate2_cannot(options, reason, path, capfd):
 @pytest.mark.slow
 def test_a_gpu_is_preferred_unless_ctranslate2_is_asked_for(path, monkeypatch):
     export = last_export(path)
-    monkeypatch.setattr(conversions, "has_gpu", lambda: True)
+    monkeypatch.setattr(converted_run, "_has_gpu", lambda: True)
     assert converted(path, None, {}, "auto") == (path, None)
     assert converted(path, None, {}, "ctranslate2") == (export, None)
 

@@ -28,9 +28,9 @@ from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
-from t2t_keras.plugins.engines import ctranslate2_model
-from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
-from t2t_keras.plugins.engines.ctranslate2_settings import token_strings
+from t2t_keras.plugins.engines import ctranslate2_export
+from t2t_keras.plugins.engines.ctranslate2_engine import token_strings
+from t2t_keras.plugins.engines.ctranslate2_export import export_ctranslate2
 from t2t_keras.plugins.interop.subword import SubwordTokenizer
 from t2t_keras.plugins.interop.subword_pieces import ESCAPE_CHARACTERS, save_pieces
 from t2t_keras.problem import Problem
@@ -234,7 +234,7 @@ def positions_from_1(spec):
     ],
 )
 def test_a_wrong_export_is_refused(fault, bits, translator, tmp_path, monkeypatch):
-    right = ctranslate2_model._spec
+    right = ctranslate2_export._spec
 
     def wrong(*args):
         spec = right(*args)
@@ -245,7 +245,7 @@ def test_a_wrong_export_is_refused(fault, bits, translator, tmp_path, monkeypatc
     path = tmp_path / "model"
     export_ctranslate2(translator, path, **options, verify=Verification(TEXTS))
     modified = (path / "model.bin").stat().st_mtime_ns
-    monkeypatch.setattr(ctranslate2_model, "_spec", wrong)
+    monkeypatch.setattr(ctranslate2_export, "_spec", wrong)
     with pytest.raises(UserError, match=r"^--verify: the export is refused, because"):
         export_ctranslate2(translator, path, **options, verify=Verification(TEXTS))
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]

@@ -35,7 +35,7 @@ def cluster():
 @pytest.fixture(scope="module")
 def export(translator, tmp_path_factory):
     """An export for CTranslate2, whose outputs depend on every word."""
-    from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
+    from t2t_keras.plugins.engines.ctranslate2_export import export_ctranslate2
 
     path = tmp_path_factory.mktemp("export") / "ct2"
     export_ctranslate2(translator, path, extra_length=5)

@@ -69,7 +69,7 @@ def test_a_model_has_the_name_of_its_directory(tmp_path, monkeypatch):
 
 def test_an_export_for_ctranslate2_is_not_taken_for_a_run(translator, tmp_path, capfd):
     pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
-    from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
+    from t2t_keras.plugins.engines.ctranslate2_export import export_ctranslate2
 
     export_ctranslate2(translator, tmp_path / "1")  # it has a `config.json`, as runs do
     parser = argparse.ArgumentParser()

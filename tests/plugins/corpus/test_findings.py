@@ -1,8 +1,8 @@
-"""Splits whose texts are in other languages than they should be."""
+"""What an inspection says of texts in other languages than they should be."""
 
 import pytest
 
-from t2t_keras.plugins.corpus.language_check import language_finding
+from t2t_keras.plugins.corpus.findings import language_finding
 
 
 @pytest.mark.parametrize(

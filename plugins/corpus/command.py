@@ -1,13 +1,14 @@
 """The command that looks for faults in data: `inspect`."""
 
 import argparse
+import functools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, add_usr_dir, quoted, require_only
+from t2t_keras.cli.command import Command, add_usr_dir, require_only
 from t2t_keras.cli.data import (
     FILES_HINT,
     add_languages,
@@ -20,15 +21,16 @@ from t2t_keras.cli.lines import require_outputs
 from t2t_keras.console import columns, say, say_page, wrapped
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.files.atomic import open_lines
-from t2t_keras.problem import Problem, Source, Split
+from t2t_keras.problem import SIDES, Pair, Problem, Source, Split
 
 from .findings import Finding
 
 if TYPE_CHECKING:
     from t2t_keras.text.tokenizer import Tokenizer
 
+    from .cleaned_copy import SplitRecipe
     from .inspection import Inspection
-    from .recipe import SplitRecipe
+
 
 _MAX_FINDINGS = 12  # findings that are printed; the page has them all
 
@@ -86,6 +88,56 @@ def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
     return sources
 
 
+def _decoded_examples(
+    data_dir: Path, problem: Problem
+) -> tuple[dict[str, Source], tuple["Tokenizer", "Tokenizer"]]:
+    """Returns the texts of all examples of a data directory, and its tokenizers.
+
+    Args:
+        data_dir: the directory.
+        problem: the problem.
+
+    Returns:
+        For each split, or each corpus in it, a function that yields its pairs without
+        tags; and the tokenizers of source and target.
+
+    Raises:
+        UserError: the directory has no data of the problem, or is damaged.
+    """
+    import numpy as np
+
+    from t2t_keras.data.manifest import Manifest
+    from t2t_keras.data.pipeline import read_pairs
+    from t2t_keras.text.tokenizer import load_tokenizer
+
+    manifest = Manifest.open(data_dir, problem.data_name)
+    manifest.check_vocabularies(data_dir)
+    files = [data_dir / manifest.vocab_files[side] for side in SIDES]
+    if problem.reverse:
+        files.reverse()
+    source_tokenizer = load_tokenizer(files[0])
+    target_tokenizer = load_tokenizer(files[1])
+
+    def pairs(split: Split, corpus: int) -> Iterator[Pair]:
+        index = manifest.open_index(data_dir, split, problem.reverse)
+        records = np.arange(len(index))
+        if index.corpus is not None:
+            records = np.flatnonzero(index.corpus == corpus)
+        for source_ids, target_ids in read_pairs(index, records.tolist()):
+            source = source_tokenizer.decode(source_ids)
+            tag, _, untagged = source.partition(" ")
+            if tag in manifest.tags:
+                source = untagged
+            yield source, target_tokenizer.decode(target_ids)
+
+    sources: dict[str, Source] = {}
+    for split in manifest.examples:
+        for corpus, name in enumerate(manifest.corpora.get(split, [""])):
+            key = f"{split} {name}".strip()
+            sources[key] = functools.partial(pairs, split, corpus)
+    return sources, (source_tokenizer, target_tokenizer)
+
+
 def _check(args: argparse.Namespace) -> None:
     require_outputs(args, {"page": [args.page] if args.page else []})
     if args.recipe and not args.apply:
@@ -105,22 +157,27 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _inspect(args: argparse.Namespace) -> dict[str, Any]:
-    from .decoded_examples import decoded_examples
+    from .cleaned_copy import read_recipes
     from .inspection import inspect
-    from .recipe import read_recipes
 
     recipes = read_recipes(args.recipe) if args.recipe else {}
     problem = registry.problem(args.problem)
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None
     if args.data_dir:
-        sources, tokenizers = decoded_examples(Path(args.data_dir), problem)
+        sources, tokenizers = _decoded_examples(Path(args.data_dir), problem)
     else:
         sources = _sources(args, problem)
     inspection = inspect(sources, tokenizers, data_languages(args, problem))
     result: dict[str, Any] = {**inspection.report}
     if args.page:
-        title = f"The data of {problem.name}"
-        page = _page(title, args.argv, sources, inspection)
+        from .inspection_page import inspection_page
+
+        page = inspection_page(
+            f"The data of {problem.name}",
+            shlex.join(["t2t", *args.argv]),
+            sources,
+            inspection,
+        )
         with open_lines(args.page) as file:
             file.write(page)
         say_page(args.page)
@@ -131,53 +188,6 @@ def _inspect(args: argparse.Namespace) -> dict[str, Any]:
     if args.apply:
         result["applied"] = _apply(args, sources, inspection, recipes)
     return result
-
-
-def _page(
-    title: str,
-    argv: Sequence[str],
-    sources: Mapping[str, Source],
-    inspection: "Inspection",
-) -> str:
-    """Returns the page of an inspection.
-
-    Args:
-        title: its title.
-        argv: the words of the command line after `t2t`.
-        sources: the sources.
-        inspection: their inspection.
-    """
-    from .faulty_pairs import faulty_pairs
-    from .inspection_page import inspection_page
-
-    of_splits = []
-    for finding in inspection.report["findings"]:
-        if not finding["pairs"]:
-            of_splits.append(str(Finding(**finding)))  # type: ignore[arg-type]
-    groups = []
-    for name, faults in inspection.faults.items():
-        groups += faulty_pairs(name, sources[name], faults)
-    groups.sort(key=lambda group: group.weight, reverse=True)
-    return inspection_page(
-        title,
-        shlex.join(["t2t", *_without_page(argv)]),
-        of_splits,
-        groups,
-        inspection.report["splits"],
-    )
-
-
-def _without_page(argv: Sequence[str]) -> list[str]:
-    """Returns the words of a command line without those that name outputs."""
-    words = []
-    remaining = iter(argv)
-    for word in remaining:
-        flag, equals, _ = word.partition("=")
-        if flag not in ("--page", "--apply", "--recipe", "--json"):
-            words.append(word)
-        elif not equals and flag != "--json":
-            next(remaining, None)
-    return words
 
 
 def _apply(
@@ -191,9 +201,8 @@ def _apply(
     Raises:
         UserError: the recipe is of other splits.
     """
-    from .cleaned_copy import write_copies
+    from .cleaned_copy import default_recipe, keep_all, write_copies
     from .inspection import is_train
-    from .recipe import default_recipe, keep_all
 
     for name in recipes:
         if name not in sources:
@@ -250,18 +259,18 @@ def _sentences(result: dict[str, Any]) -> list[str]:
 def _next_command(args: argparse.Namespace) -> str:
     if args.data_dir:
         return train_command(args)
-    words = [f"t2t datagen --problem {args.problem} --data_dir DIR"]
+    words = ["t2t", "datagen", "--problem", args.problem, "--data_dir", "DIR"]
     if args.languages:
-        words.append(f"--languages {args.languages}")
+        words += ["--languages", args.languages]
     for split in get_args(Split):
-        for side in ("source", "target"):
+        for side in SIDES:
             path = getattr(args, f"{split}_{side}")
             if args.apply:
                 copy = Path(args.apply, f"{split}.{side}")
                 path = str(copy) if copy.exists() else None
             if path:
-                words.append(f"--{split}_{side} {quoted(path)}")
-    return " ".join(words)
+                words += [f"--{split}_{side}", path]
+    return shlex.join(words)
 
 
 COMMAND = Command(

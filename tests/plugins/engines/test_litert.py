@@ -12,10 +12,9 @@ from helpers.decoding_models import LINES, transformer
 from helpers.errors import refused
 
 import t2t_keras
-from t2t_keras.decoding.engine import TokenHypothesis
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.export.verify import Verification
-from t2t_keras.plugins.engines.litert_model import export_litert
+from t2t_keras.plugins.engines.litert import export_litert
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
@@ -64,33 +63,8 @@ def test_options_that_the_graph_lacks_are_refused(translator, tmp_path):
     refused("min_length: LiteRT", export_litert, translator, tmp_path, min_length=5)
 
 
-def test_the_engine_gives_the_outputs_of_the_translator(translator, export_dir):
-    exported = t2t_keras.load(export_dir)
-    texts = [*TEXTS, "", " ".join(TEXTS)]
-    options = {"beam_size": 3, "n_best": 2, "alpha": 1.0}
-    expected = translator.n_best(texts, **options)
-    for outputs, hypotheses in zip(exported.n_best(texts, 2), expected, strict=True):
-        for output, hypothesis in zip(outputs, hypotheses, strict=True):
-            assert (output.text, output.ids) == (hypothesis.text, hypothesis.ids)
-            assert output.score == pytest.approx(hypothesis.score, abs=1e-4)
-            assert output.log_prob == pytest.approx(hypothesis.log_prob, abs=1e-3)
-    refused("beam_size: a LiteRT model has it", exported.translate, ["a"], beam_size=4)
-    refused("cannot force them", exported.translate, ["a"], ["b"])
-    refused("computes no scores", exported.score, ["a"], ["b"])
-    refused("alignment: a LiteRT model returns none", exported.align, ["a"], ["b"])
-
-
-def test_a_fixed_beam_is_searched_once(export_dir, monkeypatch):
-    exported = t2t_keras.load(export_dir)
-    searched = []
-
-    def search(sources, options, progress=None):
-        searched.append(len(sources))
-        return [[TokenHypothesis((5, 1), -0.5, -1.0)] * 2 for _ in sources]
-
-    monkeypatch.setattr(exported.engine, "search", search)
-    assert [len(outputs) for outputs in exported.n_best(TEXTS)] == [1] * len(TEXTS)
-    assert searched == [len(TEXTS)]
+def test_other_programs_run_an_export(export_dir):
+    refused("is for LiteRT's own interpreter", t2t_keras.load, export_dir)
 
 
 def test_the_example_needs_the_interpreter_and_sentencepiece_alone(

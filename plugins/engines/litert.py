@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.checking import checked
@@ -28,14 +29,15 @@ from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import replaced, require_free, size_of
 from t2t_keras.export.formats import require_quantization
 from t2t_keras.export.settings import SETTINGS, text_processor_settings
-from t2t_keras.export.verify import Verification, search_of
+from t2t_keras.export.verify import Output, Verification
 from t2t_keras.files.json_files import write_json
 from t2t_keras.model.backend import Nest
 from t2t_keras.model.layers import SelfAttentionCache
+from t2t_keras.text.tokenizer import PAD
 
 from . import LITERT_OPTIONS
-from .litert_engine import MODEL, LiteRTEngine
 
+MODEL = "model.tflite"
 LIMITS = "litert.json"
 
 
@@ -94,8 +96,7 @@ def export_litert(
         (new / MODEL).write_bytes(content)
         if verify is not None:
             verify.expect(exact, **options)
-            engine = _engine(new / MODEL, translator, resolved)
-            verify.check(search_of(engine, resolved), exact=quantization is None)
+            verify.check(_search_of(new / MODEL), exact=quantization is None)
         limits = {"max_source_length": resolved.max_source_length}
         write_json(new / LIMITS, limits | {"quantization": quantization})
         settings = {
@@ -210,15 +211,21 @@ class _LoopOfOneSentence(GrowingLoop):
         return results(run_all_rows(state, step, shapes))
 
 
-def _engine(
-    model_path: Path, translator: ModelTranslator, options: DecodingOptions
-) -> LiteRTEngine:
-    """Returns the engine of an export."""
-    return LiteRTEngine(
-        model_path,
-        translator.problem.name,
-        translator.text_processor,
-        translator.source_tokenizer,
-        translator.target_tokenizer,
-        options,
-    )
+def _search_of(model_path: Path) -> Callable[[list[list[int]]], list[Output]]:
+    """Returns the search of a model as a function for `Verification.check`."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_path=str(model_path), num_threads=1)
+    run = interpreter.get_signature_runner()
+
+    def search(sources: list[list[int]]) -> list[Output]:
+        outputs = []
+        for ids in sources:
+            result = run(ids=np.array([ids], np.int32))
+            best = result["ids"][0]  # [T]
+            outputs.append(
+                Output(tuple(best[best != PAD].tolist()), float(result["scores"][0]))
+            )
+        return outputs
+
+    return search

@@ -24,10 +24,10 @@ from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.text.tokenizer import UNK
 
-from .ctranslate2_engine import CTranslate2Engine
-from .ctranslate2_settings import (
+from .ctranslate2_engine import (
     EOS_TOKEN,
     PAD_TOKEN,
+    CTranslate2Engine,
     require_supported,
     token_strings,
     write_settings,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Linear,
         SelfAttention,
     )
+
 
 UNK_TOKEN = "<unk>"
 

@@ -13,9 +13,10 @@ from typing import Annotated
 
 import keras
 import tensorflow as tf
+from annotated_types import Interval
 
 from t2t_keras import registry
-from t2t_keras.checking import Limits, Positive, Seed, checked
+from t2t_keras.checking import Positive, Seed, checked
 from t2t_keras.console import say
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.entry_points import hparams_remarks
@@ -106,7 +107,7 @@ def train(
     seed: Seed | None = None,
     init_from: str | Path | None = None,
     accumulate: Positive | None = None,
-    simulate_devices: Annotated[int, Limits(ge=0, le=_MAX_SIMULATED)] = 0,
+    simulate_devices: Annotated[int, Interval(ge=0, le=_MAX_SIMULATED)] = 0,
     usr_dir: str | Path | None = None,
     change_settings: bool = False,
     options: TrainOptions | None = None,

@@ -43,7 +43,7 @@ def small_data() -> HParams:
             --train_source train.en --train_target train.de ...
         t2t train --problem translate_text --hparams_set small_data \
             --data_dir data --output_dir runs/m30k --save_every 120 \
-            --train_options keep=12
+            --keep 12
         t2t evaluate runs/m30k --split test
     """
     from .small import multi30k

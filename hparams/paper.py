@@ -20,7 +20,7 @@ def base() -> HParams:
         t2t datagen --problem translate_ende --data_dir data
         t2t train --problem translate_ende --data_dir data \
             --hparams_set base --output_dir runs/base \
-            --train_options save_minutes=10
+            --save_minutes 10
         t2t average runs/base --last 5
     """
     return HParams()
@@ -36,7 +36,7 @@ def big() -> HParams:
         t2t datagen --problem translate_ende --data_dir data
         t2t train --problem translate_ende --data_dir data \
             --hparams_set big --output_dir runs/big \
-            --train_options save_minutes=10
+            --save_minutes 10
         t2t average runs/big --last 20
     """
     return HParams(
@@ -53,7 +53,7 @@ def big_enfr() -> HParams:
         t2t datagen --problem translate_enfr --data_dir data
         t2t train --problem translate_enfr --data_dir data \
             --hparams_set big_enfr --output_dir runs/big_enfr \
-            --train_options save_minutes=10
+            --save_minutes 10
         t2t average runs/big_enfr --last 20
     """
     return big().override(dropout=0.1)
@@ -75,7 +75,7 @@ def parsing() -> HParams:
             --treebank treebank_3/parsed/mrg
         t2t train --problem parsing_wsj --data_dir data \
             --hparams_set parsing --output_dir runs/parsing \
-            --train_options save_minutes=10
+            --save_minutes 10
         t2t average runs/parsing --last 5
         t2t evaluate runs/parsing --split test
 

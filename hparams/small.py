@@ -19,7 +19,7 @@ def multi30k() -> HParams:
         t2t train --problem translate_text --hparams_set multi30k \
             --hparams compute_dtype=bfloat16,norm=pre --train_steps 6000 \
             --data_dir data --output_dir runs/m30k --save_every 100 \
-            --train_options keep=30 --eval_every 1000 --eval_sentences 200
+            --keep 30 --eval_every 1000 --eval_sentences 200
         t2t evaluate runs/m30k --split test --beam_size 5 --alpha 1.4 \
             --tokenize none
     """
@@ -49,7 +49,7 @@ def news_commentary() -> HParams:
             --clean "identical,control,letters=0.5,ratio=2.5,duplicates"
         t2t train --problem translate_text --hparams_set news_commentary \
             --data_dir data --output_dir runs/nc --save_every 250 \
-            --train_options keep=12,average_last=8
+            --keep 12 --average_last 8
         t2t evaluate runs/nc --split dev
     """
     return HParams(
@@ -87,7 +87,7 @@ def parsing_small() -> HParams:
         t2t train --problem parsing_wsj --hparams_set parsing_small \
             --hparams dropout=0.2,learning_rate=0.75,bpe_dropout=0.1 \
             --init_from runs/craft --data_dir data --output_dir runs/craft2 \
-            --train_steps 19304 --save_every 250 --train_options keep=14
+            --train_steps 19304 --save_every 250 --keep 14
         t2t evaluate runs/craft2 --split dev
     """
     return HParams(

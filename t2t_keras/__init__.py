@@ -31,7 +31,6 @@ from t2t_keras.registry import (
     register_schedule_factor,
 )
 from t2t_keras.tensorflow_import import quiet_import
-from t2t_keras.training.settings import TrainOptions
 
 __path__ += absent_folders()
 quiet_import()
@@ -56,7 +55,6 @@ else:
 __all__ = [
     "HParams",
     "Problem",
-    "TrainOptions",
     "UserError",
     "datagen",
     "load",

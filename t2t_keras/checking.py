@@ -1,7 +1,9 @@
 """Type hints as run-time checks, for arguments, options and the fields of JSON files.
 
-A hint may have limits: `Annotated[int, Limits(ge=1)]`, or another `Rule`. A public
-function with the decorator `checked` refuses a wrong type in one sentence.
+pydantic decides; the sentence about a value that it refuses comes from the hint, which
+may have limits, `Annotated[int, Interval(ge=1)]`, or another `Rule`. A public function
+with the decorator `checked` refuses wrong types. pydantic is imported by the first
+check that needs it, because that takes a tenth of a second.
 """
 
 import collections.abc
@@ -16,27 +18,38 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Literal,
     ParamSpec,
+    TypeAlias,
     TypeVar,
     Union,
 )
+
+from annotated_types import Interval
+from typing_extensions import TypedDict, is_protocol  # pydantic and Python 3.11 need it
 
 from t2t_keras.errors import UserError, short_repr
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from pydantic import TypeAdapter
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # The largest integer for a graph, whose integers have 32 bits; some are doubled there.
 LARGEST = 10**9
+
+NonNegative = Annotated[int, Interval(ge=0, le=LARGEST)]
+Positive = Annotated[int, Interval(ge=1, le=LARGEST)]
+Seed = Annotated[int, Interval(ge=0, le=2**31 - 1)]
+Count = Annotated[int, Interval(ge=0)]  # no graph has it, so it may be large
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,71 +58,11 @@ class Rule:
 
     Attributes:
         holds: returns whether a value satisfies it.
-        description: completes "x must be ...".
+        description: completes "x must be ..."; "": the description of the type does.
     """
 
     holds: Callable[[Any], bool]
-    description: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The limits of a number, as metadata of a type hint.
-
-    Attributes:
-        ge: the smallest possible value.
-        gt: a number below all possible values.
-        le: the largest possible value.
-        lt: a number above all possible values.
-    """
-
-    ge: float | None = None
-    gt: float | None = None
-    le: float | None = None
-    lt: float | None = None
-
-    def conditions(self, value: object) -> list[object]:
-        """Returns the comparisons of a number, or of a tensor, with each limit."""
-        comparisons: tuple[tuple[Callable[[Any, Any], Any], float | None], ...] = (
-            (operator.ge, self.ge),
-            (operator.gt, self.gt),
-            (operator.le, self.le),
-            (operator.lt, self.lt),
-        )
-        return [
-            compare(value, limit) for compare, limit in comparisons if limit is not None
-        ]
-
-    def holds(self, value: object) -> bool:
-        """Returns whether a number is within the limits."""
-        return all(self.conditions(value))
-
-    @property
-    def description(self) -> str:
-        """Completes "x must be ..."."""
-        limits = {
-            "at least": self.ge,
-            "above": self.gt,
-            "at most": self.le,
-            "below": self.lt,
-        }
-        return " and ".join(
-            f"{relation} {limit}"
-            for relation, limit in limits.items()
-            if limit is not None
-        )
-
-
-NonNegative = Annotated[int, Limits(ge=0, le=LARGEST)]
-
-
-Positive = Annotated[int, Limits(ge=1, le=LARGEST)]
-
-
-Seed = Annotated[int, Limits(ge=0, le=2**31 - 1)]
-
-
-Count = Annotated[int, Limits(ge=0)]  # no graph has it, so it may be large
+    description: str = ""
 
 
 class TypeMismatchError(Exception):
@@ -128,300 +81,287 @@ class TypeMismatchError(Exception):
         self.value = value
 
 
-def is_finite(value: object) -> bool:
-    """Returns whether a number is finite as a `float`."""
-    try:
-        return math.isfinite(value)  # type: ignore[arg-type]
-    except OverflowError:  # an integer of hundreds of digits
-        return False
+_RELATIONS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "ge": ("at least", operator.ge),
+    "gt": ("above", operator.gt),
+    "le": ("at most", operator.le),
+    "lt": ("below", operator.lt),
+}
+
+
+def conditions(limits: Interval, value: Any) -> list[Any]:
+    """Returns the comparisons of a number, or of a tensor, with each limit."""
+    return [
+        compare(value, getattr(limits, name))
+        for name, (_, compare) in _RELATIONS.items()
+        if getattr(limits, name) is not None
+    ]
+
+
+def describe_limits(limits: Interval) -> str:
+    """Returns limits in words that complete "x must be ..."."""
+    return " and ".join(
+        f"{words} {getattr(limits, name)}"
+        for name, (words, _) in _RELATIONS.items()
+        if getattr(limits, name) is not None
+    )
 
 
 @functools.cache
 def resolved_hints(owner: Callable[..., object]) -> dict[str, object]:
-    """Returns the type hints of a function's parameters, or of a class's fields.
+    """Returns the type hints of a function, or of a class's fields.
 
-    `*args` and `**kwargs` are left out. A hint that is unknown at run time is `Any`.
+    A hint that is unknown at run time is `Any`.
     """
-    if isinstance(owner, type):
-        return {
-            name: hint
-            for cls in reversed(owner.__mro__)
-            for name, hint in _own_hints(cls).items()
-        }
-    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    parameters = inspect.signature(owner).parameters
-    return {
-        name: hint
-        for name, hint in _own_hints(owner).items()
-        if name in parameters and parameters[name].kind not in variadic
-    }
-
-
-def _own_hints(owner: Callable[..., object]) -> dict[str, Any]:
-    """Returns the hints of a function or class without those of its bases."""
-    module_names = vars(sys.modules.get(owner.__module__, typing))
-    hints = inspect.get_annotations(owner)
-    return {name: _resolved(hint, module_names) for name, hint in hints.items()}
-
-
-def _resolved(annotation: object, module_names: dict[str, Any]) -> Any:
-    """Returns a hint without names in quotes."""
-    stub = types.SimpleNamespace(__annotations__={"hint": annotation})
-    try:
-        return typing.get_type_hints(stub, module_names, include_extras=True)["hint"]
-    except NameError:  # it is imported for type checkers only
-        return Any
+    hints: dict[str, object] = {}
+    for part in reversed(owner.__mro__) if isinstance(owner, type) else [owner]:
+        module_names = vars(sys.modules.get(part.__module__, typing))
+        for name, hint in inspect.get_annotations(part).items():
+            stub = types.SimpleNamespace(__annotations__={name: hint})
+            try:
+                hints |= typing.get_type_hints(stub, module_names, include_extras=True)
+            except NameError:  # it is imported for type checkers only
+                hints[name] = Any
+    return hints
 
 
 def alternatives(hint: object) -> tuple[object, ...]:
     """Returns the hints of a union, or the hint itself."""
-    if typing.get_origin(hint) in (Union, types.UnionType):
-        return typing.get_args(hint)
-    return (hint,)
+    is_union = typing.get_origin(hint) in (Union, types.UnionType)
+    return typing.get_args(hint) if is_union else (hint,)
 
 
-def _origin(hint: object) -> object:
-    """Returns the origin of a hint with arguments; None: it has none.
+# A hint as pydantic checks it, and what it allows, to complete "x must be ...".
+_Check: TypeAlias = tuple[Any, str]
+_WORDS: dict[object, str] = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a finite number",
+    str: "text",
+    Path: "a path",
+}
 
-    An alias of `typing` may lack them, as `typing.List`; `tuple[()]` has none on
-    purpose.
+
+def _check(hint: Any, text_rule: Rule | None) -> _Check:
+    """Returns the check of a hint.
+
+    It converts nothing but lists to tuples and NumPy's scalars to numbers. Objects are
+    instances of their class, whose fields are not checked; an iterable may be anything.
     """
-    has_arguments = typing.get_args(hint) or hint == tuple[()]
-    is_function = typing.get_origin(hint) is collections.abc.Callable
-    return typing.get_origin(hint) if has_arguments or is_function else None
+    from pydantic import AllowInfNan, BeforeValidator, ConfigDict, Strict, with_config
+
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in (None, types.NoneType):
+        return None, "None"
+    if origin is Annotated:
+        inner, words = _check(arguments[0], text_rule)
+        rules = [x for x in map(_as_rule, arguments[1:]) if x]
+        described = ", ".join([words, *(rule.description for rule in rules)])
+        return _saying(described, inner, *map(_after, rules))
+    if len(alternatives(hint)) > 1:
+        return _check_union([_check(x, text_rule) for x in arguments])
+    if origin is Literal:
+        return _saying(f"one of {', '.join(map(str, arguments))}", hint)
+    if origin is collections.abc.Callable:
+        return _check_function(*arguments[:1])
+    if typing.is_typeddict(hint):
+        fields = {k: _check(x, text_rule)[0] for k, x in resolved_hints(hint).items()}
+        config = ConfigDict(strict=True, extra="forbid")
+        strict = with_config(config)(TypedDict("TypedDict", fields))  # type: ignore
+        return _saying(f"an object with {', '.join(fields)}", strict)
+    if isinstance(origin, type) and (arguments or hint == tuple[()]):
+        items = [_check(x, text_rule) for x in arguments if x is not ...]
+        return _check_generic(origin, items, is_fixed=arguments[-1:] != (...,))
+    if hint in (bool, int, float, str):
+        metadata: list[object] = [Strict(), BeforeValidator(_without_numpy)]
+        if hint is float:
+            metadata.append(AllowInfNan(False))
+        if hint is str and text_rule:
+            metadata.append(_after(text_rule))
+        return _saying(_WORDS[hint], hint, *metadata)
+    cls = origin or hint
+    if cls in (Any, object) or not isinstance(cls, type) or is_protocol(cls):
+        return Any, "anything"
+    return _check_instance(cls, _WORDS.get(cls, cls.__name__))
 
 
-def _is_of_fixed_length(origin: object, arguments: tuple[Any, ...]) -> bool:
-    """Returns whether a hint is a tuple that has a hint for each item."""
-    return origin is tuple and arguments[-1:] != (Ellipsis,)
+def _as_rule(metadata: object) -> Rule | None:
+    if isinstance(metadata, Interval):
+        limits = metadata
+        return Rule(lambda x: all(conditions(limits, x)), describe_limits(limits))
+    return metadata if isinstance(metadata, Rule) else None
 
 
-class TypeChecker:
-    """Checks values against type hints. It accepts any value for an unknown hint.
+def _check_union(checks: list[_Check]) -> _Check:
+    hints = tuple(hint for hint, _ in checks)
+    described = dict.fromkeys(words for _, words in checks)
+    if _WORDS[Path] in described:  # text is also given for a path
+        described.pop(_WORDS[str], None)
+    *head, tail = described
+    words = f"{', '.join(head)} or {tail}" if head else tail
+    is_optional = len(hints) == 2 and None in hints
+    union = Union[hints]  # type: ignore[valid-type]  # noqa: UP007
+    return _saying(words, union, suffix=" or None", is_union=not is_optional)
 
-    Iterables are not checked, because that would consume them.
-    """
 
-    names: ClassVar[dict[object, str]] = {
-        bool: "true or false",
-        int: "an integer",
-        float: "a finite number",
-        str: "text",
-        Path: "a path",
-        types.NoneType: "None",
-    }
+def _check_generic(origin: type, items: list[_Check], is_fixed: bool) -> _Check:
+    """Returns the check of a class whose items have checks, as `dict[str, int]`."""
+    from pydantic import BeforeValidator, Strict
 
-    def convert(self, hint: object, value: object, name: str) -> object:
-        """Returns a value that has the type of a hint, with lists for tuples converted.
+    hints = tuple(hint for hint, _ in items)
+    described = [words for _, words in items]
+    words = f"a list, each item of which is {''.join(described[:1])}"
+    cls = accepted = origin
+    if issubclass(origin, Mapping):
+        cls = dict
+        words = f"a mapping of {' to '.join(described)}"
+    elif origin is tuple:
+        accepted, hints = Sequence, hints if is_fixed else (*hints, ...)
+        words = f"({', '.join(described)})" if is_fixed else words
+    elif issubclass(origin, Set):
+        cls = set
+    elif issubclass(origin, Sequence):
+        cls = list
+    elif origin is collections.abc.Iterable:
+        return Any, words  # who reads it says what is wrong with it
+    else:
+        return _check_instance(origin, origin.__name__)
 
-        Args:
-            hint: the type hint.
-            value: the value.
-            name: its name, for the message.
+    def copied(value: Any) -> Any:
+        is_accepted = isinstance(value, accepted) and not isinstance(value, str | bytes)
+        return cls(value) if is_accepted else value
 
-        Raises:
-            TypeMismatchError: it has another type, or violates a rule of the hint.
-        """
-        origin = _origin(hint)
-        arguments = typing.get_args(hint)
-        if origin is Annotated:
-            return self._convert_annotated(arguments, value, name)
-        if origin in (Union, types.UnionType):
-            return self._convert_union(hint, value, name)
-        if origin is Literal:
-            equal = [x for x in arguments if type(x) is type(value) and x == value]
-            is_valid = bool(equal)
-        elif origin is collections.abc.Callable:
-            is_valid = callable(value) and _takes(value, *arguments[:1])
-        elif isinstance(origin, type):
-            return self._convert_generic(hint, value, name)
-        elif typing.is_typeddict(hint):
-            return self._convert_typed_dict(hint, value, name)
-        else:
-            is_valid = self.is_instance(hint, value)
-        if not is_valid:
-            raise TypeMismatchError(name, self.describe(hint), value)
+    generic = types.GenericAlias(cls, hints)
+    return _saying(words, generic, Strict(), BeforeValidator(copied))
+
+
+def _check_function(parameters: object = ...) -> _Check:
+    """Returns the check of a function that can be called with so many arguments."""
+    if not isinstance(parameters, list):  # `Callable[..., int]`
+        return _saying("a function", Any, _after(Rule(callable)))
+    hints = parameters
+
+    def holds(function: Any) -> bool:
+        try:
+            return callable(function) and bool(inspect.signature(function).bind(*hints))
+        except TypeError:
+            return False
+        except ValueError:  # a function in C may have no signature
+            return True
+
+    counts = {0: "without arguments", 1: "of one argument"}
+    words = counts.get(len(hints), f"of {len(hints)} arguments")
+    return _saying(f"a function {words}", Any, _after(Rule(holds)))
+
+
+def _check_instance(cls: type, words: str) -> _Check:
+    return _saying(words, Any, _after(Rule(lambda x: isinstance(x, cls))))
+
+
+def _without_numpy(value: Any) -> Any:
+    """Returns a number that NumPy has made as one of Python."""
+    is_scalar = isinstance(value, numbers.Number) and hasattr(value, "item")
+    return value.item() if is_scalar else value
+
+
+def _after(rule: Rule) -> object:
+    """Returns the metadata by which pydantic checks a rule after the type."""
+    from pydantic import AfterValidator
+    from pydantic_core import PydanticCustomError
+
+    def require(value: object) -> object:
+        if not rule.holds(value):
+            kind = "rule" if rule.description else "type"
+            raise PydanticCustomError(kind, "{words}", {"words": rule.description})
         return value
 
-    def is_instance(self, hint: object, value: object) -> bool:
-        """Returns whether a value is an instance of a class; True for other hints."""
-        hint = typing.get_origin(hint) or hint  # that of `typing.List` is list
-        if hint is None or hint is types.NoneType:
-            return value is None
-        if hint is int:
-            return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        if hint is float:
-            is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-            return is_number and is_finite(value)
-        if not isinstance(hint, type) or hint in (Any, object):
-            return True
-        return getattr(hint, "_is_protocol", False) or isinstance(value, hint)
+    return AfterValidator(require)
 
-    def _convert_annotated(
-        self, arguments: tuple[Any, ...], value: Any, name: str
-    ) -> Any:
-        rules = [rule for rule in arguments[1:] if isinstance(rule, Rule | Limits)]
+
+def _saying(
+    words: str, hint: Any, *metadata: object, suffix: str = "", is_union: bool = False
+) -> _Check:
+    """Returns the check whose error says what a value, or an item of it, must be.
+
+    Args:
+        words: what the hint allows.
+        hint: the hint for pydantic.
+        *metadata: the metadata of the hint.
+        suffix: what to say after the description of a rule that does not hold.
+        is_union: whether `words` are also said about items, whose places pydantic
+            names after alternatives.
+    """
+    from pydantic import ValidationError, WrapValidator
+    from pydantic_core import PydanticCustomError
+
+    def validate(value: object, handler: Callable[[object], object]) -> object:
         try:
-            converted = self.convert(arguments[0], value, name)
-        except TypeMismatchError as error:
-            if error.name != name:  # only an item of it is wrong
+            return handler(value)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            kind, location = first["type"], first["loc"]
+            is_of_item = kind in ("said", "rule") and location[-1:] != ("[key]",)
+            if location and is_of_item and not is_union:
                 raise
-            descriptions = [rule.description for rule in rules]
-            expected = ", ".join([error.expected, *descriptions])
-            raise TypeMismatchError(name, expected, value) from None
-        for rule in rules:
-            if converted is not None and not rule.holds(converted):
-                raise TypeMismatchError(name, rule.description, value)
-        return converted
+        if kind == "rule" and not location:
+            context = {"words": first["msg"] + suffix}
+            raise PydanticCustomError("rule", "{words}", context)
+        raise PydanticCustomError("said", "{words}", {"words": words})
 
-    def _convert_union(self, hint: Any, value: Any, name: str) -> Any:
-        mismatches = []
-        for alternative in typing.get_args(hint):
-            try:
-                return self.convert(alternative, value, name)
-            except TypeMismatchError as error:
-                mismatches.append(error)
-        for mismatch in mismatches:
-            if mismatch.name != name:  # only an item of it is wrong
-                raise mismatch
-        described = [mismatch.expected for mismatch in mismatches]
-        if Path in typing.get_args(hint):  # text is also given for a path
-            described = [text for text in described if text != self.names[str]]
-        raise TypeMismatchError(name, _either(described), value)
-
-    def _convert_generic(self, hint: Any, value: Any, name: str) -> Any:
-        origin = typing.get_origin(hint)
-        arguments = typing.get_args(hint)
-        if origin is collections.abc.Iterable:
-            return value
-        if issubclass(origin, Mapping):
-            return self._convert_mapping(hint, value, name)
-        if not issubclass(origin, collections.abc.Sequence | collections.abc.Set):
-            if not isinstance(value, origin):
-                raise TypeMismatchError(name, self.describe(hint), value)
-            return value
-        cls = collections.abc.Sequence if origin is tuple else origin
-        if isinstance(value, str | bytes) or not isinstance(value, cls):
-            raise TypeMismatchError(name, self.describe(hint), value)
-        items = list(value)
-        hints = arguments
-        if not _is_of_fixed_length(origin, arguments):
-            hints = (arguments[0],) * len(items)
-        if len(hints) != len(items):
-            raise TypeMismatchError(name, self.describe(hint), value)
-        converted = []
-        for index, (item_hint, item) in enumerate(zip(hints, items, strict=True)):
-            converted.append(self.convert(item_hint, item, f"{name}[{index}]"))
-        is_same = all(map(operator.is_, items, converted))
-        if is_same and (origin is not tuple or isinstance(value, tuple)):
-            return value
-        if origin is tuple or isinstance(value, tuple):
-            return tuple(converted)
-        return set(converted) if isinstance(value, collections.abc.Set) else converted
-
-    def _convert_mapping(self, hint: Any, value: Any, name: str) -> Any:
-        key_hint, item_hint = typing.get_args(hint)
-        if not isinstance(value, typing.get_origin(hint)):
-            raise TypeMismatchError(name, self.describe(hint), value)
-        converted = {}
-        for key, item in value.items():
-            try:
-                key = self.convert(key_hint, key, name)
-            except TypeMismatchError:
-                raise TypeMismatchError(name, self.describe(hint), value) from None
-            converted[key] = self.convert(item_hint, item, f"{name}.{key}")
-        return converted
-
-    def _convert_typed_dict(self, hint: Any, value: Any, name: str) -> Any:
-        hints = typing.get_type_hints(hint, include_extras=True)
-        if not isinstance(value, dict) or value.keys() != hints.keys():
-            raise TypeMismatchError(name, f"an object with {', '.join(hints)}", value)
-        return {
-            key: self.convert(item_hint, value[key], f"{name}.{key}")
-            for key, item_hint in hints.items()
-        }
-
-    def describe(self, hint: object) -> str:
-        """Returns what a hint allows, in words."""
-        origin = _origin(hint)
-        arguments = typing.get_args(hint)
-        if hint in self.names:
-            return self.names[hint]
-        if origin in (Union, types.UnionType):
-            return _either(list(map(self.describe, arguments)))
-        if origin is Annotated:
-            rules = [rule for rule in arguments[1:] if isinstance(rule, Rule | Limits)]
-            rule_texts = [rule.description for rule in rules]
-            return ", ".join([self.describe(arguments[0]), *rule_texts])
-        if origin is Literal:
-            return f"one of {', '.join(map(str, arguments))}"
-        if origin is collections.abc.Callable:
-            return _describe_function(arguments)
-        if isinstance(origin, type):
-            return self._describe_generic(origin, arguments)
-        if hint in (Any, object):
-            return "anything"
-        hint = typing.get_origin(hint) or hint
-        return getattr(hint, "__name__", str(hint))
-
-    def _describe_generic(self, origin: type, arguments: tuple[Any, ...]) -> str:
-        described = list(map(self.describe, arguments))
-        if issubclass(origin, Mapping):
-            return f"a mapping of {' to '.join(described)}"
-        if _is_of_fixed_length(origin, arguments):
-            return f"({', '.join(described)})"
-        if issubclass(origin, collections.abc.Sequence | collections.abc.Set):
-            return f"a list, each item of which is {described[0]}"
-        return origin.__name__
+    return Annotated[hint, *metadata, WrapValidator(validate)], words
 
 
-def _either(described: list[str]) -> str:
-    """Returns "a, b or c" without repetitions."""
-    *head, tail = dict.fromkeys(described)
-    return f"{', '.join(head)} or {tail}" if head else tail
+@functools.cache
+def _adapter(hint: object, text_rule: Rule | None) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(_check(hint, text_rule)[0])
 
 
-def _takes(function: Callable[..., object], arguments: object = ...) -> bool:
-    """Returns whether a function can be called with as many arguments as a list has."""
-    if not isinstance(arguments, list):  # `...`
-        return True
+def validated(
+    hint: object, value: Any, name: str, text_rule: Rule | None = None
+) -> Any:
+    """Returns a value that has the type of a hint, with lists for tuples converted.
+
+    Args:
+        hint: the type hint.
+        value: the value.
+        name: its name, for the message.
+        text_rule: what holds for every text in it.
+
+    Raises:
+        TypeMismatchError: it has another type, or violates a rule of the hint.
+    """
+    is_exact = type(value) is hint and hint in (bool, int, float, str)
+    if is_exact and not text_rule and (hint is not float or math.isfinite(value)):
+        return value  # most options: pydantic need not be imported
+
+    from pydantic import ValidationError
+
     try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError:
-        return False
-    except ValueError:  # a function in C may have no signature
-        return True
-    return True
-
-
-def _describe_function(arguments: tuple[Any, ...]) -> str:
-    if not arguments or not isinstance(arguments[0], list):
-        return "a function"
-    counts = {0: "without arguments", 1: "of one argument"}
-    count = len(arguments[0])
-    return f"a function {counts.get(count, f'of {count} arguments')}"
-
-
-P = ParamSpec("P")
-
-
-T = TypeVar("T")
-
-
-_CHECKER = TypeChecker()
+        return _adapter(hint, text_rule).validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    for key in first["loc"]:
+        name += f"[{key}]" if isinstance(key, int) else f".{key}"
+    raise TypeMismatchError(name, first["msg"], first["input"])
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
     """Makes a function refuse arguments that do not match its type hints; a decorator.
 
-    It does not check `**options`, iterables, and hints that are unknown at run time.
+    It does not check `**options`, the items of iterables, and hints that are unknown at
+    run time.
 
     Raises:
         UserError: by the function that is returned, for an argument of another type.
     """
     signature = inspect.signature(function)
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     defaults = {
-        parameter.name: parameter.default for parameter in signature.parameters.values()
+        name: parameter.default
+        for name, parameter in signature.parameters.items()
+        if parameter.kind not in variadic
     }
 
     @functools.wraps(function)
@@ -432,7 +372,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             arguments = {}
         hints = resolved_hints(function)
         for name, value in arguments.items():
-            if name in hints and value is not defaults[name]:
+            if name in hints and name in defaults and value is not defaults[name]:
                 require_type(name, hints[name], value)
         return function(*args, **kwargs)
 
@@ -469,19 +409,14 @@ def require_type(name: str, hint: object, value: object) -> None:
             that no file can have.
     """
     try:
-        _CHECKER.convert(hint, value, name)
+        validated(hint, value, name)
     except TypeMismatchError as error:
         raise UserError(str(error)) from None
     if isinstance(value, str | Path) and Path in alternatives(hint):
-        require_possible_path(name, value)
+        _require_possible_path(name, value)
 
 
-def require_possible_path(name: str, path: str | Path) -> None:
-    """Refuses a path that no file can have.
-
-    Raises:
-        UserError: it is too long, or has a character that file names cannot have.
-    """
+def _require_possible_path(name: str, path: str | Path) -> None:
     try:
         os.stat(path)
     except (UnicodeEncodeError, ValueError) as error:

@@ -98,7 +98,7 @@ def counterpart(context: str, name: str, value: str = "") -> str:
     Args:
         context: where the user gave the name: a command of `t2t` for a flag, or
             another toolkit's program in the place of one; "t2t" for a command;
-            "hparams", "decode_hparams" or "train_options" for a key.
+            "hparams" or "decode_hparams" for a key.
         name: the name, of a flag with its hyphens.
         value: the value that the user gave, if any.
 

@@ -4,18 +4,20 @@
 """
 
 import dataclasses
-import math
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from annotated_types import Interval
+
 from t2t_keras.checking import (
     LARGEST,
-    Limits,
-    TypeChecker,
     TypeMismatchError,
     alternatives,
+    conditions,
+    describe_limits,
     resolved_hints,
+    validated,
 )
 from t2t_keras.entry_points import unknown_name
 from t2t_keras.errors import UserError, short_repr
@@ -25,7 +27,6 @@ T = TypeVar("T")
 # Values of options by name; the dataclass of the options checks them.
 OptionValues: TypeAlias = dict[str, Any]
 
-_CHECKER = TypeChecker()
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -46,13 +47,13 @@ def option(
     Args:
         default: the default value.
         help: what the option does, for `t2t list` or the flag's help.
-        ge: the limits of the value, see `type_hints.Limits`.
+        ge: the limits of the value, see `annotated_types.Interval`.
         gt: likewise.
         le: likewise.
         lt: likewise.
         **uses: further metadata, see `option_names`.
     """
-    limits = Limits(ge=ge, gt=gt, le=le, lt=lt)
+    limits = Interval(ge=ge, gt=gt, le=le, lt=lt)
     metadata = {"help": help, "limits": limits, **uses}
     field: T = dataclasses.field(default=default, metadata=metadata)
     return field
@@ -65,34 +66,13 @@ def option_names(options: type, use: str) -> list[str]:
     ]
 
 
-def _limits(field: "dataclasses.Field[object]") -> Limits:
+def limits_of(field: "dataclasses.Field[Any]") -> Interval:
     """Returns the limits of an option."""
-    limits: Limits = field.metadata["limits"]
+    limits: Interval = field.metadata["limits"]
     has_maximum = limits.le is not None or limits.lt is not None
     if field.type in (int, int | None) and not has_maximum:
         return dataclasses.replace(limits, le=LARGEST)
     return limits
-
-
-def conditions(
-    options: type, values: Mapping[str, object]
-) -> Iterator[tuple[object, str]]:
-    """Yields the conditions on the values of options, with their error messages.
-
-    Args:
-        options: the dataclass.
-        values: some options by name, as numbers or as scalar tensors. None is not
-            checked.
-    """
-    for field in dataclasses.fields(options):
-        value: Any = values.get(field.name)
-        if value is None:
-            continue
-        if field.type is float:  # the comparison is false for NaN as well
-            yield abs(value) < math.inf, f"{field.name} must be a finite number"
-        limits = _limits(field)
-        for condition in limits.conditions(value):
-            yield condition, f"{field.name} must be {limits.description}"
 
 
 def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
@@ -182,7 +162,7 @@ def parse_value(
         return value
     converted = _converted(hint, value)
     try:
-        return _CHECKER.convert(hint, converted, name)
+        return validated(hint, converted, name)
     except TypeMismatchError as error:
         expected = " or ".join([error.expected, *words])
         raise UserError(
@@ -259,13 +239,14 @@ def check_options(
     """
     hints = resolved_hints(options)
     for field in dataclasses.fields(options):
-        if field.name not in values:
+        value = values.get(field.name, field.default)
+        if value is field.default:
             continue
-        limits = _limits(field)
-        value = values[field.name]
+        limits = limits_of(field)
         try:
-            _CHECKER.convert(hints[field.name], value, field.name)
-            if value is not None and not limits.holds(value):
-                raise TypeMismatchError(field.name, limits.description, value)
+            validated(hints[field.name], value, field.name)
+            if value is not None and not all(conditions(limits, value)):
+                expected = describe_limits(limits)
+                raise TypeMismatchError(field.name, expected, value)
         except TypeMismatchError as error:
             raise UserError(f"{prefix}{error}") from None

@@ -12,7 +12,7 @@ import pytest
 from helpers.errors import refused
 
 import t2t_keras
-from t2t_keras import HParams, Problem, TrainOptions, UserError, registry
+from t2t_keras import HParams, Problem, UserError, registry
 from t2t_keras.checking import NonNegative, Positive, Seed, checked, require_type
 from t2t_keras.data.datagen import generate
 from t2t_keras.decoding.options import DecodingOptions
@@ -21,6 +21,7 @@ from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.problem import Cleaning, TextProcessor
 from t2t_keras.run.checkpoint import average_run
+from t2t_keras.training.settings import TrainOptions
 from t2t_keras.usr_dir import load_usr_dir
 
 
@@ -149,7 +150,7 @@ def test_train_refuses_wrong_arguments(tmp_path, monkeypatch):
     arguments = (
         *("problem", "hparams_set", "data_dir", "output_dir", "hparams", "train_steps"),
         *("seed", "init_from", "accumulate", "simulate_devices", "usr_dir"),
-        *("change_settings", "options", "callbacks"),
+        *("change_settings", "callbacks", "save_every", "best_by"),
     )
     for argument in arguments:
         for value in ODD:  # "x" is not a problem: nothing is trained

@@ -21,7 +21,6 @@ _FILES = ("t2t_flags", "t2t_hparams", "fairseq", "opennmt_tf", "marian")
 # The contexts of keys that are typed in a flag, with the command that has the flag.
 _KEY_COMMANDS = {
     "hparams": "train",
-    "train_options": "train",
     "decode_hparams": "translate",
 }
 

@@ -63,7 +63,7 @@ def parsing_next_word() -> HParams:
             --train_trees train.mrg.gz --dev_trees dev.mrg
         t2t train --problem parsing_wsj_words --hparams_set parsing_next_word \
             --data_dir data --output_dir runs/words --save_every 250 \
-            --train_options keep=14 --eval_every 2500 --eval_sentences 0
+            --keep 14 --eval_every 2500 --eval_sentences 0
         t2t evaluate --output_dir runs/words --split dev
     """
     return registry.hparams("parsing_small").override(

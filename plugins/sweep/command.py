@@ -13,7 +13,6 @@ from t2t_keras.cli.command import (
     Command,
     add_further,
     add_hparams,
-    add_keys,
     add_option_flags,
     add_usr_dir,
     given_options,
@@ -102,16 +101,12 @@ def _add_evaluation_flags(parser: argparse.ArgumentParser) -> None:
         help="steps between evaluations (default: a tenth of the steps)",
     )
     add_option_flags(group, TrainOptions, ["eval_sentences"])
+    rule = "Here best_by is metric, average_last 0 and keep 1, unless given."
+    further = add_further(parser, "options of each training", rule)
+    # `max_minutes` would make the trials depend on the speed of the machine.
     names = {field.name for field in dataclasses.fields(TrainOptions)}
-    add_keys(
-        parser,
-        group,
-        "--train_options",
-        TrainOptions,
-        "best_by=loss",
-        rule="Here best_by is metric, average_last 0 and keep 1, unless given.\n",
-        listed=names - {"eval_every", "eval_sentences", "max_minutes"},
-    )
+    shown = {"eval_every", "eval_sentences", "max_minutes"}
+    add_option_flags(further, TrainOptions, names - shown)
 
 
 def _add_search_flags(parser: argparse.ArgumentParser) -> None:
@@ -170,12 +165,7 @@ def _settings(args: argparse.Namespace) -> "SweepSettings":
         ranges = registry.ranged_hparams(args.ranges).resolve(hparams)
     except UserError as error:
         raise UserError(f"--ranges '{args.ranges}': {error}") from None
-    given_values = given_options(args, TrainOptions, "train_options")
-    if "max_minutes" in given_values:
-        raise UserError(
-            "--train_options: max_minutes makes the trials depend on the speed of the "
-            "machine; leave it out"
-        )
+    given_values = given_options(args, TrainOptions)
     options: OptionValues = _DEFAULTS | given_values
     steps = args.train_steps or hparams.train_steps
     options.setdefault("eval_every", max(1, steps // _EVALUATIONS))

@@ -123,11 +123,11 @@ class TrialRunner:
     def _start(self, trial: ClaimedTrial, slot: int) -> "subprocess.Popen[bytes]":
         """Starts the process of a trial, which ends with this one."""
         settings = self._study.settings
-        options = ",".join(f"{k}={v}" for k, v in settings.options.items())
         command = [sys.executable, *_TRAIN, "train"]
         command += settings.train_flags(trial.hparams, trial.run_dir)
         command += ["--train_steps", str(trial.steps), "--seed", str(settings.seed)]
-        command += ["--train_options", options] if options else []
+        for name, value in settings.options.items():
+            command += [f"--{name}", str(value)]
         parent = os.getpid()
         with (trial.run_dir / _LOG).open("ab") as log:
             return subprocess.Popen(

@@ -248,9 +248,9 @@ def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
                 data_dir=data_dir,
                 output_dir=directory / name,
                 hparams=changes | {"train_steps": steps},
-                options=t2t_keras.TrainOptions(
-                    eval_sentences=0, average_last=0, save_every=2
-                ),
+                eval_sentences=0,
+                average_last=0,
+                save_every=2,
                 **options,
             )
         translator: Any = t2t_keras.load(directory / name)

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,9 @@ from t2t_keras.usr_dir import load_usr_dir
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
 
-# The flags that stand in the table [train]. `datagen` has a seed too, which is that of
-# the data; the others are of `train` alone.
-_TRAIN_FLAGS = ("seed", "init_from", "accumulate", "train_options")
+# The flags that stand in the table [train], besides the options of the training.
+# `datagen` has a seed too, which is that of the data; the others are of `train` alone.
+_TRAIN_FLAGS = ("seed", "init_from", "accumulate")
 
 
 def _config_flags(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,8 @@ def _config(args: argparse.Namespace) -> dict[str, Any]:
         load_usr_dir(config.usr_dir)
     changes = config.changed_hparams(config.read_hparams(run / "hparams.json"))
     manifest = _manifest(config)
-    flags = _repeating_flags(run, training_flags(config, changes), manifest)
+    in_table = {*_TRAIN_FLAGS, *config.train_options}
+    flags = _repeating_flags(run, training_flags(config, changes), in_table, manifest)
     text = _toml(flags, _comments(run, config, manifest))
     if args.output:
         write_lines(args.output, text.splitlines())
@@ -72,13 +73,16 @@ def training_flags(
         "seed": config.seed,
         "init_from": config.init_from,
         "accumulate": config.accumulate if config.accumulate != 1 else None,
-        "train_options": config.train_options,
+        **config.train_options,
     }
     return {name: value for name, value in flags.items() if value not in (None, {})}
 
 
 def _repeating_flags(
-    run: Path, training: Mapping[str, object], manifest: "Manifest | None"
+    run: Path,
+    training: Mapping[str, object],
+    in_table: Collection[str],
+    manifest: "Manifest | None",
 ) -> dict[str, object]:
     """Returns the flags of `datagen` and `train` that repeat a run, by name.
 
@@ -87,12 +91,13 @@ def _repeating_flags(
     Args:
         run: the run directory.
         training: its `training_flags`.
+        in_table: those that stand in the table [train].
         manifest: the manifest of its data; None: the data are no longer there.
     """
     flags: dict[str, object] = {}
     train: dict[str, object] = {}
     for name, value in training.items():
-        (train if name in _TRAIN_FLAGS else flags)[name] = value
+        (train if name in in_table else flags)[name] = value
     flags["output_dir"] = str(run)
     datagen = {} if manifest is None else _datagen_flags(manifest)
     tables = {"datagen": datagen, "train": train}

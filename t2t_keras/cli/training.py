@@ -14,7 +14,6 @@ from t2t_keras.cli.command import (
     Command,
     add_further,
     add_hparams,
-    add_keys,
     add_option_flags,
     add_run_dir,
     add_usr_dir,
@@ -30,12 +29,9 @@ from t2t_keras.entry_points import load_plugins, plugin_names
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
 from t2t_keras.processes import LAUNCHED, LOST
-from t2t_keras.run.config import RunConfig, existing_config
 from t2t_keras.training.settings import (
-    SAVING,
     TrainOptions,
     TrainSettings,
-    repeated_options,
     train_settings,
 )
 
@@ -82,14 +78,16 @@ def _add_source_run_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_reporting_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds flags for the fields of `TrainOptions` that most trainings need."""
-    names = [field.name for field in dataclasses.fields(TrainOptions)]
-    common = ("save_every", "eval_every", "eval_sentences", "patience")
-    further = [name for name in names if name not in common]
+    """Adds a flag for each field of `TrainOptions`, first those that most need."""
+    common = {"save_every", "eval_every", "eval_sentences", "patience"}
     group = parser.add_argument_group("saving, evaluating, ending")
     add_option_flags(group, TrainOptions, common)
-    example = "keep=40,best_by=metric"
-    add_keys(parser, group, "--train_options", TrainOptions, example, listed=further)
+    further = add_further(parser, "further options of saving, evaluating, ending")
+    add_option_flags(
+        further,
+        TrainOptions,
+        {field.name for field in dataclasses.fields(TrainOptions)} - common,
+    )
 
 
 def _add_further_flags(parser: argparse.ArgumentParser) -> None:
@@ -150,6 +148,7 @@ def settings_of(args: argparse.Namespace) -> TrainSettings:
         usr_dir=args.usr_dir,
         data_dir=args.data_dir,
         init_from=args.init_from,
+        options=given_options(args, TrainOptions),
     )
 
 
@@ -159,23 +158,7 @@ def _check_train(args: argparse.Namespace) -> None:
     settings = settings_of(args)
     problem = registry.problem(settings.problem)
     settings.hparams.parse(args.hparams)
-    if given_options(args, TrainOptions, "train_options").keys() >= SAVING:
-        raise UserError("--save_every and save_minutes exclude each other; give one")
-    _options(args, settings.run_config)
     Manifest.open(Path(settings.data_dir), problem.data_name)
-
-
-def _options(args: argparse.Namespace, config: RunConfig | None) -> TrainOptions:
-    """Returns the options, those of the run if it is resumed by its directory alone.
-
-    Args:
-        args: the flags.
-        config: the configuration of the run; None: it is new.
-    """
-    options = given_options(args, TrainOptions, "train_options")
-    if args.problem is None:
-        options = repeated_options(config, options)
-    return TrainOptions(**options)
 
 
 def _load_callbacks(function_name: str | None) -> list[Any]:
@@ -212,8 +195,8 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     hooks = [name for name in plugin_names("hooks") if getattr(args, name, False)]
     try:
         callbacks = _load_callbacks(args.callbacks)
-        options = _options(args, existing_config(args.output_dir))
-        result = train(**flags, options=options, callbacks=callbacks, hooks=hooks)
+        options = given_options(args, TrainOptions)
+        result = train(**flags, **options, callbacks=callbacks, hooks=hooks)
     except LostProcess:
         if LAUNCHED in os.environ:
             raise SystemExit(LOST) from None

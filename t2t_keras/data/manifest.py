@@ -14,7 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Self, TypedDict
 
-from t2t_keras.checking import Count, Limits, Rule
+from annotated_types import Interval
+
+from t2t_keras.checking import Count, Rule
 from t2t_keras.data.record_index import RecordIndex, find_shards, unfinished_dir
 from t2t_keras.data.sources import checksum
 from t2t_keras.errors import UserError, quantity
@@ -231,7 +233,7 @@ class CorpusRecord(TypedDict):
 
     pairs: Count
     examples: Count
-    share: Annotated[float, Limits(gt=0)]
+    share: Annotated[float, Interval(gt=0)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

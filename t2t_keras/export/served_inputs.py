@@ -3,15 +3,18 @@
 Rows with equal options are searched together, one group after another.
 """
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.checking import conditions, describe_limits
 from t2t_keras.decoding.inputs import splits_long_inputs
 from t2t_keras.decoding.options import EMPTY_PHRASES, DecodingOptions
 from t2t_keras.decoding.search_loop import NEG_INF, Hypotheses, length_penalties
-from t2t_keras.options import conditions
+from t2t_keras.options import limits_of
 from t2t_keras.problem import TextProcessor
 from t2t_keras.text.sentences_graph import (
     join_outputs_graph,
@@ -90,8 +93,7 @@ def checked_options(
         for name, value in options.items()
     }
     assertions = [
-        require(condition, message)
-        for condition, message in conditions(DecodingOptions, with_axis)
+        require(condition, message) for condition, message in _conditions(with_axis)
     ]
     fits = with_axis["n_best"] <= with_axis["beam_size"]
     assertions.append(require(fits, "n_best must be at most beam_size"))
@@ -101,6 +103,19 @@ def checked_options(
         assertions.append(require((count == 1) | (count == size), message))
     with tf.control_dependencies(assertions):
         return {name: tf.identity(value) for name, value in with_axis.items()}
+
+
+def _conditions(options: Mapping[str, tf.Tensor]) -> Iterator[tuple[tf.Tensor, str]]:
+    """Yields the conditions on numbers among the options, with their messages."""
+    for field in dataclasses.fields(DecodingOptions):
+        if field.name not in options:
+            continue
+        value = options[field.name]
+        if field.type is float:  # the comparison is false for NaN as well
+            yield abs(value) < math.inf, f"{field.name} must be a finite number"
+        limits = limits_of(field)
+        for condition in conditions(limits, value):
+            yield condition, f"{field.name} must be {describe_limits(limits)}"
 
 
 def search_groups(

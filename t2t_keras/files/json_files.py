@@ -8,12 +8,11 @@ import dataclasses
 import hashlib
 import json
 import os
-import types
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TextIO, TypeVar, cast
+from typing import Annotated, Any, TextIO, TypeVar, cast
 
-from t2t_keras.checking import Rule, TypeChecker, TypeMismatchError, resolved_hints
+from t2t_keras.checking import Rule, TypeMismatchError, resolved_hints, validated
 from t2t_keras.console import say
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.files.atomic import atomic
@@ -177,20 +176,6 @@ FileName = Annotated[
 ]
 
 
-class _JsonTypeChecker(TypeChecker):
-    names: ClassVar[dict[object, str]] = TypeChecker.names | {types.NoneType: "null"}
-
-    def convert(self, hint: object, value: object, name: str) -> object:
-        converted = super().convert(hint, value, name)
-        if isinstance(converted, str) and hint is str and not _is_path(converted):
-            expected = "text without U+0000 and lone surrogates"
-            raise TypeMismatchError(name, expected, value)
-        return converted
-
-
-_CHECKER = _JsonTypeChecker()
-
-
 def _is_path(text: str) -> bool:
     """Returns whether the system takes a text as a path."""
     try:
@@ -198,6 +183,9 @@ def _is_path(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\0" not in text
+
+
+_TEXT = Rule(_is_path, "text without U+0000 and lone surrogates")
 
 
 def from_fields(cls: type[T], fields: Mapping[str, object], path: Path) -> T:
@@ -255,9 +243,10 @@ def typed_value(hint: type[T], value: object, name: str, path: Path) -> T:
         UserError: the value has another type.
     """
     try:
-        return cast(T, _CHECKER.convert(hint, value, name))
+        return cast(T, validated(hint, value, name, _TEXT))
     except TypeMismatchError as error:
+        expected = error.expected.replace(" or None", " or null")
         raise UserError(
-            f"{path}: the field '{error.name}' must be {error.expected}, not "
+            f"{path}: the field '{error.name}' must be {expected}, not "
             f"{error.value!r:.80}; restore the file from a copy"
         ) from None

@@ -302,7 +302,7 @@ class CheckpointDirectory(CheckpointPaths):
             raise UserError(
                 f"--output_dir: the checkpoints take {needed / 1e9:.3g} GB more, and "
                 f"{free / 1e9:.3g} GB are free in {self.directory}; free disk space, "
-                "or keep fewer of them with --train_options keep=N"
+                "or keep fewer of them with --keep N"
             )
 
     def restore_newest(
@@ -406,7 +406,7 @@ def average_run(output_dir: str | Path, count: Positive) -> Path:
     """Writes the average of the newest checkpoints of a run.
 
     The paper averages the last 5 checkpoints of base and the last 20 of big, which were
-    written every 10 minutes: `--train_options save_minutes=10,average_last=5`. It takes
+    written every 10 minutes: `--save_minutes 10 --average_last 5`. It takes
     the memory of one model, whatever the number of checkpoints.
 
     Args:

@@ -11,14 +11,14 @@ from t2t_keras import registry
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
-from t2t_keras.options import OptionValues, check_options, option
+from t2t_keras.options import OptionValues, check_options, option, require_known
 from t2t_keras.run.config import RunConfig, existing_config, first_hparams, run_of
 from t2t_keras.usr_dir import load_usr_dir
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """When to log, save, evaluate and stop; `t2t train` takes each field.
+    """When to log, save, evaluate and stop: keywords of `train`, flags of `t2t train`.
 
     Raises:
         UserError: a value is impossible, or `best_by` needs sentences that are not
@@ -135,7 +135,7 @@ def train_settings(
     data_dir: str | Path | None = None,
     seed: int | None = None,
     init_from: str | Path | None = None,
-    options: TrainOptions | None = None,
+    options: OptionValues | None = None,
 ) -> TrainSettings:
     """Returns the settings that arguments of `train` mean.
 
@@ -151,11 +151,16 @@ def train_settings(
         data_dir: a field of `TrainSettings`; None: not given.
         seed: likewise.
         init_from: likewise.
-        options: likewise.
+        options: fields of `TrainOptions`; those of the run count for others.
 
     Raises:
-        UserError: a name is missing or unknown, or there is no run to be resumed.
+        UserError: a name is missing or unknown, an option is impossible, or there is no
+            run to be resumed.
     """
+    options = options or {}
+    require_known(TrainOptions, options, context="train")
+    if options.keys() >= SAVING:
+        raise UserError("--save_every and --save_minutes exclude each other; give one")
     run_config = existing_config(output_dir)
     if usr_dir is None and run_config is not None:
         usr_dir = run_config.existing_usr_dir()
@@ -165,11 +170,10 @@ def train_settings(
         "data_dir": data_dir,
         "seed": seed,
         "init_from": init_from,
-        "options": options,
     }
     values: OptionValues = {k: v for k, v in fields.items() if v is not None}
     if problem is None:
-        settings = _run_settings(Path(output_dir), run_config)
+        settings = _run_settings(Path(output_dir), run_config, options)
         if hparams_set is not None:
             values["hparams_set"] = hparams_set
             values["hparams"] = registry.hparams(hparams_set)
@@ -186,13 +190,16 @@ def train_settings(
         problem=problem,
         hparams_set=hparams_set,
         usr_dir=usr_dir,
+        options=TrainOptions(**options),
         run_config=run_config,
         **values,
     )
 
 
-def _run_settings(run: Path, config: RunConfig | None) -> TrainSettings:
-    """Returns the settings of a run whose training is resumed."""
+def _run_settings(
+    run: Path, config: RunConfig | None, options: OptionValues
+) -> TrainSettings:
+    """Returns the settings of a run whose training is resumed, with other options."""
     if config is None:
         raise UserError(
             f"--problem is missing; only a run is resumed without it, and {run} is "
@@ -207,20 +214,18 @@ def _run_settings(run: Path, config: RunConfig | None) -> TrainSettings:
         seed=config.seed,
         init_from=config.init_from,
         batch_parts=config.batch_parts,
-        options=TrainOptions(**repeated_options(config, {})),
+        options=TrainOptions(**repeated_options(config, options)),
         run_config=config,
     )
 
 
-def repeated_options(config: RunConfig | None, changes: OptionValues) -> OptionValues:
+def repeated_options(config: RunConfig, changes: OptionValues) -> OptionValues:
     """Returns the options of a run that is resumed, with changes.
 
     Args:
-        config: the configuration of the run; None: only the changes are returned.
+        config: the configuration of the run.
         changes: fields of `TrainOptions`.
     """
-    if config is None:
-        return changes
     options: OptionValues = dict(config.train_options)
     if changes.keys() & SAVING:
         options = {name: x for name, x in options.items() if name not in SAVING}

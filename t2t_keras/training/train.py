@@ -9,13 +9,14 @@ import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import keras
 import tensorflow as tf
+from annotated_types import Interval
 
 from t2t_keras import registry
-from t2t_keras.checking import Limits, Positive, Seed, checked
+from t2t_keras.checking import Positive, Seed, checked
 from t2t_keras.console import say
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.entry_points import hparams_remarks
@@ -39,7 +40,7 @@ from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.hooks import HookPlugin, hook_plugins
 from t2t_keras.training.result import TrainResult
-from t2t_keras.training.settings import TrainOptions, TrainSettings, train_settings
+from t2t_keras.training.settings import TrainSettings, train_settings
 from t2t_keras.training.strategy import ProcessGroup, make_strategy, on_gpus
 from t2t_keras.training.trainer import Trainer
 
@@ -114,12 +115,12 @@ def train(
     seed: Seed | None = None,
     init_from: str | Path | None = None,
     accumulate: Positive | None = None,
-    simulate_devices: Annotated[int, Limits(ge=0, le=_MAX_SIMULATED)] = 0,
+    simulate_devices: Annotated[int, Interval(ge=0, le=_MAX_SIMULATED)] = 0,
     usr_dir: str | Path | None = None,
     change_settings: bool = False,
-    options: TrainOptions | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     hooks: Sequence[str | HookPlugin] = (),
+    **options: Any,
 ) -> TrainResult:
     """Trains a model, or resumes its training, on all GPUs (or on the CPU).
 
@@ -154,11 +155,13 @@ def train(
         change_settings: whether a run is resumed with other values of hyper-parameters
             such as `learning_rate`, `clip_norm` or `dropout`: those in
             `hparam.CHANGEABLE_FIELDS`.
-        options: how the run is watched, saved and ended; None: `TrainOptions()`.
         callbacks: Keras callbacks, called as `fit(steps_per_epoch=eval_every)` does,
             but for batches at each report only. The logs are the records of
             `metrics.jsonl`, those of dev with the prefix "val_" at the end of an epoch.
         hooks: hooks of plugins, such as "page", by name or as `HookPlugin`.
+        **options: how the run is watched, saved and ended: fields of `TrainOptions`,
+            such as `save_every=500`. Those of a run that is resumed without `problem`
+            count where none is given.
 
     Returns:
         The last metrics, and what ended the training.

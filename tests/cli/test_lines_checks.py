@@ -24,18 +24,14 @@ MISTAKES = [
     ((*TRAIN, *BASE, "--hparams", "d_modle=1"), "did you mean 'd_model'"),
     ((*TRAIN, *BASE), "there is no d/translate"),
     (
-        (*TRAIN, *BASE, "--train_options", "best_by=metric", "--eval_sentences", "0"),
+        (*TRAIN, *BASE, "--best_by", "metric", "--eval_sentences", "0"),
         "best_by=metric needs --eval_sentences",
     ),
     ((*TRAIN, *BASE, "--init_from", "no_such"), "no_such is neither a run nor a check"),
-    ((*TRAIN, *BASE, "--train_options", "save_minutes=nan"), "save_minutes must be a"),
+    ((*TRAIN, *BASE, "--save_minutes", "nan"), "save_minutes must be a"),
     (
-        (*TRAIN, *BASE, "--patience", "1", "--train_options", "patience=2"),
-        "--patience is in --train_options as well; leave out one",
-    ),
-    (
-        (*TRAIN, *BASE, "--save_every", "9", "--train_options", "save_minutes=9"),
-        "--save_every and save_minutes exclude each other",
+        (*TRAIN, *BASE, "--save_every", "9", "--save_minutes", "9"),
+        "--save_every and --save_minutes exclude each other",
     ),
     ((*TRAIN, "x", "--hparams_set", "base", "--usr_dir", "no_such"), "--usr_dir"),
     (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),

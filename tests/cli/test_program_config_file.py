@@ -38,7 +38,8 @@ train_target = "x.de"
 
 [train]
 seed = 3
-train_options = { best_by = "metric", keep = 7 }
+best_by = "metric"
+keep = 7
 
 [datagen]
 seed = 4
@@ -57,7 +58,7 @@ change_settings: true
 train_source: x.en
 train_target: x.de
 vocab: [a, b]
-train: {seed: 3, train_options: {best_by: metric, keep: 7}}
+train: {seed: 3, best_by: metric, keep: 7}
 datagen: {seed: 4}
 translate:
   decode_hparams:
@@ -69,7 +70,7 @@ SAME = {
     "train": [
         *("--problem", "translate_text", *DATA, "--hparams_set", "tiny"),
         *("--hparams", "dropout=0.2,num_layers=4", "--change_settings", "--seed", "3"),
-        *("--train_options", "best_by=metric,keep=7"),
+        *("--best_by", "metric", "--keep", "7"),
     ],
     "datagen": [
         *("--problem", "translate_text", "--data_dir", "d", "--train_source", "x.en"),
@@ -163,7 +164,7 @@ MISTAKES = {
     "eval_every = [1, 2]": "f.toml: eval_every takes one value, not [1, 2]",
     "json = 1": "f.toml: json must be true or false",
     "[hparams]\nd_modle = 1": "did you mean 'd_model'?",
-    "train_options = { kep = 1 }": "train_options: there is no 'kep'; did you mean",
+    "[train]\nkep = 1": "f.toml: there is no flag 'kep'; did you mean 'keep'",
     "seed = ": "f.toml is not TOML",
     "": "give --problem, --hparams_set, --data_dir and --output_dir; to resume",
 }

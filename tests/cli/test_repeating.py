@@ -25,7 +25,7 @@ def config_of(path):
 def test_a_run_is_repeated(data_dir, tmp_path, capfd, monkeypatch):
     replace_updates(monkeypatch)
     flags = ["--train_steps", 2, "--seed", 5, "--accumulate", 2, "--eval_sentences", 0]
-    options = ["--train_options", "keep=3,average_last=0,save_minutes=7.5"]
+    options = ["--keep", 3, "--average_last", 0, "--save_minutes", 7.5]
     folders = ["--data_dir", data_dir, "--output_dir", tmp_path / "first"]
     arguments = [*TRAIN, "--hparams", CHANGES, *flags, *options, *folders]
     with monkeypatch.context() as patch:  # its files are written, no step is done
@@ -46,12 +46,10 @@ def test_a_run_is_repeated(data_dir, tmp_path, capfd, monkeypatch):
     assert printed["config"]["train"] == {
         "seed": 5,
         "accumulate": 2,
-        "train_options": {
-            "save_minutes": 7.5,
-            "keep": 3,
-            "eval_sentences": 0,
-            "average_last": 0,
-        },
+        "save_minutes": 7.5,
+        "keep": 3,
+        "eval_sentences": 0,
+        "average_last": 0,
     }
     assert printed["config"]["hparams"]["train_steps"] == 2
 

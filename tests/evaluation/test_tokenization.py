@@ -34,7 +34,6 @@ from t2t_keras.evaluation.tokenization import (
 from t2t_keras.metrics import Metrics
 from t2t_keras.problem import Problem
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.settings import TrainOptions
 
 REFERENCES = {
     "zh": ["我每天早上六点起床。", "她的猫在屋顶上睡觉。", "明天会下雨吗?"],
@@ -240,7 +239,9 @@ def train(data_dir, output_dir, steps, **options):
         output_dir=output_dir,
         hparams=changes | {"batch_tokens": 200, "warmup_steps": HPARAMS.warmup_steps},
         train_steps=steps,
-        options=TrainOptions(eval_sentences=0, save_every=2, **options),
+        eval_sentences=0,
+        save_every=2,
+        **options,
     )
 
 

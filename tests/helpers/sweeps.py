@@ -37,7 +37,7 @@ def sweep_flags(
         **{"problem": "translate_text", "ranges": ranges, "trials": 3},
         **{"hparams_set": "tiny", "hparams": small, "train_steps": 20},
         **{"data_dir": data_dir, "output_dir": output_dir, "usr_dir": usr_dir},
-        **{"eval_every": 10, "eval_sentences": 0, "train_options": "save_every=5"},
+        **{"eval_every": 10, "eval_sentences": 0, "save_every": 5},
         **changes,
     }
     flags: list[str] = []

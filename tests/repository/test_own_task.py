@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     tiny = "num_layers=1,d_model=16,d_ff=16,num_heads=2,d_k=8,d_v=8,batch_tokens=600"
     flags = ("--hparams_set", "tiny", "--hparams", tiny, "--train_steps", "6")
     flags += ("--eval_every", "3", "--eval_sentences", "20")
-    flags += ("--train_options", "best_by=metric")
+    flags += ("--best_by", "metric")
     assert run("train", *common, *flags, "--output_dir", str(root / "run")) == 0
     flags = ("--output_dir", str(root / "run"), "--export_dir", str(root / "export"))
     assert run("export", *flags) == 0

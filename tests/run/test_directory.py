@@ -15,18 +15,17 @@ from t2t_keras import UserError
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.run.checkpoint import CheckpointDirectory, average_run
 from t2t_keras.run.directory import RunDirectory, training_lock
-from t2t_keras.training.settings import TrainOptions
 from t2t_keras.training.train import disk_errors, open_run
 from t2t_keras.training.trainer import Trainer
 
-FAST = TrainOptions(eval_sentences=0)
-NO_STEP = TrainOptions(eval_sentences=0, max_minutes=1e-9)
+FAST = {"eval_sentences": 0}
+NO_STEP = {"eval_sentences": 0, "max_minutes": 1e-9}
 SMALL = "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=256,dropout=0"
 
 
 def train(data_dir, output_dir, **arguments):
     """Trains from Python, for two steps unless told otherwise."""
-    arguments = {"hparams": SMALL, "train_steps": 2, "options": FAST} | arguments
+    arguments = {"hparams": SMALL, "train_steps": 2, **FAST} | arguments
     arguments |= {"data_dir": data_dir, "output_dir": output_dir}
     return t2t_keras.train("translate_text", "tiny", **arguments)
 
@@ -56,7 +55,7 @@ def names(directory):
 
 def test_readers_take_no_lock(data_dir, copy, tmp_path, monkeypatch):
     replace_updates(monkeypatch)
-    origin = {"init_from": copy, "options": NO_STEP}
+    origin = {"init_from": copy, **NO_STEP}
     with training_lock(copy):
         run_of = RunDirectory(copy)
         run_of.restore(run_of.build_model())
@@ -95,9 +94,9 @@ def test_a_training_writes_nothing_to_another_that_took_its_place(
         return result
 
     monkeypatch.setattr(cls, method, replaced_meanwhile)
-    options = TrainOptions(eval_sentences=0, save_every=1, eval_every=2)
+    options = {"eval_sentences": 0, "save_every": 1, "eval_every": 2}
     message = f"^{run} was removed, renamed or replaced .*; it writes nothing more"
-    refused(message, train, data_dir, run, options=options, hooks=["page"])
+    refused(message, train, data_dir, run, **options, hooks=["page"])
     assert {path.name: path.read_bytes() for path in run.iterdir()} == new_files
 
 
@@ -255,7 +254,7 @@ def test_orphans_of_killed_processes_are_removed(data_dir, copy):
 
 def test_a_training_that_diverges_ends_with_one_sentence(data_dir, tmp_path, capfd):
     flags = {"hparams": f"{SMALL},learning_rate=100,warmup_steps=1", "train_steps": 8}
-    flags["options"] = TrainOptions(log_every=4, eval_sentences=0)
+    flags |= {"log_every": 4, "eval_sentences": 0}
     # log 310, of the vocabulary that `small_data` asks for, is 5.74.
     message = "step 4: the training has diverged.* far above a loss by guessing, 5.7"
     printed = refused(message, train, data_dir, tmp_path, **flags)

@@ -17,7 +17,6 @@ from helpers.errors import refused
 from helpers.small_run import assert_same, replace_updates, weights
 
 import t2t_keras
-from t2t_keras import TrainOptions
 from t2t_keras.cli import translation
 
 SOURCES = ["ein Hund", "", "zwei Hunde  bellen", "🙂 Katze", "die Katze schläft lange"]
@@ -86,8 +85,8 @@ def test_training_explains_a_change_of_a_set_of_tensor2tensor(
 
 @pytest.mark.slow
 def test_training_from_python_matches_the_command(trained, tmp_path):
-    often = TrainOptions(save_every=2, eval_every=4, eval_sentences=3)
-    arguments = {"hparams": HPARAMS, "train_steps": 4, "options": often}
+    often = {"save_every": 2, "eval_every": 4, "eval_sentences": 3}
+    arguments = {"hparams": HPARAMS, "train_steps": 4} | often
     arguments |= {"data_dir": trained / "data", "output_dir": tmp_path}
     result = t2t_keras.train("translate_text", "tiny", **arguments)
     expected = json.loads((trained / "train.json").read_text())

@@ -33,7 +33,7 @@ def run(tmp_path_factory):
     flags = {
         **{"problem": "translate_text", "hparams_set": "tiny", "hparams": HPARAMS},
         **{"data_dir": directory / "data", "output_dir": directory / "run"},
-        **{"train_steps": 250, "save_every": 50, "train_options": "log_every=50"},
+        **{"train_steps": 250, "save_every": 50, "log_every": 50},
         **{"eval_every": 125, "eval_sentences": 40},
     }
     command("train", **flags)

@@ -70,8 +70,9 @@ def test_training_resumes_where_it_stopped(earlier, capfd):
     argv = ["--problem", "translate_text", "--hparams_set", "tiny", "--hparams"]
     argv += [settings, "--change_settings"]
     argv += ["--data_dir", earlier / "data", "--output_dir", run_dir]
-    argv += ["--train_steps", "6", "--eval_sentences", "0", "--train_options"]
-    result = run_json(capfd, "train", *argv, "log_every=1,average_last=0")
+    argv += ["--train_steps", "6", "--eval_sentences", "0"]
+    argv += ["--log_every", "1", "--average_last", "0"]
+    result = run_json(capfd, "train", *argv)
     assert result["step"] == 6
     lines = (run_dir / "metrics.jsonl").open()
     records = [r for r in map(json.loads, lines) if r["kind"] == "train"][-2:]

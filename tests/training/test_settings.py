@@ -1,6 +1,7 @@
 """A run is resumed by its directory alone, with its settings."""
 
 import dataclasses
+import json
 import shutil
 
 import pytest
@@ -12,16 +13,16 @@ from helpers.small_run import replace_updates
 import t2t_keras
 from t2t_keras.run.config import RunConfig
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.settings import TrainOptions, repeated_options, train_settings
+from t2t_keras.training.settings import repeated_options, train_settings
 
 DECODING = {"beam_size": 6, "length_penalty": "power", "alpha": 1.0}
-OPTIONS = TrainOptions(eval_sentences=0, save_minutes=5.0, keep=3)
+OPTIONS = {"eval_sentences": 0, "save_minutes": 5.0, "keep": 3}
 ARGUMENTS = {
     "hparams": "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=256",
     "train_steps": 2,
     "seed": 3,
     "accumulate": 2,
-    "options": OPTIONS,
+    **OPTIONS,
 }
 
 
@@ -58,7 +59,7 @@ def test_the_directory_alone_resumes_with_all_settings(copy):
     assert t2t_keras.train(output_dir=copy).step == 2
     assert RunConfig.read(copy) == config
     assert (config.seed, config.batch_parts, config.accumulate) == (3, 2, 2)
-    assert config.train_options == OPTIONS.changes()
+    assert config.train_options == OPTIONS
     assert config.decoding == DECODING
     assert config.registered_problem().length_penalty == "power"
     assert run("train", "--output_dir", copy, "--train_steps", 3) == 0
@@ -108,7 +109,19 @@ def test_saving_by_steps_and_by_minutes_exclude_each_other(trained):
     assert repeated_options(config, {}) == common | {"save_minutes": 5.0}
     changes = {"save_every": 7, "keep": 4}
     assert repeated_options(config, changes) == common | changes
-    assert repeated_options(None, changes) == changes
+    message = "--save_every and --save_minutes exclude each other"
+    refused(message, train_settings, trained, options={"save_every": 7} | OPTIONS)
+
+
+def test_options_are_keywords_of_train(copy):
+    t2t_keras.train(output_dir=copy, train_steps=3, keep=4, log_every=1)
+    changed = OPTIONS | {"keep": 4, "log_every": 1}
+    assert RunConfig.read(copy).train_options == changed
+    lines = (copy / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["step"] == 3
+    refused("keep must be an integer", t2t_keras.train, output_dir=copy, keep="4")
+    message = "there is no 'save_evry'; did you mean 'save_every'"
+    refused(message, t2t_keras.train, output_dir=copy, save_evry=4)
 
 
 def test_what_cannot_be_resumed(copy, tmp_path, capfd):

@@ -133,7 +133,7 @@ def read_metrics(run):
 @pytest.mark.slow
 def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
     """Bit for bit, step after step."""
-    often = {"train_steps": 5, "save_every": 1, "train_options": "log_every=1"}
+    often = {"train_steps": 5, "save_every": 1, "log_every": 1}
     chief, worker = start_both(data_dir, tmp_path / "together", **often)
     finish(chief)
     worker.communicate(timeout=60)

@@ -250,7 +250,7 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
         if fits:
             assert training.train()["step"] == 4
         else:
-            refused("checkpoints take .* with --train_options keep=N", training.train)
+            refused("checkpoints take .* with --keep N", training.train)
 
 
 def test_checkpoints_by_the_clock(data_dir, tmp_path, monkeypatch):

@@ -17,13 +17,11 @@ from t2t_keras.options import parse_options, split_pairs
 from t2t_keras.plugins.interop.counterparts import Table, explain, in_message, tables
 from t2t_keras.plugins.interop.extended_hparams import T2T_NAMES, ExtendedHParams
 from t2t_keras.plugins.interop.t2t_remarks import remarks
-from t2t_keras.training.settings import TrainOptions
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = {
     "hparams": ExtendedHParams,
     "decode_hparams": DecodingOptions,
-    "train_options": TrainOptions,
 }
 # Names of other toolkits that are ours but for a letter or a hyphen.
 MISSPELT = {
@@ -103,8 +101,6 @@ def refusal(location, name, value, capsys):
     if location == "decode_hparams":
         flag = ["translate", "--decode_hparams", f"{name}={value or 1}"]
         return error(flag, capsys)
-    if location == "train_options":
-        return error(["train", "--train_options", f"{name}={value or 1}"], capsys)
     return error([location, typed(name, location), *filter(None, [value])], capsys)
 
 

@@ -216,7 +216,7 @@ def test_the_command_divides_batches_saves_and_ends_as_the_run_did(live_run, tmp
     words = shlex.split(read_run(path).training_command().replace("\\\n", ""))
     _, args = program.parse(words[1:])
     assert (args.accumulate, args.init_from, args.seed) == (2, "a run", 1)
-    assert given_options(args, TrainOptions, "train_options") == options
+    assert given_options(args, TrainOptions) == options
 
 
 def test_the_settings_tell_how_many_sentences_were_decoded(live_run):

@@ -113,7 +113,7 @@ evaluate(20, 1.0)
         "--hparams": ",".join(["d_ff=64", *hparams]),
         "--output_dir": str(tmp_path / "trial-0000"),
         **{"--train_steps": "40", "--seed": "3"},
-        "--train_options": "eval_every=20,keep=1",
+        **{"--eval_every": "20", "--keep": "1"},
     }
     assert int(threads) >= 1
 

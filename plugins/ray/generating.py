@@ -11,8 +11,7 @@ from t2t_keras.data.shard import WHOLE
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.problem import Problem, Split
 
-from .flags import WorkerSize, add_cluster, cluster_extension
-from .input_files import absolute
+from .cluster import WorkerSize, absolute, add_cluster, cluster_extension
 
 _SIZE = WorkerSize(cores=1)  # of a task
 
@@ -32,15 +31,17 @@ def _make_absolute(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
-    from .cluster import connected, require_capacity
-    from .nodes import require_same_nodes
-    from .source_files import module_files, source_files
+    from .cluster import connected, require_capacity, require_same_nodes
     from .task_runner import RayTaskRunner
 
     def make_runner(problem: Problem) -> RayTaskRunner:
-        files = source_files(problem)
+        files = [Path(args.mixture)] if args.mixture else []
+        for split in get_args(Split):
+            for side in ("source", "target"):
+                path = getattr(args, f"{split}_{side}")
+                files += [Path(path)] if path else []
         if args.usr_dir:
-            files += module_files(args.usr_dir)
+            files += Path(args.usr_dir).rglob("*.py")
         Path(args.data_dir).mkdir(parents=True, exist_ok=True)
         require_same_nodes(read=files, written=[args.data_dir])
         return RayTaskRunner(workers, _SIZE, args.usr_dir or "")

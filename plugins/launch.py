@@ -328,24 +328,43 @@ def _launch(args: argparse.Namespace) -> dict[str, Any]:
     if args.json:
         command.append("--json")
     with contextlib.ExitStack() as stack:
-        ports = _reserve_ports(stack, args.processes)
+        servers = [reserved_port("localhost") for _ in range(args.processes)]
+        ports = [stack.enter_context(x).getsockname()[1] for x in servers]
         variables = []
         for additions in environments(ports):
             variables.append(args.environ | additions)
         raise SystemExit(Processes(command, variables).run())
 
 
-def _reserve_ports(stack: contextlib.ExitStack, count: int) -> list[int]:
-    """Returns ports that no other program gets while the stack is open."""
-    ports = []
-    for _ in range(count):
-        server = stack.enter_context(socket.socket())
-        # The training process can still bind the port: it sets this option too, and
-        # nobody listens here.
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind(("localhost", 0))
-        ports.append(server.getsockname()[1])
-    return ports
+def reserved_port(host: str = "") -> socket.socket:
+    """Returns a socket whose port no other program gets while it is open.
+
+    A training process can still bind the port: it sets this option too, and nobody
+    listens here.
+    """
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind((host, 0))
+    return server
+
+
+def training_variables(addresses: Sequence[tuple[str, int]]) -> list[dict[str, str]]:
+    """Returns the variables by which the processes of a training find each other.
+
+    Args:
+        addresses: the host and the port of each process, first the chief's.
+    """
+    cluster = {"worker": [f"{host}:{port}" for host, port in addresses]}
+    # gRPC would connect, even to localhost, through the proxy of `http_proxy`.
+    no_proxy = ",".join(dict.fromkeys(host for host, _ in addresses))
+    variables = []
+    for index in range(len(addresses)):
+        task = {"type": "worker", "index": index}
+        config = json.dumps({"cluster": cluster, "task": task})
+        variables.append(
+            {"TF_CONFIG": config, "no_grpc_proxy": no_proxy, LAUNCHED: "1"}
+        )
+    return variables
 
 
 def environments(ports: Sequence[int]) -> list[dict[str, str]]:
@@ -355,16 +374,10 @@ def environments(ports: Sequence[int]) -> list[dict[str, str]]:
         ports: the port of each process.
     """
     gpus = visible_gpus()
-    cluster = {"worker": [f"localhost:{port}" for port in ports]}
-    variables = []
-    for index in range(len(ports)):
-        task = {"type": "worker", "index": index}
-        config = json.dumps({"cluster": cluster, "task": task})
-        # gRPC would connect even to localhost through the proxy of `http_proxy`.
-        additions = {"TF_CONFIG": config, "no_grpc_proxy": "localhost", LAUNCHED: "1"}
-        if gpus:
+    variables = training_variables([("localhost", port) for port in ports])
+    if gpus:
+        for index, additions in enumerate(variables):
             additions["CUDA_VISIBLE_DEVICES"] = gpus[index]
-        variables.append(additions)
     return variables
 
 

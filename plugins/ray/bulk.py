@@ -196,6 +196,7 @@ class Chunk(NamedTuple):
 
     Attributes:
         file: the index of the file.
+        name: the path of the file, or of both, for messages.
         start: the number of lines before them.
         texts: the text of each line, or source and target.
         faults: what is wrong with a line, by its index in the chunk.
@@ -203,6 +204,7 @@ class Chunk(NamedTuple):
     """
 
     file: int
+    name: str
     start: int
     texts: list[tuple[str, ...]]
     faults: dict[int, str]
@@ -216,14 +218,14 @@ def read_chunks(file: int, paths: Sequence[str]) -> Iterator[Chunk]:
         file: the index of the file.
         paths: the file, or those of sources and of targets.
     """
-    chunk = Chunk(file, 0, [], {})
+    name = " and ".join(paths)
+    chunk = Chunk(file, name, 0, [], {})
     characters = 0
     mistake = ""
     try:
         for rows in itertools.zip_longest(*map(checked_lines, paths)):
             if None in rows:
-                names = " and ".join(paths)
-                raise UserError(f"{names} differ in their number of lines")
+                raise UserError(f"{name} differ in their number of lines")
             texts, faults = zip(*rows, strict=True)
             if fault := next(filter(None, faults), ""):
                 chunk.faults[len(chunk.texts)] = fault
@@ -231,7 +233,7 @@ def read_chunks(file: int, paths: Sequence[str]) -> Iterator[Chunk]:
             characters += sum(map(len, texts))
             if len(chunk.texts) == MAX_LINES or characters >= MAX_CHARACTERS:
                 yield chunk
-                chunk = Chunk(file, chunk.start + len(chunk.texts), [], {})
+                chunk = Chunk(file, name, chunk.start + len(chunk.texts), [], {})
                 characters = 0
     except UserError as error:
         mistake = str(error)
@@ -404,8 +406,12 @@ class TextWorker:
 
         losses = ray.get(self._losses.begin.remote(chunk.file, chunk.start))
         if losses >= _MAX_LOSSES:
-            lines = f"lines {chunk.start + 1:,} to {chunk.start + len(chunk.texts):,}"
-            raise _LostWorkers(chunk.file, f"{lines} have ended {losses} workers")
+            end = chunk.start + len(chunk.texts)
+            raise UserError(
+                f"{chunk.name}: lines {chunk.start + 1:,} to {end:,} have ended "
+                f"{losses} workers, perhaps out of memory; try these lines without "
+                "--cluster; the outputs of finished files are complete"
+            )
 
     def _load(self) -> None:
         """Loads the model, unless that is done."""
@@ -505,20 +511,6 @@ class TextWorker:
         if self._request.scores_pairs:
             return "-inf\t0\n"
         return f"{number}\t1\t-inf\t\n" if self._request.is_numbered else "\n"
-
-
-class _LostWorkers(UserError):
-    """Lines have ended several workers.
-
-    Attributes:
-        file: the index of the file.
-        event: what happened, for messages.
-    """
-
-    def __init__(self, file: int, event: str) -> None:
-        super().__init__(file, event)
-        self.file = file
-        self.event = event
 
 
 class Losses:
@@ -687,14 +679,7 @@ def _results(
         for row in dataset.iter_rows():
             yield pickle.loads(row["result"])
     except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        if isinstance(cause, _LostWorkers):
-            names = " and ".join(map(str, job.inputs[cause.file]))
-            raise UserError(
-                f"{names}: {cause.event}, perhaps out of memory; try these lines "
-                "without --cluster; the outputs of finished files are complete"
-            ) from None
-        raise UserError(f"--cluster: {first_line(cause)}") from None
+        raise UserError(f"--cluster: {first_line(error.cause)}") from None
     except ExecutionTimeoutError:
         raise UserError(
             f"--cluster: no worker has returned lines in {_SECONDS_WITHOUT_RESULT:.0f} "

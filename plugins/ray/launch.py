@@ -3,10 +3,8 @@
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,10 +18,16 @@ from t2t_keras.cli.training import settings_of
 from t2t_keras.console import end_spinner, say
 from t2t_keras.errors import UserError, first_line, quantity, require_extra
 from t2t_keras.files.atomic import purpose_of_holder
-from t2t_keras.processes import LAUNCHED, T2T, end_with_parent
+from t2t_keras.processes import T2T, end_with_parent
 from t2t_keras.run.config import TRAINING_LOCK
 
-from ..launch import LostProcesses, Processes, last_lines
+from ..launch import (
+    LostProcesses,
+    Processes,
+    last_lines,
+    reserved_port,
+    training_variables,
+)
 from .cluster import (
     WorkerSize,
     add_cluster_flags,
@@ -221,20 +225,8 @@ def _train(
         )
     except ray.exceptions.RayError:
         raise LostProcesses("a node was lost while the processes started") from None
-    addresses = []
-    hosts = []
-    for host, port in ports:
-        addresses.append(f"{host}:{port}")
-        hosts.append(host)
     variables = shared_variables(environ)
-    no_proxy = ",".join(dict.fromkeys(hosts))
-    environments = []
-    for index in range(len(actors)):
-        task = {"type": "worker", "index": index}
-        config = json.dumps({"cluster": {"worker": addresses}, "task": task})
-        # gRPC would connect through the proxy of `http_proxy`.
-        additions = {"TF_CONFIG": config, "no_grpc_proxy": no_proxy, LAUNCHED: "1"}
-        environments.append(variables | additions)
+    environments = [variables | additions for additions in training_variables(ports)]
 
     def start(
         index: int, command: Sequence[str], environment: Mapping[str, str]
@@ -348,11 +340,7 @@ class TrainingWorker:
     """A place for a process, with a port for it."""
 
     def __init__(self) -> None:
-        # The process can still bind the port: it sets this option too, and nobody
-        # listens here.
-        self._port = socket.socket()
-        self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._port.bind(("", 0))
+        self._port = reserved_port()
         self._process: subprocess.Popen[bytes] | None = None
         # What the process prints on standard output and standard error.
         self._printed = (_Printed(), _Printed())

@@ -114,17 +114,19 @@ def test_files_are_cut_into_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr(bulk, "MAX_CHARACTERS", 10)
     path = str(write(tmp_path / "a", "a", "b", "c", "x" * 10, "d"))
     assert list(read_chunks(7, [path])) == [
-        Chunk(7, 0, [("a",), ("b",)], {}),
-        Chunk(7, 2, [("c",), ("x" * 10,)], {}),
-        Chunk(7, 4, [("d",)], {}),
+        Chunk(7, path, 0, [("a",), ("b",)], {}),
+        Chunk(7, path, 2, [("c",), ("x" * 10,)], {}),
+        Chunk(7, path, 4, [("d",)], {}),
     ]
     empty = str(write(tmp_path / "empty"))
-    assert list(read_chunks(0, [empty])) == [Chunk(0, 0, [], {})]
+    assert list(read_chunks(0, [empty])) == [Chunk(0, empty, 0, [], {})]
     shorter = tmp_path / "shorter"
     shorter.write_bytes(b"A\n\xff\n")
     *chunks, last = read_chunks(0, [path, str(shorter)])
     fault = {1: "byte 0xff is not valid UTF-8"}
-    assert chunks == [Chunk(0, 0, [("a", "A"), ("b", "")], fault)]
+    assert chunks == [
+        Chunk(0, f"{path} and {shorter}", 0, [("a", "A"), ("b", "")], fault)
+    ]
     assert last.mistake == f"{path} and {shorter} differ in their number of lines"
 
 
@@ -184,7 +186,7 @@ def scorer(translator, losses=None):
 
 def test_a_line_that_fails_is_found_among_the_others():
     pairs = [(f"{i}", "x") for i in range(100)]
-    chunk = Chunk(3, 2000, [*pairs[:99], ("", "")], {99: "no text"})
+    chunk = Chunk(3, "crawl", 2000, [*pairs[:99], ("", "")], {99: "no text"})
     result = scorer(Translator("7", "44")).compute(chunk)
     faults = {2008: "cannot score 7", 2045: "cannot score 44", 2100: "no text"}
     assert result.faults == faults
@@ -197,7 +199,7 @@ def test_a_line_that_fails_is_found_among_the_others():
 
 
 def test_a_worker_that_fails_with_every_line_ends_the_command():
-    chunk = Chunk(0, 0, [("x", "x"), ("y", "y")], {})
+    chunk = Chunk(0, "crawl", 0, [("x", "x"), ("y", "y")], {})
     message = "a worker fails with every line: cannot score x$"
     refused(message, scorer(Translator(works=False)).compute, chunk)
 
@@ -207,7 +209,7 @@ def test_weights_that_a_training_has_replaced_are_refused(trained_run, tmp_path)
     request = Request(str(trained_run), "latest", (str(member),))
     ids = request.ids()
     assert len(ids) == 2 and ids[0] == ids[1]
-    chunk = Chunk(0, 0, [("a",)], {})
+    chunk = Chunk(0, "crawl", 0, [("a",)], {})
     TextWorker(request, ids).compute(chunk)
 
     sorted(member.glob("model.ckpt-*.index"))[-1].unlink()  # the newest one is another
@@ -229,13 +231,15 @@ def test_a_moving_average_that_a_training_has_replaced(
     advice = f"use an export of it (`t2t export {run} DIR --checkpoint ema`), or "
     advice = f"{'' if is_ensemble else advice}wait for the end of the training"
     pattern = f"ema of .* when the command began: .*; {re.escape(advice)}$"
-    refused(pattern, TextWorker(request, ids).compute, Chunk(0, 0, [("a",)], {}))
+    refused(
+        pattern, TextWorker(request, ids).compute, Chunk(0, "crawl", 0, [("a",)], {})
+    )
 
 
 def test_another_export_on_a_node_is_refused(export_dir):
     worker = TextWorker(Request(str(export_dir)), ["another"])
     message = "a node has another model in .*; copy it to all nodes again"
-    refused(message, worker.compute, Chunk(0, 0, [("a",)], {}))
+    refused(message, worker.compute, Chunk(0, "crawl", 0, [("a",)], {}))
 
 
 def test_nodes_need_the_files_of_the_model_and_the_code_of_the_user(

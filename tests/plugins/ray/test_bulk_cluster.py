@@ -48,7 +48,7 @@ def sentences(count, seed):
 def crawl(tmp_path_factory):
     """Files of different lengths, one of them empty."""
     folder = tmp_path_factory.mktemp("crawl")
-    for index, count in enumerate((5000, 30, 0, 700, 2500)):
+    for index, count in enumerate((9000, 30, 0, 700, 2500)):
         text = "".join(f"{row}\n" for row in sentences(count, index))
         path = folder / f"crawl-{index}.txt.gz"
         path.write_bytes(gzip.compress(text.encode()))
@@ -81,12 +81,12 @@ def test_outputs_match_translate_and_are_written_once(
 ):
     words = [*command(export, crawl, tmp_path), "--cluster", cluster.address]
     result = run_json(capfd, *words)
-    assert (result["files"], result["lines"], result["done_before"]) == (5, 8230, 0)
+    assert (result["files"], result["lines"], result["done_before"]) == (5, 12230, 0)
     assert contents(tmp_path, expected) == expected
     times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     (tmp_path / "crawl-1.txt").unlink()
     result = run_json(capfd, *words)
-    assert (result["lines"], result["done_before"]) == (8230, 4)
+    assert (result["lines"], result["done_before"]) == (12230, 4)
     assert contents(tmp_path, expected) == expected
     for name in ("crawl-0.txt", "crawl-4.txt"):
         assert (tmp_path / name).stat().st_mtime_ns == times[tmp_path / name]
@@ -179,12 +179,12 @@ def test_a_killed_worker_costs_its_lines_only(
 ):
     process = start(cluster, *command(export, crawl, tmp_path))
     wait_until(lambda: len(actor_processes(cluster)) == 2, process)
-    loading, computing = actor_processes(cluster)
-    loading.kill()
+    actor_processes(cluster)[0].kill()  # it loads the model
     # The first lines are written, and many others are not.
     wait_until(lambda: any("crawl-0" in x.name for x in tmp_path.iterdir()), process)
-    computing.kill()
-    _, errors = process.communicate(timeout=120)
+    actor_processes(cluster)[0].kill()
+    assert not (tmp_path / "crawl-4.txt").exists()
+    _, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors
     assert contents(tmp_path, expected) == expected
 
@@ -212,14 +212,14 @@ def test_the_loss_of_all_nodes_is_one_sentence_and_nodes_continue(
         wait_until(lambda: (out / "crawl-0.txt").exists(), process)
         for node in list(cluster.worker_nodes):
             cluster.remove_node(node, allow_graceful=False)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=200)
         assert process.returncode == 2, errors
         assert "no worker has returned lines in 20 s; add nodes and run" in errors
         assert "Traceback" not in errors
         cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes(timeout=60)  # until Ray knows which are dead
         process = start(cluster, *words)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors
     assert "done already: " in errors
     assert contents(out, expected) == expected
@@ -241,14 +241,14 @@ def test_the_loss_of_the_head_ends_the_command_and_another_continues(
         for processes in cluster.head_node.all_processes.values():
             for info in processes:
                 info.process.kill()
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=200)
     assert process.returncode == 1, errors
     assert "Failed to connect to GCS within 5 seconds" in errors
     assert "Traceback" not in errors
     long.unlink()
     with ray_cluster(1) as cluster:
         process = start(cluster, *command(export, inputs, out))
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors
     assert contents(out, expected) == expected
 
@@ -267,7 +267,7 @@ def test_a_killed_driver_continues(cluster, export, crawl, expected, tmp_path):
     times = {name: (out / name).stat().st_mtime_ns for name in names}
     assert 0 < len(times) < 5
     process = start(cluster, *words)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors
     assert f"done already: {len(times)} of 5 files" in errors
     for name, time in times.items():

@@ -1,25 +1,133 @@
-"""The connection to a Ray cluster, and the number of workers that it can run."""
+"""A Ray cluster: its flags, the connection, and whether its nodes can do the work."""
 
+import argparse
 import contextlib
+import dataclasses
+import importlib.metadata
 import os
+import platform
 import re
+import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from t2t_keras.cli.command import (
+    Command,
+    Extension,
+    add_further,
+    not_negative,
+    positive,
+    utf8,
+)
 from t2t_keras.errors import UserError, first_line, quantity, require_extra
 from t2t_keras.tensorflow_import import diverted_stderr
 
-from .flags import WorkerSize
-
 _ADDRESS = re.compile(r"(\[[\w.:-]+\]|[\w.:-]+):(\d{1,5})")
-_SECONDS_TO_ANSWER = 5.0
+_SECONDS_TO_ANSWER = 5.0  # at a port
+_SECONDS_TO_REPORT = 25.0  # of a node
 _SECONDS_TO_CONNECT = 25.0
 _SECONDS_TO_START = 25.0
 _SECONDS_WITHOUT_LIFE = 120.0
 _ADVICE = "`ray start --address HOST:PORT` makes this machine a node of it"
+
+
+def absolute(path: str | Path) -> str:
+    """Returns a path that means the same on nodes with other working directories."""
+    return str(Path(path).absolute())
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerSize:
+    """What one worker takes of a node.
+
+    Attributes:
+        cores: the number of cores.
+        gpus: the number of GPUs.
+    """
+
+    cores: int = 1
+    gpus: int = 0
+
+    def __str__(self) -> str:
+        """Returns the size for messages."""
+        texts = [quantity(self.gpus, "GPUs")] if self.gpus else []
+        if self.cores:
+            texts.append(quantity(self.cores, "cores"))
+        return " and ".join(texts)
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Adds `--cluster`; returns the group of the flags that go with it."""
+    group = add_further(parser, "on a Ray cluster")
+    group.add_argument(
+        "--cluster",
+        type=utf8,  # so that it is not taken for the address of a remote file
+        metavar="ADDRESS",
+        help="run on the Ray cluster of which this machine is a node: HOST:PORT, as "
+        "`ray start` prints it, or auto",
+    )
+    return group
+
+
+def add_cluster_flags(
+    parser: argparse.ArgumentParser, workers: str = "all that the cluster has room for"
+) -> argparse._ActionsContainer:
+    """Adds `--cluster`, the number of workers, and the size of each.
+
+    Returns the group of these flags.
+
+    Args:
+        parser: the command's parser.
+        workers: the default number of workers, for the help.
+    """
+    group = add_cluster(parser)
+    group.add_argument(
+        "--workers",
+        type=positive,
+        metavar="N",
+        help=f"number of processes on the cluster (default: {workers})",
+    )
+    group.add_argument(
+        "--cores_per_worker",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="cores of each process (default: 1)",
+    )
+    group.add_argument(
+        "--gpus_per_worker",
+        type=not_negative,
+        default=0,
+        metavar="N",
+        help="GPUs of each process (default: 0)",
+    )
+    return group
+
+
+def worker_size(args: argparse.Namespace) -> WorkerSize:
+    """Returns the size of a worker that the flags ask for."""
+    return WorkerSize(args.cores_per_worker, args.gpus_per_worker)
+
+
+def cluster_extension(
+    add_flags: Callable[[argparse.ArgumentParser], object],
+    on_cluster: Callable[[Command], Command],
+) -> Extension:
+    """Returns the extension that runs another command if `--cluster` is given.
+
+    Args:
+        add_flags: adds `--cluster` and what goes with it.
+        on_cluster: returns the command for the cluster, given the extended one.
+    """
+
+    def select(command: Command, args: argparse.Namespace) -> Command:
+        return on_cluster(command) if args.cluster else command
+
+    return Extension(add_flags, select)
 
 
 @contextlib.contextmanager
@@ -35,6 +143,8 @@ def connected(address: str) -> Iterator[None]:
     """
     require_extra("ray", "--cluster", "ray")
     _require_answer(address)
+    # Else Ray's C++ code reports what is no fault of the user's.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     import ray
 
     try:
@@ -214,3 +324,146 @@ def require_capacity(size: WorkerSize, workers: int | None = None) -> int:
         f"{quantity(int(gpus), 'GPUs')}), not for {workers or 1}; ask for less, or add "
         "nodes"
     )
+
+
+class Report(NamedTuple):
+    """What a node has.
+
+    Attributes:
+        versions: the version of each program; None: it is not installed.
+        sizes: the bytes of the files that it has, by path.
+    """
+
+    versions: dict[str, str | None]
+    sizes: dict[str, int]
+
+
+def require_same_nodes(
+    read: Sequence[str | Path] = (), written: Sequence[str | Path] = ()
+) -> None:
+    """Refuses nodes that cannot do a part of the work.
+
+    Only nodes with cores are asked, because the others get no workers.
+
+    Args:
+        read: files that every node must have, of the same size.
+        written: folders that every node must share with this machine.
+
+    Raises:
+        UserError: a node has another version of t2t_keras or Python, does not have a
+            path, or does not answer.
+    """
+    with _tokens(written) as tokens:
+        paths = [*map(str, read), *tokens]
+        expected = Report(*_probe()(paths))
+        for node, report in _ask(paths):
+            if mistake := difference(node, expected, report, tokens):
+                raise UserError(f"--cluster: {mistake}")
+
+
+def difference(
+    node: str, expected: Report, report: Report, tokens: Sequence[str] = ()
+) -> str | None:
+    """Returns what is wrong with a node; None: nothing.
+
+    Args:
+        node: its name.
+        expected: what it should have.
+        report: what it has.
+        tokens: the files that show that a folder is shared.
+    """
+    for program, local_version in expected.versions.items():
+        version = report.versions[program]
+        if version is None:
+            return (
+                f"node {node} has no {program}; install version {local_version} there, "
+                "as on this machine"
+            )
+        if version != local_version:
+            return (
+                f"node {node} has {program} {version}, and this machine "
+                f"{local_version}; install the same version on all nodes"
+            )
+    for path, size in expected.sizes.items():
+        if report.sizes.get(path) != size:
+            if path in tokens:
+                return (
+                    f"node {node} does not share the folder {os.path.dirname(path)}; "
+                    "name one on a disk that all nodes share"
+                )
+            return (
+                f"node {node} does not have {path} as this machine has it; put it on a "
+                "disk that all nodes share, or copy it to all"
+            )
+    return None
+
+
+@contextlib.contextmanager
+def _tokens(folders: Sequence[str | Path]) -> Iterator[list[str]]:
+    """Writes a file into each folder, under a name that no other file has."""
+    paths = []
+    try:
+        for folder in folders:
+            path = Path(folder, f".shared-{secrets.token_hex(8)}")
+            path.touch()
+            paths.append(path)
+        yield list(map(str, paths))
+    finally:
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+
+def _probe() -> Callable[[list[str]], tuple[dict[str, str | None], dict[str, int]]]:
+    """Returns the function that a node runs, which returns the fields of `Report`.
+
+    Ray sends a function that is made in another one as code, so that it runs where
+    t2t_keras is absent or different.
+    """
+
+    def report(paths: list[str]) -> tuple[dict[str, str | None], dict[str, int]]:
+        import os
+
+        found = importlib.metadata.distributions(name="t2t_keras")
+        versions = {
+            "Python": ".".join(platform.python_version_tuple()[:2]),
+            "t2t_keras": next((x.version for x in found), None),
+        }
+        sizes = {path: os.path.getsize(path) for path in paths if os.path.isfile(path)}
+        return versions, sizes
+
+    return report
+
+
+def _ask(paths: list[str]) -> list[tuple[str, Report]]:
+    """Returns the name of each node and what it reports."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    probe = ray.remote(_probe())
+    waiting = {}
+    for node in alive_nodes():
+        if node["Resources"].get("CPU"):
+            name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            probe_here = probe.options(
+                num_cpus=0, scheduling_strategy=strategy, max_retries=0
+            )
+            waiting[probe_here.remote(paths)] = name
+    done, late = ray.wait(
+        list(waiting), num_returns=len(waiting), timeout=_SECONDS_TO_REPORT
+    )
+    if late:
+        raise UserError(
+            f"--cluster: node {waiting[late[0]]} did not answer in "
+            f"{_SECONDS_TO_REPORT:.0f} s; remove it from the cluster, or start it again"
+        )
+    reports = []
+    for reference in done:
+        try:
+            reports.append((waiting[reference], Report(*ray.get(reference))))
+        except ray.exceptions.RayError as error:
+            raise UserError(
+                f"--cluster: node {waiting[reference]} cannot run a task: "
+                f"{first_line(error)}; remove it from the cluster, or start it again"
+            ) from None
+    return reports

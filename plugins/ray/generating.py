@@ -10,8 +10,7 @@ from t2t_keras.cli.data import run_datagen
 from t2t_keras.errors import require_extra
 from t2t_keras.problem import Problem, Split
 
-from .flags import WorkerSize, add_cluster, cluster_extension
-from .input_files import absolute
+from .cluster import WorkerSize, absolute, add_cluster, cluster_extension
 
 _SIZE = WorkerSize(cores=1)  # of a task
 
@@ -31,16 +30,18 @@ def _make_absolute(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
-    from .cluster import connected, require_capacity
+    from .cluster import connected, require_capacity, require_same_nodes
     from .datagen import ClusterStages
-    from .nodes import require_same_nodes
-    from .source_files import module_files, source_files
     from .task_runner import RayTaskRunner
 
     def make_stages(problem: Problem) -> ClusterStages:
-        files = source_files(problem)
+        files = [Path(args.mixture)] if args.mixture else []
+        for split in get_args(Split):
+            for side in ("source", "target"):
+                path = getattr(args, f"{split}_{side}")
+                files += [Path(path)] if path else []
         if args.usr_dir:
-            files += module_files(args.usr_dir)
+            files += Path(args.usr_dir).rglob("*.py")
         Path(args.data_dir).mkdir(parents=True, exist_ok=True)
         require_same_nodes(read=files, written=[args.data_dir])
         runner = RayTaskRunner(workers, _SIZE, args.usr_dir or "")

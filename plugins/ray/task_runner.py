@@ -16,8 +16,7 @@ from ray.exceptions import RayError, RayTaskError
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.usr_dir import load_usr_dir
 
-from .cluster import LifeWatch, capacity, node_resources, require_start
-from .flags import WorkerSize
+from .cluster import LifeWatch, WorkerSize, capacity, node_resources, require_start
 
 A = TypeVar("A")
 R = TypeVar("R")

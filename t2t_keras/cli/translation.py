@@ -138,11 +138,15 @@ def choose_engine(args: argparse.Namespace) -> None:
 def model_id(args: argparse.Namespace) -> tuple[str | None, str]:
     """Returns the checkpoint to load, and a checksum of the model."""
     if args.export_dir:
-        names = ("saved_model.pb", "variables/variables.index", SUMS)
-        paths = [Path(args.export_dir, name) for name in names]
-        digests = [sha256(path)[:12] for path in paths if path.exists()]
-        return args.checkpoint, "-".join(digests)
+        return args.checkpoint, export_id(args.export_dir)
     return run_id(args)
+
+
+def export_id(directory: str | Path) -> str:
+    """Returns a checksum of an export."""
+    names = ("saved_model.pb", "variables/variables.index", SUMS)
+    paths = [Path(directory, name) for name in names]
+    return "-".join(sha256(path)[:12] for path in paths if path.exists())
 
 
 def run_id(args: argparse.Namespace) -> tuple[str | None, str]:

@@ -32,7 +32,9 @@ def ray_cluster(
         cluster.shutdown()
 
 
-def actor_processes(cluster: Any, name: str = "ray::TextWorker") -> list[Any]:
+def actor_processes(
+    cluster: Any, name: str = "ray::MapWorker(Map(TextWorker))"
+) -> list[Any]:
     """Returns the processes of actors on the cluster's nodes."""
     processes = []
     for node in cluster.worker_nodes:

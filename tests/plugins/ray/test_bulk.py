@@ -1,339 +1,357 @@
-"""`t2t translate --cluster` and `score --cluster` on a cluster of processes."""
+"""Bulk translation and scoring: what needs no cluster."""
 
+import dataclasses
 import gzip
 import json
-import random
+import os
+import re
 import shutil
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
-from helpers.command_line import run, run_json, run_refused, write
+from helpers.command_line import run, write
 from helpers.decoding_models import LINES
-from helpers.ray_cluster import actor_processes, ray_cluster, start, wait_until
+from helpers.errors import refused
 
-from t2t_keras.plugins.ray import windows
-
-ray = pytest.importorskip("ray", reason="needs the extra [ray]")
-pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
-pytestmark = pytest.mark.slow
-
-WORDS = [word for line in LINES for word in line.split()]
-# With random weights, outputs of CTranslate2's beam search depend on the batch.
-GREEDY = ("--beam_size", 1)
-# Windows of 320 lines.
-SMALL = "from t2t_keras.plugins.ray import windows as w; w._MAX_LINES_OF_BATCH = 20; "
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """A head and two workers of one core each."""
-    with ray_cluster(1, 1) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def export(translator, tmp_path_factory):
-    """An export for CTranslate2, whose outputs depend on every word."""
-    from t2t_keras.plugins.engines.ctranslate2_export import export_ctranslate2
-
-    path = tmp_path_factory.mktemp("export") / "ct2"
-    export_ctranslate2(translator, path, extra_length=5)
-    return path
+from t2t_keras.files.text_files import read_lines
+from t2t_keras.plugins.ray import bulk
+from t2t_keras.plugins.ray.bulk import (
+    BulkJob,
+    Chunk,
+    Request,
+    Result,
+    TextWorker,
+    checked_lines,
+    matching_files,
+    matching_pairs,
+    output_paths,
+    read_chunks,
+    run_job,
+    write_outputs,
+)
+from t2t_keras.plugins.ray.cluster import WorkerSize
+from t2t_keras.run.config import RunConfig
 
 
-def sentences(count, seed):
-    generator = random.Random(seed)
-    rows = []
-    for _ in range(count):
-        rows.append(" ".join(generator.choices(WORDS, k=generator.randint(0, 12))))
-    return rows
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.1.en.gz", "a.2.en.gz", "a.1.de", "a.2.de", "a[1].txt"):
+        Path(name).touch()
+    return tmp_path
 
 
-@pytest.fixture(scope="module")
-def crawl(tmp_path_factory):
-    """Files of different lengths, one of them empty."""
-    folder = tmp_path_factory.mktemp("crawl")
-    for index, count in enumerate((900, 30, 0, 1500, 700, 1200)):
-        text = "".join(f"{row}\n" for row in sentences(count, index))
-        path = folder / f"crawl-{index}.txt.gz"
-        path.write_bytes(gzip.compress(text.encode()))
-    return folder
+def names(paths):
+    return [str(path) for path in paths]
 
 
-@pytest.fixture(scope="module")
-def expected(export, crawl, tmp_path_factory):
-    """What `t2t translate` writes for each file."""
-    folder = tmp_path_factory.mktemp("expected")
-    outputs = {}
-    for path in sorted(crawl.iterdir()):
-        output = folder / path.stem
-        assert run("translate", export, path, "--output", output, *GREEDY) == 0
-        outputs[path.stem] = output.read_bytes()
-    assert len(set(outputs["crawl-0.txt"].splitlines())) > 50
-    return outputs
+def test_files_and_pairs_are_found_by_their_wildcards(folder):
+    assert names(matching_files("input", "a.*.en.gz")) == ["a.1.en.gz", "a.2.en.gz"]
+    assert names(matching_files("input", "a[1].txt")) == ["a[1].txt"]  # a name
+    sources, targets = matching_pairs("a.*.en.gz", "./a.?.de")
+    assert names(targets) == ["a.1.de", "a.2.de"]
+    assert names(output_paths(sources, Path("out"))) == ["out/a.1.en", "out/a.2.en"]
 
 
-def contents(folder, expected):
-    return {name: (folder / name).read_bytes() for name in expected}
+def test_pairs_in_folders(folder):
+    for name in ("en/1.en", "en/x/2.en", "de/1.de", "de/x/2.de"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+    _, targets = matching_pairs("en/**/*.en", "de/../de/**/*.de")
+    assert names(targets) == ["de/../de/1.de", "de/../de/x/2.de"]
+    Path("de/x/2.de").rename("de/x/3.de")
+    refused("belongs to en/x/2.en", matching_pairs, "en/**/*.en", "de/**/*.de")
 
 
-def command(export, crawl, out):
-    return ["translate", export, crawl / "crawl-*.gz", "--output", out, *GREEDY]
+def test_refusals(folder):
+    refused("--input: no file matches b-", matching_files, "input", "b-*")
+    Path("a.3.en.gz").touch()
+    patterns = ("a.*.en.gz", "a.*.de")
+    refused("no file that matches .* belongs to a.3.en.gz", matching_pairs, *patterns)
+    Path("a.3.en.gz").unlink()
+    Path("a.4.de").touch()
+    refused("no file that matches .* belongs to a.4.de", matching_pairs, *patterns)
+    twins = [Path("a.gz"), Path("a.bz2")]
+    refused("would both be written to out/a;", output_paths, twins, Path("out"))
+    refused("a.1.de is an input; name", output_paths, [Path("a.1.de")], Path())
 
 
-def test_outputs_match_translate_and_are_written_once(
-    cluster, export, crawl, expected, tmp_path, capfd
-):
-    words = [*command(export, crawl, tmp_path), "--cluster", cluster.address]
-    result = run_json(capfd, *words)
-    assert (result["files"], result["lines"], result["done_before"]) == (6, 4330, 0)
-    assert contents(tmp_path, expected) == expected
-    times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    (tmp_path / "crawl-1.txt").unlink()
-    result = run_json(capfd, *words)
-    assert (result["lines"], result["done_before"]) == (4330, 5)
-    assert contents(tmp_path, expected) == expected
-    for name in ("crawl-0.txt", "crawl-5.txt"):
-        assert (tmp_path / name).stat().st_mtime_ns == times[tmp_path / name]
-    sentence = run_refused(capfd, *words, "--n_best", 1)
-    assert "outputs of other settings (n_best)" in sentence
+@pytest.mark.parametrize("name", ["cluster.jsonl.gz", "cluster.lock", "cluster.jsonl"])
+def test_no_output_has_the_name_of_a_file_of_the_command(name):
+    sentence = f"in/{name} would be written to out/.*, which is a file of the command"
+    refused(sentence, output_paths, [Path("in", name)], Path("out"))
 
 
-def test_faulty_lines_and_files_do_not_stop_the_others(
-    cluster, export, tmp_path, capfd, monkeypatch
-):
-    monkeypatch.setattr(windows, "_MAX_LINES_OF_BATCH", 5)  # windows of 80 lines
-    (tmp_path / "in-0").write_bytes(b"\xe4\n" * 500)
-    (tmp_path / "in-1").write_bytes(b"the dog\n\xff\nthe cat\n")
-    (tmp_path / "in-2.gz").write_bytes(gzip.compress(b"a house\n" * 1000)[:-20])
-    write(tmp_path / "in-3", "a house")
-    out = tmp_path / "out"
-    words = [
-        "translate",
-        export,
-        tmp_path / "in-*",
-        "--output",
-        out,
-        "--scores",
-        *GREEDY,
+def test_faulty_lines_do_not_stop_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(bulk, "LONGEST_LINE", 30)
+    path = tmp_path / "crawl.gz"
+    rows = [
+        b"\xef\xbb\xbffirst\r",
+        b"\xff broken",
+        b"",
+        b"x" * 100,
+        "\u2028ok".encode(),
     ]
-    capfd.readouterr()
-    assert run(*words, "--cluster", cluster.address) == 2
-    message = capfd.readouterr().err
-    assert "in-0, line 20: byte 0xe4 is not valid UTF-8; its output is empty" in message
-    assert "further faulty lines are listed in" in message and "line 21" not in message
-    assert "in-2.gz is not a complete gzip file; copy it again; the other" in message
-    assert sorted(path.name for path in out.iterdir()) == [
-        "cluster.faults.jsonl",
-        "cluster.jsonl",
-        "cluster.lock",
-        "in-0",
-        "in-1",
-        "in-3",
+    path.write_bytes(gzip.compress(b"\n".join(rows)))
+    assert list(checked_lines(str(path))) == [
+        ("first", ""),
+        ("", "byte 0xff is not valid UTF-8"),
+        ("", ""),
+        ("", "more than 30 bytes"),
+        ("\u2028ok", ""),
     ]
-    assert (out / "in-0").read_text() == "".join(
-        f"{i}\t1\t-inf\t\n" for i in range(1, 501)
-    )
-    clean = write(tmp_path / "clean", "the dog", "", "the cat")
-    ref = tmp_path / "ref"
-    assert run("translate", export, clean, "--output", ref, "--scores", *GREEDY) == 0
-    rows = [row.split("\t", 3) for row in ref.read_text().splitlines()]
-    rows[1][2] = "-inf"
-    lines = (out / "in-1").read_text().splitlines()
-    written = [line.split("\t", 3) for line in lines]
-    for row, expected_row in zip(written, rows, strict=True):
-        scores = [float(fields.pop(2)) for fields in (row, expected_row)]
-        assert row == expected_row and scores[0] == pytest.approx(scores[1], abs=1e-4)
-    entries = map(json.loads, (out / "cluster.jsonl").read_text().splitlines())
-    counts = {entry["output"]: entry["counts"] for entry in list(entries)[1:]}
-    assert [counts[f"in-{i}"]["faulty"] for i in (0, 1, 3)] == [500, 1, 0]
-    rows = (out / "cluster.faults.jsonl").read_text().splitlines()
-    assert len(rows) == 501
-    fault = {"line": 2, "fault": "byte 0xff is not valid UTF-8"}
-    assert json.loads(rows[-1]) == {"output": "in-1", **fault}
 
 
-def test_scores_match_score(cluster, trained_run, tmp_path, capfd):
-    for index in range(2):
-        for side in ("en", "de"):
-            rows = sentences(40, f"{index}{side}")
-            write(tmp_path / f"{index}.{side}", *rows)
-    out = tmp_path / "out"
-    words = ["score", trained_run, "--target", tmp_path / "*.de", "--output", out]
-    words += ["--input", tmp_path / "*.en", "--cluster", cluster.address]
-    result = run_json(capfd, *words, "--workers", 1)
-    log_prob = 0.0
-    for index in range(2):
-        ref = tmp_path / f"ref{index}"
-        pair = ["--input", tmp_path / f"{index}.en"]
-        pair += ["--target", tmp_path / f"{index}.de"]
-        single = run_json(capfd, "score", trained_run, *pair, "--output", ref)
-        log_prob += single["log_prob"]
-        for row, expected_row in zip(
-            (out / f"{index}.en").read_text().splitlines(),
-            ref.read_text().splitlines(),
-            strict=True,
-        ):
-            assert row.split("\t")[1] == expected_row.split("\t")[1]
-            assert float(row.split("\t")[0]) == pytest.approx(
-                float(expected_row.split("\t")[0]), abs=1e-4
-            )
-    assert result["log_prob"] == pytest.approx(log_prob, abs=1e-2)
+def test_intact_lines_match_other_commands(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffone\r\n\n two\u0085three \nfour".encode())
+    texts = [text for text, _ in checked_lines(str(path))]
+    assert texts == list(read_lines(path))
 
 
-def test_a_killed_worker_costs_its_batches_only(
-    cluster, export, crawl, expected, tmp_path
+def test_files_are_cut_into_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr(bulk, "MAX_LINES", 2)
+    monkeypatch.setattr(bulk, "MAX_CHARACTERS", 10)
+    path = str(write(tmp_path / "a", "a", "b", "c", "x" * 10, "d"))
+    assert list(read_chunks(7, [path])) == [
+        Chunk(7, path, 0, [("a",), ("b",)], {}),
+        Chunk(7, path, 2, [("c",), ("x" * 10,)], {}),
+        Chunk(7, path, 4, [("d",)], {}),
+    ]
+    empty = str(write(tmp_path / "empty"))
+    assert list(read_chunks(0, [empty])) == [Chunk(0, empty, 0, [], {})]
+    shorter = tmp_path / "shorter"
+    shorter.write_bytes(b"A\n\xff\n")
+    *chunks, last = read_chunks(0, [path, str(shorter)])
+    fault = {1: "byte 0xff is not valid UTF-8"}
+    assert chunks == [
+        Chunk(0, f"{path} and {shorter}", 0, [("a", "A"), ("b", "")], fault)
+    ]
+    assert last.mistake == f"{path} and {shorter} differ in their number of lines"
+
+
+def request_of(run, **fields):
+    request = Request(str(run), **fields)
+    return request, request.ids()
+
+
+@pytest.mark.parametrize(
+    ("flags", "fields"),
+    [
+        ((), {}),
+        (("--scores",), {"is_numbered": True}),
+        (
+            ("--decode_hparams", "sampling=true,seed=5"),
+            {"options": {"sampling": True, "seed": 5}},
+        ),
+    ],
+)
+def test_a_worker_writes_the_rows_of_translate(trained_run, tmp_path, flags, fields):
+    output = tmp_path / "output"
+    path = write(tmp_path / "input", *LINES)
+    assert run("translate", trained_run, path, "--output", output, *flags) == 0
+    worker = TextWorker(*request_of(trained_run, **fields))
+    (chunk,) = read_chunks(0, [str(path)])
+    result = worker.compute(chunk)
+    assert "".join(result.rows) == output.read_text()
+    assert result.counts["lines"] == len(LINES) and not result.faults
+
+
+class Translator:
+    """Fails with some texts, or with all."""
+
+    def __init__(self, *deadly, works=True):
+        self.deadly = deadly
+        self.works = works
+
+    def score(self, sources, targets):
+        for text in sources:
+            if text in self.deadly or not self.works:
+                raise ValueError(f"cannot score {text}\nat all")
+        return [Score(-float(len(x)), len(x)) for x in sources]
+
+
+@dataclasses.dataclass
+class Score:
+    log_prob: float
+    tokens: int
+    is_truncated: bool = False
+
+
+def scorer(translator, losses=None):
+    worker = TextWorker(Request("run", scores_pairs=True), [], losses)
+    worker._translator = translator
+    return worker
+
+
+def test_a_line_that_fails_is_found_among_the_others():
+    pairs = [(f"{i}", "x") for i in range(100)]
+    chunk = Chunk(3, "crawl", 2000, [*pairs[:99], ("", "")], {99: "no text"})
+    result = scorer(Translator("7", "44")).compute(chunk)
+    faults = {2008: "cannot score 7", 2045: "cannot score 44", 2100: "no text"}
+    assert result.faults == faults
+    rows = [f"-{len(source)}.000000\t{len(source)}\n" for source, _ in pairs]
+    rows[7] = rows[44] = rows[99] = "-inf\t0\n"
+    assert result.rows == rows
+    tokens = sum(len(f"{i}") for i in range(99)) - 3
+    counts = {"lines": 100, "faulty": 3, "truncated": 0, "tokens": tokens}
+    assert result.counts == counts | {"log_prob": -tokens}
+
+
+def test_a_worker_that_fails_with_every_line_ends_the_command():
+    chunk = Chunk(0, "crawl", 0, [("x", "x"), ("y", "y")], {})
+    message = "a worker fails with every line: cannot score x$"
+    refused(message, scorer(Translator(works=False)).compute, chunk)
+
+
+def test_weights_that_a_training_has_replaced_are_refused(trained_run, tmp_path):
+    member = shutil.copytree(trained_run, tmp_path / "member")
+    request = Request(str(trained_run), "latest", (str(member),))
+    ids = request.ids()
+    assert len(ids) == 2 and ids[0] == ids[1]
+    chunk = Chunk(0, "crawl", 0, [("a",)], {})
+    TextWorker(request, ids).compute(chunk)
+
+    sorted(member.glob("model.ckpt-*.index"))[-1].unlink()  # the newest one is another
+    message = "latest of .*member is no longer what it was when the command began"
+    refused(message, TextWorker(request, ids).compute, chunk)
+    TextWorker(request, request.ids()).compute(chunk)
+
+
+@pytest.mark.parametrize("is_ensemble", [False, True])
+def test_a_moving_average_that_a_training_has_replaced(
+    is_ensemble, trained_run, tmp_path, monkeypatch
 ):
-    process = start(cluster, *command(export, crawl, tmp_path), code=SMALL)
-    wait_until(lambda: len(actor_processes(cluster)) == 2, process)
-    loading, computing = actor_processes(cluster)
-    loading.kill()
-    # The first window is written, and many others are not.
-    wait_until(lambda: any("crawl-0" in x.name for x in tmp_path.iterdir()), process)
-    computing.kill()
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert "a worker is lost; others compute its lines" in errors
-    assert contents(tmp_path, expected) == expected
-
-
-def test_a_lost_node_costs_its_batches_only(export, crawl, expected, tmp_path):
-    out = tmp_path / "out"
-    with ray_cluster(1, 1) as cluster:
-        process = start(cluster, *command(export, crawl, out), code=SMALL)
-        wait_until(lambda: len(actor_processes(cluster)) == 2, process)
-        wait_until(lambda: (out / "cluster.lock").exists(), process)
-        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
-        _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert contents(out, expected) == expected
-
-
-def test_the_loss_of_all_nodes_is_one_sentence_and_nodes_continue(
-    export, crawl, expected, tmp_path
-):
-    out = tmp_path / "out"
-    program = "from t2t_keras.plugins.ray import cluster; "
-    program += "cluster._SECONDS_WITHOUT_LIFE = 10; "
-    with ray_cluster(1) as cluster:
-        words = command(export, crawl, out)
-        process = start(cluster, *words, code=SMALL + program)
-        wait_until(lambda: (out / "crawl-0.txt").exists(), process)
-        for node in list(cluster.worker_nodes):
-            cluster.remove_node(node, allow_graceful=False)
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 2, errors
-        assert "all workers are lost, and none has started again in 10 s" in errors
-        assert "Traceback" not in errors
-        cluster.add_node(num_cpus=1)
-        cluster.wait_for_nodes(timeout=60)  # until Ray knows which are dead
-        process = start(cluster, *words, code=SMALL)
-        _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert contents(out, expected) == expected
-
-
-def test_the_loss_of_the_head_ends_the_command_and_another_continues(
-    export, crawl, expected, tmp_path, monkeypatch
-):
-    """Ray ends processes that cannot reach the head, by default after a minute."""
-    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "5")
-    inputs = shutil.copytree(crawl, tmp_path / "crawl")
-    long = inputs / "crawl-9.txt.gz"  # it is not finished within these seconds
-    long.write_bytes(
-        gzip.compress("".join(f"{row}\n" for row in sentences(1500, 9) * 40).encode())
+    """It has no step for a name, but an export keeps it."""
+    run = str(shutil.copytree(trained_run, tmp_path / "run"))
+    request = Request(run, "ema", (str(trained_run),) if is_ensemble else ())
+    ids = request.ids()
+    sorted((tmp_path / "run").glob("model.ckpt-*.index"))[-1].unlink()
+    monkeypatch.setattr(bulk, "load", lambda *args: None)
+    advice = f"use an export of it (`t2t export {run} DIR --checkpoint ema`), or "
+    advice = f"{'' if is_ensemble else advice}wait for the end of the training"
+    pattern = f"ema of .* when the command began: .*; {re.escape(advice)}$"
+    refused(
+        pattern, TextWorker(request, ids).compute, Chunk(0, "crawl", 0, [("a",)], {})
     )
-    out = tmp_path / "out"
-    with ray_cluster(1) as cluster:
-        process = start(cluster, *command(export, inputs, out), code=SMALL)
-        wait_until(lambda: (out / "crawl-0.txt").exists(), process)
-        for processes in cluster.head_node.all_processes.values():
-            for info in processes:
-                info.process.kill()
-        _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1, errors
-    assert "Failed to connect to GCS within 5 seconds" in errors
-    assert "Traceback" not in errors
-    long.unlink()
-    with ray_cluster(1) as cluster:
-        process = start(cluster, *command(export, inputs, out), code=SMALL)
-        _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert contents(out, expected) == expected
 
 
-def test_a_killed_driver_continues(cluster, export, crawl, expected, tmp_path):
-    out = tmp_path / "out"
-    words = [*command(export, crawl, out), "--workers", 1]
-    process = start(cluster, *words, code=SMALL)
-    log = out / "cluster.jsonl"
-    wait_until(lambda: log.exists() and "crawl-0.txt" in log.read_text(), process)
-    process.kill()
-    process.communicate()
-    # A file that is written and not yet in the log is written again.
-    entries = list(map(json.loads, log.read_text().splitlines()))
-    names = [entry["output"] for entry in entries if "output" in entry]
-    times = {name: (out / name).stat().st_mtime_ns for name in names}
-    assert 0 < len(times) < 6
-    process = start(cluster, *words, code=SMALL)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert f"done already: {len(times)} of 6 files" in errors
-    for name, time in times.items():
-        assert (out / name).stat().st_mtime_ns == time
-    assert contents(out, expected) == expected
-    assert not list(out.glob("*.incomplete"))
+def test_another_export_on_a_node_is_refused(export_dir):
+    worker = TextWorker(Request(str(export_dir)), ["another"])
+    message = "a node has another model in .*; copy it to all nodes again"
+    refused(message, worker.compute, Chunk(0, "crawl", 0, [("a",)], {}))
 
 
-POISON = """
-import os, sys
-import ray
-from t2t_keras.plugins.ray.flags import WorkerSize
-from t2t_keras.plugins.ray.text_worker import Outcome
-from t2t_keras.plugins.ray.windows import Line, Window, batches_by_length
-from t2t_keras.plugins.ray.worker_pool import Failure, WorkerPool
+def test_nodes_need_the_files_of_the_model_and_the_code_of_the_user(
+    trained_run, tmp_path
+):
+    (tmp_path / "usr").mkdir()
+    (tmp_path / "usr" / "definitions.py").write_text("NAME = 1")
+    request = Request(str(trained_run), usr_dir=str(tmp_path / "usr"))
+    names = {path.name for path in request.files()}
+    assert {"definitions.py", "config.json"} < names
 
-class Fragile:
-    def __init__(self, request): pass
-    def alive(self): return True
-    def start(self, good_line): pass
-    def compute(self, lines, seed_offset):
-        texts = [line.texts[0] for line in lines]
-        if "deadly" in texts: os._exit(1)
-        if "wrong" in texts: raise ValueError("a wrong line")
-        return Outcome([text.upper() for text in texts], {})
-
-ray.init(sys.argv[1], log_to_driver=False, configure_logging=False)
-texts = [f"line {i}" for i in range(60)]
-texts[7] = "deadly"
-texts[44] = "wrong"
-window = Window([Line(0, i, (text,)) for i, text in enumerate(texts)])
-pool = WorkerPool(None, WorkerSize(1), 2, Fragile)
-rows = [None] * 60
-for batch, outcome in pool.outcomes(iter(batches_by_length(window, 1))):
-    if isinstance(outcome, Failure):
-        if len(batch.indices) > 1:
-            pool.repeat(batch.halves())
-        else:
-            rows[batch.indices[0]] = outcome.reason
-    else:
-        for i, row in zip(batch.indices, outcome.rows, strict=True):
-            rows[i] = row
-ray.shutdown()
-print("\\n".join(rows))
-"""
+    run = shutil.copytree(trained_run, tmp_path / "run")
+    config = dataclasses.replace(RunConfig.read(run), usr_dir=str(tmp_path / "usr"))
+    config.write(run)
+    assert names == {path.name for path in Request(str(run)).files()}
 
 
-def test_a_line_that_ends_its_worker_or_fails_is_found(cluster):
-    """The others are computed, and no other line is blamed."""
-    done = subprocess.run(
-        [sys.executable, "-c", POISON, cluster.address],
-        capture_output=True,
-        text=True,
-        check=True,
+@pytest.fixture
+def job(tmp_path):
+    """A job of two files, of which nothing is done."""
+    (tmp_path / "out").mkdir()
+    inputs = [write(tmp_path / name, "x") for name in ("a", "b")]
+    outputs = output_paths(inputs, tmp_path / "out")
+    settings = {"beam_size": 4, "sizes": (1, 2)}
+    return BulkJob(
+        "translate", Request("run"), [(x,) for x in inputs], outputs, settings
     )
-    rows = [f"LINE {i}" for i in range(60)]
-    rows[7] = "it ends the worker that computes it"
-    rows[44] = "a wrong line"
-    assert [row for row in done.stdout.splitlines() if row in rows] == rows
+
+
+def result_of(file, *rows, faults=(), mistake="", **counts):
+    counts |= {"lines": len(rows), "faulty": len(faults)}
+    lines = [f"{row}\n" for row in rows]
+    return Result(file, lines, {x: f"fault {x}" for x in faults}, counts, mistake)
+
+
+def finish(job):
+    """Runs a job that has no cluster, so that only what is finished is done."""
+    return run_job(job, "no cluster", WorkerSize(), None)
+
+
+def test_outputs_appear_when_they_are_complete(job, capfd):
+    def results():
+        yield result_of(0, "A", "B", tokens=3)
+        assert not job.outputs[0].exists()
+        yield result_of(0, "C", tokens=1)
+        yield result_of(1, "D", mistake="b is damaged")
+
+    assert write_outputs(job, [0, 1], results()) == ["b is damaged"]
+    assert job.outputs[0].read_text() == "A\nB\nC\n"
+    assert sorted(path.name for path in job.folder.iterdir()) == ["a", "cluster.jsonl"]
+    assert write_outputs(job, [1], [result_of(1)]) == []
+    result = finish(job)
+    assert result.pop("seconds") < 5
+    counts = {"lines": 3, "faulty": 0, "tokens": 4}
+    assert result == {"files": 2, "done_before": 2, **counts}
+    assert "done already: 2 of 2 files" in capfd.readouterr().err
+    changed = dataclasses.replace(job, settings={"beam_size": 5, "sizes": (1, 2)})
+    refused(
+        r"has outputs of other settings \(beam_size\); name another", finish, changed
+    )
+
+
+def test_an_error_of_the_cluster_leaves_no_output(job):
+    def results():
+        yield result_of(0, "A")
+        raise bulk.UserError("all is lost")
+
+    refused("all is lost", write_outputs, job, [0, 1], results())
+    assert list(job.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("change", ["input", "time", "output", "gone"])
+def test_an_output_is_written_again_if_it_or_an_input_has_changed(job, change):
+    (source,) = job.inputs[0]
+    os.utime(source, ns=(0, 1_000))
+    write_outputs(job, [0, 1], [result_of(0, "A"), result_of(1, "B")])
+    assert finish(job)["done_before"] == 2
+    if change == "input":
+        source.write_text("longer\n")
+        os.utime(source, ns=(0, 1_000))
+    elif change == "time":
+        source.write_text("y\n")
+    elif change == "output":
+        job.outputs[0].write_text("")  # as after a crash before it reached the disk
+    elif change == "gone":
+        job.outputs[0].unlink()
+    refused("--cluster no cluster is not an address", finish, job)
+
+
+def test_an_input_that_changes_while_it_is_read_is_read_again(job):
+    def results():
+        write(job.inputs[0][0], "another")
+        yield result_of(0, "A")
+
+    write_outputs(job, [0], results())
+    write_outputs(job, [1], [result_of(1, "B")])
+    refused("--cluster no cluster is not an address", finish, job)
+
+
+def test_faulty_lines_are_listed_once(job, capfd):
+    faults = job.folder / "cluster.faults.jsonl"
+    chunks = [result_of(0, *"ab", faults=(i, i + 1)) for i in range(1, 40, 2)]
+    write_outputs(job, [0, 1], [*chunks, result_of(1, *"ab", faults=[2])])
+    errors = capfd.readouterr().err
+    assert "a, line 20: fault 20; its output is empty" in errors
+    assert f"further faulty lines are listed in {faults}" in errors
+    assert "line 21" not in errors
+    with faults.open("a") as log:
+        log.write('{"output": "a", "li')  # as a killed process leaves it
+    write_outputs(job, [0], [result_of(0, *"ab", faults=[1])])
+    rows = [json.loads(row) for row in faults.read_text().splitlines()]
+    assert rows == [
+        {"output": "b", "line": 2, "fault": "fault 2"},
+        {"output": "a", "line": 1, "fault": "fault 1"},
+    ]

@@ -1,6 +1,6 @@
 """Clusters and nodes that are refused; what needs no cluster."""
 
-import hashlib
+import importlib.metadata
 import re
 import socket
 from contextlib import nullcontext
@@ -9,50 +9,54 @@ import pytest
 from helpers.command_line import run_refused, write
 from helpers.errors import refused
 
-from t2t_keras.plugins.ray import cluster, nodes
-from t2t_keras.plugins.ray.cluster import capacity
-from t2t_keras.plugins.ray.flags import WorkerSize
-from t2t_keras.plugins.ray.nodes import Report, _probe, difference, own_versions
+from t2t_keras.plugins.ray import bulk, cluster
+from t2t_keras.plugins.ray.cluster import (
+    Report,
+    WorkerSize,
+    _probe,
+    capacity,
+    difference,
+)
 
 
 def test_room_is_counted_node_by_node():
-    nodes = [{"CPU": 7.0, "GPU": 2.0}, {"CPU": 4.0}, {"CPU": 3.0, "GPU": 8.0}]
-    assert capacity(nodes, WorkerSize(cores=1)) == 14
-    assert capacity(nodes, WorkerSize(cores=4)) == 2
-    assert capacity(nodes, WorkerSize(cores=2, gpus=1)) == 3
-    assert capacity(nodes, WorkerSize(cores=4, gpus=4)) == 0
+    cluster = [{"CPU": 7.0, "GPU": 2.0}, {"CPU": 4.0}, {"CPU": 3.0, "GPU": 8.0}]
+    assert capacity(cluster, WorkerSize(cores=1)) == 14
+    assert capacity(cluster, WorkerSize(cores=4)) == 2
+    assert capacity(cluster, WorkerSize(cores=2, gpus=1)) == 3
+    assert capacity(cluster, WorkerSize(cores=4, gpus=4)) == 0
 
 
 def test_a_node_must_have_the_same_versions_and_folders(tmp_path):
-    token, model = (write(tmp_path / name, name) for name in ("token", "model"))
-    digest = hashlib.sha256(b"model\n").hexdigest()
-    expected = Report(
-        own_versions(), {str(token): "token\n"}, {str(model): f"{digest} 6"}
-    )
-    report = Report(*_probe()([str(token)], [str(model)], 16))
-    assert report == expected and difference("n", expected, report) is None
+    token, model = (str(write(tmp_path / name, name)) for name in ("token", "model"))
+    expected = Report(*_probe()([token, model, str(tmp_path / "absent")]))
+    assert expected.sizes == {token: 6, model: 6}
+    assert expected.versions["t2t_keras"] == importlib.metadata.version("t2t_keras")
+    assert difference("n", expected, expected, [token]) is None
     for changes, sentence in (
         (
-            {"versions": own_versions() | {"Python": "3.10"}},
+            {"versions": expected.versions | {"Python": "3.10"}},
             "node n has Python 3.10, and this machine",
         ),
         (
-            {"versions": own_versions() | {"t2t_keras": "0.0.1"}},
+            {"versions": expected.versions | {"t2t_keras": "0.0.1"}},
             "node n has t2t_keras 0.0.1, and this machine",
         ),
         (
-            {"versions": own_versions() | {"t2t_keras": None}},
+            {"versions": expected.versions | {"t2t_keras": None}},
             "node n has no t2t_keras; install version",
         ),
-        ({"tokens": {}}, f"node n does not share the folder {tmp_path}; name one"),
         (
-            {"fingerprints": {str(model): f"{digest} 5"}},
+            {"sizes": {model: 6}},
+            f"node n does not share the folder {tmp_path}; name one",
+        ),
+        (
+            {"sizes": {token: 6, model: 5}},
             f"node n does not have {model} as this machine",
         ),
     ):
-        assert difference("n", expected, report._replace(**changes)).startswith(
-            sentence
-        )
+        report = expected._replace(**changes)
+        assert difference("n", expected, report, [token]).startswith(sentence)
 
 
 def test_ray_of_another_version_is_one_sentence():
@@ -101,10 +105,10 @@ def test_other_versions_are_refused_before_a_run_is_converted(
     tmp_path, monkeypatch, capfd, trained_run
 ):
     pytest.importorskip("ray", reason="needs the extra [ray]")
-    report = Report({"Python": "3.10", "t2t_keras": "0.0.1"}, {}, {})
-    monkeypatch.setattr(nodes, "_ask", lambda tokens, paths: [("n", report)])
-    monkeypatch.setattr(cluster, "connected", lambda address: nullcontext())
-    monkeypatch.setattr(cluster, "require_capacity", lambda size, workers: 1)
+    report = Report({"Python": "3.10", "t2t_keras": "0.0.1"}, {})
+    monkeypatch.setattr(cluster, "_ask", lambda paths: [("n", report)])
+    monkeypatch.setattr(bulk, "connected", lambda address: nullcontext())
+    monkeypatch.setattr(bulk, "require_capacity", lambda size, workers: 1)
     path = write(tmp_path / "text", "a")
     command = ["translate", trained_run, path, "--output", tmp_path / "out"]
     command += ["--cluster", "auto", "--engine", "auto"]

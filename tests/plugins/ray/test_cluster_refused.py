@@ -110,37 +110,14 @@ def test_a_node_that_does_not_have_the_model(command, export):
     )
 
 
-SOURCE = """
-from pathlib import Path
-from t2t_keras.problem import Problem
-from t2t_keras.registry import register_problem
-
-def pairs():
-    for line in Path({path!r}).read_text().splitlines():
-        yield line, line
-
-@register_problem
-def copies():
-    return Problem(summary="copies", sources={{"train": pairs}})
-"""
-
-
-@pytest.mark.parametrize("flag", ["mixture", "usr_dir"])
-def test_a_node_without_a_file_of_the_sources(tmp_path, flag):
+def test_a_node_without_a_file_of_the_sources(tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
-    usr_dir = tmp_path / "usr"
-    usr_dir.mkdir()
     path = write(hidden / "texts", "a", "b", "c")
-    write(usr_dir / "copies.py", SOURCE.format(path=str(path)))
-    write(usr_dir / "mix.toml", f'[[train]]\nsource = "{path}"\ntarget = "{path}"')
-    flags = {
-        "mixture": ["--problem", "translate_text", "--mixture", usr_dir / "mix.toml"],
-        "usr_dir": ["--problem", "copies", "--usr_dir", usr_dir],
-    }[flag]
+    flags = ["--problem", "translate_text", "--data_dir", tmp_path / "data"]
+    flags += ["--train_source", path, "--train_target", path]
     with cluster_that_lacks(hidden) as cluster:
-        command = ["datagen", *flags, "--data_dir", tmp_path / "data"]
-        sentence = refused(start(cluster, *command))
+        sentence = refused(start(cluster, "datagen", *flags))
     assert f" does not have {path} as this machine has it" in sentence
 
 

@@ -132,7 +132,7 @@ FAULTY = """
 import errno, os, sys
 import ray
 from t2t_keras.errors import UserError
-from t2t_keras.plugins.ray.flags import WorkerSize
+from t2t_keras.plugins.ray.cluster import WorkerSize
 from t2t_keras.plugins.ray.task_runner import RayTaskRunner
 
 def fill(number): raise OSError(errno.ENOSPC, "full")

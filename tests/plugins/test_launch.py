@@ -13,9 +13,10 @@ from helpers.command_line import python, run_refused
 from helpers.errors import refused
 from helpers.training_process import assert_same_end, finish, start
 
-from t2t_keras import devices, processes
-from t2t_keras.plugins.launch.command import environments
-from t2t_keras.processes import LOST, Processes
+from t2t_keras import devices
+from t2t_keras.plugins import launch as launch_plugin
+from t2t_keras.plugins.launch import Processes, environments
+from t2t_keras.processes import LOST
 from t2t_keras.run.checkpoint import CheckpointDirectory
 
 TIMEOUT = 60
@@ -77,7 +78,7 @@ def test_each_process_has_the_command_and_the_users_environment():
     code = """
 import os, sys
 from t2t_keras.cli import main
-from t2t_keras.plugins.launch import command as launching
+from t2t_keras.plugins import launch as launching
 user = dict(os.environ)
 def run(processes):
     *_, main, train, flag, json = processes._command
@@ -155,7 +156,7 @@ def test_only_the_last_lines_of_a_process_are_kept(capfd):
 
 def test_a_process_that_ignores_the_failure_of_another_is_killed(monkeypatch):
     initial_children = psutil.Process().children()  # of other tests
-    monkeypatch.setattr(processes, "_SECONDS_TO_FOLLOW", 0.1)
+    monkeypatch.setattr(launch_plugin, "_SECONDS_TO_FOLLOW", 0.1)
     program = "sys.exit(4) if I == 2 else time.sleep(1000)"
     refused("process 2 of 3 ended with exit status 4", launch, program, count=3)
     program = f"sys.exit({LOST}) if I == 1 else time.sleep(1000)"
@@ -165,7 +166,7 @@ def test_a_process_that_ignores_the_failure_of_another_is_killed(monkeypatch):
 
 LAUNCHER = """
 import os, sys
-from t2t_keras import processes as launching
+from t2t_keras.plugins import launch as launching
 launching._SECONDS_OF_ONE_REQUEST = float(sys.argv[2])
 command = [sys.executable, "-c", sys.argv[1]]
 environments = [os.environ | {"I": i} for i in "01"]

@@ -11,8 +11,8 @@ from helpers.errors import refused
 from helpers.ray_cluster import ray_cluster, wait_until
 from helpers.training_process import assert_same_end, finish, start
 
-from t2t_keras.plugins.ray import launching
-from t2t_keras.plugins.ray.training_worker import State
+from t2t_keras.plugins.ray import launch
+from t2t_keras.plugins.ray.launch import State, process_environment, shared_variables
 from t2t_keras.run.checkpoint import CheckpointDirectory
 from t2t_keras.run.directory import training_lock
 
@@ -35,18 +35,18 @@ def test_flags_that_do_not_fit(capfd, words, sentence):
 
 
 def test_a_restart_awaits_the_end_of_an_earlier_process(monkeypatch, tmp_path):
-    launching._await_earlier_training(tmp_path)  # there is none
+    launch._await_earlier_training(tmp_path)  # there is none
     training = contextlib.ExitStack()
     training.enter_context(training_lock(tmp_path))
-    monkeypatch.setattr(launching.time, "sleep", lambda seconds: training.close())
-    launching._await_earlier_training(tmp_path)
+    monkeypatch.setattr(launch.time, "sleep", lambda seconds: training.close())
+    launch._await_earlier_training(tmp_path)
 
-    monkeypatch.setattr(launching, "_SECONDS_TO_RESTART", 0.0)
+    monkeypatch.setattr(launch, "_SECONDS_TO_RESTART", 0.0)
     message = (
         rf"still writes to .*, process {os.getpid()} on .*; end it, and run the sam"
     )
     with training_lock(tmp_path):
-        refused(message, launching._await_earlier_training, tmp_path)
+        refused(message, launch._await_earlier_training, tmp_path)
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r"])
@@ -56,16 +56,36 @@ def test_only_the_last_lines_of_a_process_are_kept(monkeypatch, line_end):
     for i in range(0, 20_000, 500):
         states.append(State(None, b"", "".join(printed[i : i + 500]).encode()))
     monkeypatch.setattr(
-        launching._RemoteProcess,
+        launch._RemoteProcess,
         "_call",
         lambda self, method, *_: states.pop(0) if method == "poll" else None,
     )
-    process = launching._RemoteProcess(None, False, [], {})
+    process = launch._RemoteProcess(None, False, [], {})
     while states:
         process.poll()
     shown = process.errors().removeprefix("... (earlier lines are left out)\n")
     assert "".join(printed).endswith(shown) and 60_000 < len(shown) < 1 << 16
     assert shown.startswith("line ") or line_end == "\r"
+
+
+def test_variables_of_the_user_but_not_of_this_machine():
+    shared = {
+        **{"TF_DETERMINISTIC_OPS": "1", "XLA_FLAGS": "--x", "KERAS_BACKEND": "jax"},
+        **{"T2T_A": "a", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "3"},
+    }
+    local = {"HOME": "/h", "PATH": "/p", "CUDA_VISIBLE_DEVICES": "0", "TF_CONFIG": "{}"}
+    assert shared_variables(shared | local) == shared
+
+
+def test_what_ray_and_its_start_have_set_is_left_out(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    environment = process_environment({"T2T_A": "a"})
+    assert (environment["CUDA_VISIBLE_DEVICES"], environment["T2T_A"]) == ("2", "a")
+    assert not environment.keys() & {"OMP_NUM_THREADS", "TF_CONFIG"}
+    variables = {"OMP_NUM_THREADS": "3", "TF_CONFIG": "{1}"}
+    assert process_environment(variables).items() >= variables.items()
 
 
 @pytest.fixture

@@ -3,26 +3,73 @@
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from t2t_keras.cli.command import Command, not_negative
 from t2t_keras.cli.training import settings_of
 from t2t_keras.console import end_spinner, say
 from t2t_keras.errors import UserError, first_line, quantity, require_extra
 from t2t_keras.files.atomic import purpose_of_holder
-from t2t_keras.processes import LAUNCHED, T2T, LostProcesses, Processes, last_lines
+from t2t_keras.processes import T2T, end_with_parent
 from t2t_keras.run.config import TRAINING_LOCK
 
-from .cluster import connected, require_capacity
-from .flags import WorkerSize, add_cluster_flags, cluster_extension, worker_size
-from .nodes import require_same_nodes
-from .process_environment import shared_variables
+from ..launch import (
+    LostProcesses,
+    Processes,
+    last_lines,
+    reserved_port,
+    training_variables,
+)
+from .cluster import (
+    WorkerSize,
+    add_cluster_flags,
+    cluster_extension,
+    connected,
+    require_capacity,
+    require_same_nodes,
+    worker_size,
+)
+
+_PREFIXES = ("TF_", "XLA_", "KERAS_", "NCCL_", "OMP_", "T2T_", "WANDB_")
+_TF_CONFIG = "TF_CONFIG"  # names the processes of one training
+_OMP_NUM_THREADS = "OMP_NUM_THREADS"
+
+
+def shared_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of this machine that processes on other nodes get.
+
+    Those that name GPUs are not among them: Ray assigns GPUs.
+
+    Args:
+        environ: the environment of this machine.
+    """
+    variables = {}
+    for name, value in environ.items():
+        if name.startswith(_PREFIXES) and name != _TF_CONFIG:
+            variables[name] = value
+    return variables
+
+
+def process_environment(additions: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment of a process that an actor of Ray starts.
+
+    Args:
+        additions: what is added to the environment of the actor.
+    """
+    environment = dict(os.environ)
+    environment.pop(_OMP_NUM_THREADS, None)  # Ray's: the cores of the actor
+    environment.pop(_TF_CONFIG, None)  # that of `ray start`
+    environment.update(additions)
+    return environment
+
 
 _SECONDS_TO_START = 25.0
 # After a node was lost, another one may be on its way.
@@ -138,8 +185,6 @@ def _placed(size: WorkerSize, workers: int, seconds: float) -> Iterator[list[Any
     from ray.util import placement_group, remove_placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    from .training_worker import TrainingWorker
-
     bundle = {"CPU": size.cores} | ({"GPU": size.gpus} if size.gpus else {})
     group = placement_group([bundle] * workers, strategy="PACK")
     try:
@@ -180,20 +225,8 @@ def _train(
         )
     except ray.exceptions.RayError:
         raise LostProcesses("a node was lost while the processes started") from None
-    addresses = []
-    hosts = []
-    for host, port in ports:
-        addresses.append(f"{host}:{port}")
-        hosts.append(host)
     variables = shared_variables(environ)
-    no_proxy = ",".join(dict.fromkeys(hosts))
-    environments = []
-    for index in range(len(actors)):
-        task = {"type": "worker", "index": index}
-        config = json.dumps({"cluster": {"worker": addresses}, "task": task})
-        # gRPC would connect through the proxy of `http_proxy`.
-        additions = {"TF_CONFIG": config, "no_grpc_proxy": no_proxy, LAUNCHED: "1"}
-        environments.append(variables | additions)
+    environments = [variables | additions for additions in training_variables(ports)]
 
     def start(
         index: int, command: Sequence[str], environment: Mapping[str, str]
@@ -287,3 +320,94 @@ def _on_cluster(command: Command) -> Command:
 
 
 EXTENSION = cluster_extension(_flags, _on_cluster)
+
+
+class State(NamedTuple):
+    """What a process has done.
+
+    Attributes:
+        status: its exit status, as in `subprocess`; None: it runs.
+        output: what it has printed on standard output since the last call.
+        errors: the same of standard error.
+    """
+
+    status: int | None
+    output: bytes
+    errors: bytes
+
+
+class TrainingWorker:
+    """A place for a process, with a port for it."""
+
+    def __init__(self) -> None:
+        self._port = reserved_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        # What the process prints on standard output and standard error.
+        self._printed = (_Printed(), _Printed())
+
+    def address(self) -> tuple[str, int]:
+        """Returns the host and the port of the process."""
+        import ray
+
+        return ray.util.get_node_ip_address(), self._port.getsockname()[1]
+
+    def start(
+        self, command: Sequence[str], additions: Mapping[str, str], folder: str
+    ) -> None:
+        """Starts the process.
+
+        Args:
+            command: the command, without Python.
+            additions: what is added to the environment of this actor, which Ray gave
+                its GPUs.
+            folder: the working directory.
+        """
+        parent = os.getpid()
+        self._process = subprocess.Popen(
+            [sys.executable, *command],
+            env=process_environment(additions),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=self._printed[0].file,
+            stderr=self._printed[1].file,
+            start_new_session=True,
+            preexec_fn=lambda: end_with_parent(parent),
+        )
+
+    def poll(self) -> State:
+        """Returns what the process has done since the last call."""
+        assert self._process is not None
+        status = self._process.poll()  # before its last output is read
+        output, errors = self._printed
+        return State(status, output.unread(), errors.unread())
+
+    def send_signal(self, signum: int) -> None:
+        """Sends a signal to the process."""
+        if self._process is not None:
+            self._process.send_signal(signum)
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+class _Printed:
+    """A file to which a process prints.
+
+    Attributes:
+        file: the file.
+    """
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115  (ends with the actor)
+        self._offset = 0
+
+    def unread(self) -> bytes:
+        """Returns what was printed since the last call."""
+        descriptor = self.file.fileno()
+        size = os.fstat(descriptor).st_size - self._offset
+        content = os.pread(descriptor, size, self._offset)
+        self._offset += len(content)
+        return content

@@ -116,7 +116,7 @@ class ClusterStages(Stages):
             yield from pairs
 
     def encode(
-        self, plan: DataPlan, counts: Counts, held: Lock
+        self, plan: DataPlan, counts: Counts, directory_lock: Lock
     ) -> dict[Split, list[SplitPart]]:
         """See `Stages.encode`; encodes the parts that are not completely on the disk.
 
@@ -301,10 +301,10 @@ def _encode(task: _EncodingTask) -> None:
     """Encodes a part, or what is left of it."""
     directory = task.part.state_path.parent
     # A task that was given up, with its machine or its program, may still be at work.
-    with lock(directory / "lock", refusal=None) as held:
+    with lock(directory / "lock", refusal=None) as part_lock:
         if _is_cut_off(task.part):
             task.part.state_path.unlink()
-        encode_splits(task.problem, [task.part], task.vocabularies, 1, held)
+        encode_splits(task.problem, [task.part], task.vocabularies, 1, part_lock)
 
 
 def _is_cut_off(part: SplitPart) -> bool:

@@ -138,14 +138,14 @@ class Stages:
         return draw(pairs, list(counts["train"].values()), sizes, plan.config.seed)
 
     def encode(
-        self, plan: DataPlan, counts: Counts, held: Lock
+        self, plan: DataPlan, counts: Counts, directory_lock: Lock
     ) -> dict[Split, list[SplitPart]]:
         """Encodes all pairs; returns the parts of each split, in order.
 
         Args:
             plan: what is made.
             counts: the number of pairs by split and corpus.
-            held: the lock of the plan's directory.
+            directory_lock: the lock of the plan's directory.
 
         Raises:
             UserError: a source has changed since its pairs were counted, the disk
@@ -156,7 +156,9 @@ class Stages:
             ranges = {plan.directory / "pairs": range(sum(counts[split].values()))}
             by_split[split] = split_parts(plan, counts, split, ranges)
         parts = list(itertools.chain(*by_split.values()))
-        encode_splits(plan.problem, parts, plan.vocabularies, self.workers, held)
+        encode_splits(
+            plan.problem, parts, plan.vocabularies, self.workers, directory_lock
+        )
         return by_split
 
 
@@ -279,16 +281,18 @@ def generate(
 
 def run_stages(plan: DataPlan, stages: Stages) -> None:
     """Runs the stages in order, from where an earlier run has stopped."""
-    with lock(plan.directory / "lock", lambda holder: _busy(plan.directory)) as held:
+    with lock(
+        plan.directory / "lock", lambda holder: _busy(plan.directory)
+    ) as directory_lock:
         if not plan.is_complete():
-            counts = prepare(plan, stages, held)
-            by_split = stages.encode(plan, counts, held)
-            finish(plan, counts, by_split, stages.map, held)
-            held.require_place()
+            counts = prepare(plan, stages, directory_lock)
+            by_split = stages.encode(plan, counts, directory_lock)
+            finish(plan, counts, by_split, stages.map, directory_lock)
+            directory_lock.require_place()
         publish(plan.directory, plan.done, plan.data_dir, plan.manifest_path)
 
 
-def prepare(plan: DataPlan, stages: Stages, held: Lock) -> Counts:
+def prepare(plan: DataPlan, stages: Stages, directory_lock: Lock) -> Counts:
     """Runs the stages before the encoding; returns the number of pairs."""
     start_or_resume(plan.directory, plan.done, plan.config)
     if "train" in plan.splits and (warning := source_form_warning(plan.problem)):
@@ -301,7 +305,7 @@ def prepare(plan: DataPlan, stages: Stages, held: Lock) -> Counts:
         plan.directory,
         functools.partial(stages.sample, plan, counts),
         in_subprocess=stages.workers > 1,
-        lock=held,
+        lock=directory_lock,
     )
     require_tags(plan.problem, plan.splits, plan.vocabularies["source"])
     return counts
@@ -333,7 +337,7 @@ def finish(
     counts: Counts,
     by_split: Mapping[Split, Sequence[SplitPart]],
     map_tasks: TaskMap,
-    held: Lock,
+    directory_lock: Lock,
 ) -> None:
     """Runs the stages after the encoding.
 
@@ -342,9 +346,9 @@ def finish(
         counts: the number of pairs by split and corpus.
         by_split: what is encoded of each split.
         map_tasks: runs tasks.
-        held: the lock of the plan's directory.
+        directory_lock: the lock of the plan's directory.
     """
-    held.require_place()
+    directory_lock.require_place()
     dropped: dict[Split, Counter[str]] = {}
     for split, parts in by_split.items():
         dropped[split] = write_shards(
@@ -353,7 +357,7 @@ def finish(
             plan.problem.data_name,
             plan.directory,
             plan.done,
-            held,
+            directory_lock,
             map_tasks,
         )
     for split in plan.splits:

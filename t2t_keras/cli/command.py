@@ -505,6 +505,9 @@ def given_options(
     return by_flags | by_keys
 
 
+_MANY_CHOICES = 6
+
+
 def add_option_flags(
     group: argparse._ActionsContainer, options: type, names: Collection[str]
 ) -> None:
@@ -517,7 +520,10 @@ def add_option_flags(
             continue
         settings: dict[str, Any] = {"metavar": "NAME"}
         if get_origin(field.type) is Literal:
-            settings = {"choices": get_args(field.type)}
+            choices = get_args(field.type)
+            settings = {"choices": choices}
+            if len(choices) > _MANY_CHOICES:  # a line of the help has 80 characters
+                settings["metavar"] = "NAME"
         elif field.type is float:
             settings = {"type": float, "metavar": "X"}
         elif field.type in (int, int | None):

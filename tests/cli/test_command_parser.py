@@ -25,7 +25,6 @@ SAME_LINES = [
     ("translate --model=run file", "translate run file"),
     ("score run a b", "score --output_dir run --source a --target b"),
     ("score run a --target b", "score --model run --input a --target b"),
-    ("align a b --model run --output o", "align run a b --output o"),
     ("export run new --overwrite", "export --overwrite run new"),
     ("export run new", "export --output_dir run --export_dir new"),
     ("evaluate run --split dev", "evaluate --split=dev --output_dir=run"),

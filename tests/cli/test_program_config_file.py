@@ -104,7 +104,6 @@ PLACES = {
     "translate x": "translate --model a --input x",
     "translate p x": "translate --model p --input x",
     "score x y": "score --model a --source x --target y",
-    "align x y": "align --model a --source x --target y",
     "score p x y": "score --model p --source x --target y",
     "export new": "export --model a --export_dir new",
     "export p new": "export --model p --export_dir new",

@@ -88,7 +88,7 @@ def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
     return sources
 
 
-def _decoded_examples(
+def decoded_examples(
     data_dir: Path, problem: Problem
 ) -> tuple[dict[str, Source], tuple["Tokenizer", "Tokenizer"]]:
     """Returns the texts of all examples of a data directory, and its tokenizers.
@@ -164,7 +164,7 @@ def _inspect(args: argparse.Namespace) -> dict[str, Any]:
     problem = registry.problem(args.problem)
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None
     if args.data_dir:
-        sources, tokenizers = _decoded_examples(Path(args.data_dir), problem)
+        sources, tokenizers = decoded_examples(Path(args.data_dir), problem)
     else:
         sources = _sources(args, problem)
     inspection = inspect(sources, tokenizers, data_languages(args, problem))

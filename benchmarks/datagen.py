@@ -120,7 +120,7 @@ _DATAGEN = """
 import sys
 from t2t_keras import registry
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import ParallelFiles
 
 if __name__ == "__main__":
     source, target, data_dir, workers = sys.argv[1:]
@@ -134,7 +134,7 @@ _START = """
 import json, resource, sys, time
 from pathlib import Path
 from t2t_keras import registry
-from t2t_keras.data.bucketing import batch_plan
+from t2t_keras.data.training_data import batch_plan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.training_data import training_index
 

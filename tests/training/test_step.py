@@ -242,9 +242,9 @@ def test_replicas_that_cannot_share_the_parts_are_refused(data_dir, tmp_path):
 
 @pytest.mark.slow
 def test_memory_shrinks_with_micro_batches():
-    script = Path(__file__).parents[2] / "benchmarks/training_memory.py"
+    script = Path(__file__).parents[2] / "benchmarks/train.py"
     command = [sys.executable, script, "--config", "tiny", "--json"]
-    command += ["--tokens", "4096", "16384", "--accumulate"]
+    command += ["--memory", "4096", "16384", "--accumulate"]
     undivided, parts = (
         json.loads(subprocess.check_output([*command, count]))["kb_per_token"]
         for count in ("1", "8")

@@ -11,6 +11,7 @@ import tensorflow as tf
 from helpers.errors import refused
 from helpers.optimizer_steps import NAMES, apply, variable
 from helpers.reference import reference
+from helpers.small_run import trainer, weights
 
 from t2t_keras import register_optimizer, register_schedule_factor, registry
 from t2t_keras.entry_points import plugin_names
@@ -21,7 +22,8 @@ from t2t_keras.hparam import (
     HParams,
 )
 from t2t_keras.model import Schedule
-from t2t_keras.run.checkpoint import snapshot
+from t2t_keras.run.checkpoint import model_variables, snapshot
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.optimizer import (
     Adam,
     add_to,
@@ -303,3 +305,36 @@ def test_equals_what_tensor2tensor_computed(name, rate, schedule, first_step):
         if step + first_step:  # ours count from 1
             actual = learning_rate(hparams, step + first_step)
             np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+DECAY = 0.15
+
+
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_average_of_a_run(replicas, data_dir, tmp_path):
+    hparams = {"options": {"save_every": 1}, "ema_decay": DECAY}
+    figures = trainer(data_dir, tmp_path, replicas=replicas, **hparams).train()
+    checkpoints = [weights(tmp_path, step) for step in (1, 2, 3, 4)]
+    names = [name for name in checkpoints[0] if name.startswith("model/")]
+    averages = {name for name in checkpoints[0] if name.startswith("ema/")}
+    assert averages == {name.replace("model/", "ema/", 1) for name in names}
+    for name in names:
+        average = np.zeros_like(checkpoints[0][name])
+        for t, tensors in enumerate(checkpoints, 1):
+            decay = min(DECAY, (t - 1) / (t + 9))  # 0, 1/11, 2/12, then 0.15
+            average = decay * average + (1 - decay) * tensors[name]
+            actual = tensors[name.replace("model/", "ema/", 1)]
+            np.testing.assert_allclose(actual, average, atol=1e-6, err_msg=name)
+
+    # It can be chosen like any checkpoint, and was evaluated beside the others.
+    run = RunDirectory(tmp_path)
+    variables = model_variables(run.translator("ema").model)
+    for name in names:
+        expected = checkpoints[-1][name.replace("model/", "ema/", 1)]
+        np.testing.assert_array_equal(variables[name], expected, err_msg=name)
+    assert 0 < figures["dev_ema"]["loss"] != figures["dev_loss"]
+
+
+def test_a_run_without_averages(trained_run):
+    message = r"--checkpoint ema: .* has no ema_decay"
+    refused(message, RunDirectory(trained_run).translator, "ema")

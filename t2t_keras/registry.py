@@ -428,7 +428,7 @@ def register_optimizer(definition: OptimizerDefinition) -> OptimizerDefinition:
 
         import tensorflow as tf
         from t2t_keras import register_optimizer
-        from t2t_keras.training.optimizer_api import add_to
+        from t2t_keras.training.optimizer import add_to
 
         @register_optimizer
         class SignDescent:
@@ -442,9 +442,9 @@ def register_optimizer(definition: OptimizerDefinition) -> OptimizerDefinition:
                     add_to(weight, -rate * tf.sign(gradient))
 
     Args:
-        definition: a class with the methods of `optimizer_api.Optimizer`, or a function
-            that returns an object of one. Its arguments are the weights by their names
-            in a checkpoint, and the hyper-parameters.
+        definition: a class with the methods of `training.optimizer.Optimizer`, or a
+            function that returns an object of one. Its arguments are the weights by
+            their names in a checkpoint, and the hyper-parameters.
 
     Raises:
         UserError: the name is taken.

@@ -13,14 +13,9 @@ from helpers.optimizer_steps import NAMES, apply, variable
 from helpers.reference import reference
 from helpers.small_run import trainer, weights
 
-from t2t_keras import register_optimizer, register_schedule_factor, registry
+from t2t_keras import register_optimizer, register_schedule_factor
 from t2t_keras.entry_points import plugin_names
-from t2t_keras.hparam import (
-    OTHER_OPTIMIZERS,
-    OTHER_SCHEDULE_FACTORS,
-    PAPER_SCHEDULE,
-    HParams,
-)
+from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.model import Schedule
 from t2t_keras.run.checkpoint import model_variables, snapshot
 from t2t_keras.run.directory import RunDirectory
@@ -156,17 +151,9 @@ def test_constant_with_warm_up():
     refused(message, HParams().parse, "schedule=constant*cosine")
 
 
-@pytest.fixture
-def factor():
-    """A function that registers a factor, which the test's end removes."""
-    yield register_schedule_factor
-    for name in ("halving", "wrong"):
-        OTHER_SCHEDULE_FACTORS.pop(name, None)
-        registry._schedule_factors._definitions.pop(name, None)
-
-
-def test_a_registered_factor(factor):
-    @factor
+@pytest.mark.usefixtures("registrations")
+def test_a_registered_factor():
+    @register_schedule_factor
     def halving(hparams, step):
         return 2.0 ** -(keras.ops.cast(step, "float32") / hparams.warmup_steps)
 
@@ -188,32 +175,25 @@ def test_a_registered_factor(factor):
         (float("nan"), "must be a finite number"),
     ],
 )
-def test_a_factor_must_be_a_number(value, message, factor):
+@pytest.mark.usefixtures("registrations")
+def test_a_factor_must_be_a_number(value, message):
     def wrong(hparams, step):
         return value
 
-    factor(wrong)
+    register_schedule_factor(wrong)
     hparams = HParams(schedule="wrong", learning_rate=2.0)
     refused(message, learning_rate, hparams, 7)
 
 
-def test_names_of_factors_are_unique(factor):
+def test_names_of_factors_are_unique():
     def constant(hparams, step):
         return 1.0
 
-    refused(r"cannot be named 'constant': that is a factor", factor, constant)
+    message = "cannot be named 'constant': that is a factor"
+    refused(message, register_schedule_factor, constant)
 
 
-@pytest.fixture
-def optimizers():
-    """Removes the optimizers that a test registers."""
-    yield
-    for name in [*OTHER_OPTIMIZERS]:
-        del OTHER_OPTIMIZERS[name]
-        del registry._optimizers._definitions[name]
-
-
-@pytest.mark.usefixtures("optimizers")
+@pytest.mark.usefixtures("registrations")
 def test_the_optimizer_in_the_documentation():
     lines = inspect.getdoc(register_optimizer).splitlines()
     code = textwrap.dedent("\n".join(line for line in lines if line[:4] == "    "))
@@ -226,7 +206,7 @@ def test_the_optimizer_in_the_documentation():
     np.testing.assert_array_equal(weights["model/a"], [0.75, 2.0, 3.25])
 
 
-@pytest.mark.usefixtures("optimizers")
+@pytest.mark.usefixtures("registrations")
 def test_an_optimizer_that_makes_nan_of_an_update_not_applied_is_refused():
     """The update is divided by zeros."""
 
@@ -252,7 +232,7 @@ def test_an_optimizer_that_makes_nan_of_an_update_not_applied_is_refused():
     refused(message, require_unchanged, state, earlier, hparams)
 
 
-@pytest.mark.usefixtures("optimizers")
+@pytest.mark.usefixtures("registrations")
 def test_optimizers_of_keras_are_refused():
     @register_optimizer
     def lion(weights, hparams):
@@ -262,7 +242,7 @@ def test_optimizers_of_keras_are_refused():
     refused(message, make_optimizer, {}, HParams(optimizer="lion"))
 
 
-@pytest.mark.usefixtures("optimizers")
+@pytest.mark.usefixtures("registrations")
 @pytest.mark.parametrize("name", ["Adam", *map(str.title, plugin_names("optimizers"))])
 def test_names_of_optimizers_are_unique(name):
     message = f"cannot be named '{name.lower()}': that is an optimizer of an installed"

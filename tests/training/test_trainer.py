@@ -307,8 +307,8 @@ class Failing(Hook):
 
 def test_an_evaluation_that_fails_loses_no_step(data_dir, undisturbed, tmp_path):
     options = {"save_every": 2, "eval_every": 1, "average_last": 0}
-    training = trainer(data_dir, tmp_path / "run", options=options)
-    training._hooks.append(Failing())
+    hooks = [Failing()]
+    training = trainer(data_dir, tmp_path / "run", options=options, hooks=hooks)
     with pytest.raises(AssertionError, match="a fault in a metric"):
         training.train()
     checkpoints = RunDirectory(tmp_path / "run").checkpoints
@@ -392,15 +392,14 @@ def test_a_training_killed_in_its_last_evaluations_is_recorded_once(
         problem = problem.replace(sources={"train": problem.sources["train"]})
     generate(problem, tmp_path / "new_data", workers=1)
 
-    def started(name):
-        return trainer(tmp_path / "new_data", tmp_path / name)
+    def started(name, *hooks):
+        return trainer(tmp_path / "new_data", tmp_path / name, hooks=hooks)
 
     def log(kind):
         return (tmp_path / "killed" / kind).read_text().splitlines()
 
     undisturbed = started("undisturbed").train()
-    training = started("killed")
-    training._hooks.append(KilledAtEnd())
+    training = started("killed", KilledAtEnd())
     with pytest.raises(Killed):
         training.train()
     assert not (tmp_path / "killed" / "history.jsonl").exists()

@@ -51,7 +51,7 @@ bench: $(VENV)/.installed
 	$(BENCH)/decode.py --steps 1 --batch 1
 	$(BENCH)/train.py --steps 3 --config tiny --replicas 2
 	$(BENCH)/sentence_length.py --config tiny --lengths 16 256 --steps 1
-	$(BENCH)/training_memory.py --config tiny --tokens 1024 2048
+	$(BENCH)/train.py --config tiny --memory 1024 2048
 	$(BENCH)/datagen.py
 	$(BENCH)/startup.py
 

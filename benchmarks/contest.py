@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 import workload
 from contestants import TrainingStep
-from matmul_rate import median_seconds
+from rates import median_seconds
 
 from t2t_keras.cli.command import positive
 from t2t_keras.devices import gpu_details

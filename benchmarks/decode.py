@@ -16,10 +16,9 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-import matmul_flops
-import matmul_rate
+import rates
 import workload
-from matmul_rate import median_seconds, seconds_of
+from rates import median_seconds, seconds_of
 
 from t2t_keras.cli.command import positive
 
@@ -143,16 +142,16 @@ def _report(work: workload.Workload, args: argparse.Namespace) -> dict[str, obje
     """Times whole searches and searches of one step, to find what each step adds."""
     beam_size = args.beam_size
     steps = args.max_length
-    matmuls = matmul_flops.decoding_matmuls(
+    matmuls = rates.decoding_matmuls(
         work.hparams, work.vocab_size, work.batch, work.length, beam_size, steps
     )
     search = timed_search(work, beam_size, args.jit_compile)
     first_search = seconds_of(lambda: search.run(steps))
     search.run(1)
-    rate = matmul_rate.MatmulRate(matmuls, args.dtype)
-    seconds = matmul_rate.seconds_of_steps(lambda: search.run(steps), args.steps, rate)
+    rate = rates.MatmulRate(matmuls, args.dtype)
+    seconds = rates.seconds_of_steps(lambda: search.run(steps), args.steps, rate)
     one_step = median_seconds(lambda: search.run(1), args.steps)
-    speed = matmul_rate.speed(seconds, matmul_flops.total_flops(matmuls), rate)
+    speed = rates.speed(seconds, rates.total_flops(matmuls), rate)
     per_position = (speed["seconds_per_step"] - one_step) / (steps - 1)
     return {
         "beam_size": beam_size,
@@ -170,8 +169,8 @@ def _report(work: workload.Workload, args: argparse.Namespace) -> dict[str, obje
 def _seconds_to_read_weights(work: workload.Workload, dtype: str) -> float:
     """Returns a lower bound of a step's time: reading its weights from memory."""
     width = {"float32": 4, "bfloat16": 2}[dtype]
-    size = width * matmul_flops.step_weights(work.hparams, work.vocab_size)
-    return size / matmul_rate.tensorflow_bandwidth()
+    size = width * rates.step_weights(work.hparams, work.vocab_size)
+    return size / rates.tensorflow_bandwidth()
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ The audit counts, in the graph of a training step, operations without GPU kernel
 tensors of the vocabulary's size in the host's memory, bytes moved for each logit, float
 operations, and waits of the host for the device. Then, each in a new process:
 
-- The workload is trained in every way of `checks.variants`, on one GPU: with and
+- The workload is trained in every way of `variants`, on one GPU: with and
   without packed rows, XLA, determinism and so on. The default way runs twice: both
   times the weights must end with the same bits, and the second time XLA's programs come
   from the cache. With XLA's choices among its matrix products read from a file, two
   compilations must end with the same bits. Two logical GPUs on one card must end with
   the bits of one GPU with two micro-batches.
 - The default way is trained on 2, 4 and 8 GPUs.
-- A training is killed and resumed; see `checks.killed_training`.
+- A training is killed and resumed; it must end with the bits of an uninterrupted one.
 - Training and beam search are timed beside other toolkits; see `contest.py`.
 """
 
@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,12 +31,13 @@ import time
 from pathlib import Path
 
 import contest
-import matmul_flops
+import numpy as np
+import rates
 import tensorflow as tf
 import workload
-from checks import killed_training
-from checks.graph_audit import search_audit, training_audit
-from checks.variants import (
+from audit import search_audit, training_audit
+from rates import seconds_of
+from variants import (
     AUTOTUNED,
     DEFAULT,
     VARIANTS,
@@ -43,14 +45,17 @@ from checks.variants import (
     Variant,
     start_training,
 )
-from matmul_rate import seconds_of
 
 from t2t_keras.cli.command import positive
 from t2t_keras.devices import gpu_details
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.run.checkpoint import model_variables
+from t2t_keras.processes import T2T
+from t2t_keras.run.checkpoint import Checkpoint, model_variables
 
 _AUDITED_VOCABULARY = 1009  # a size that no other axis has
+_KILLED_STEPS = 120  # of the training that is killed and resumed
+_SAVE_EVERY = 20
+_KILLED_AFTER = 40  # steps
 _SQUARE = 4096  # rows and columns of the matrices for the matmul rate
 
 
@@ -71,7 +76,7 @@ def main() -> None:
     else:
         report = _audit(args) | _check_gpus(sys.argv[1:], args.variants)
         with tempfile.TemporaryDirectory() as folder:
-            report["killed_training"] = killed_training.compare_ends(Path(folder))
+            report["killed_training"] = _compare_killed_training(Path(folder))
         report["contest"] = contest.measure(args)
         print(contest.table(report["contest"]), file=sys.stderr)
     print(json.dumps(report, indent=None if args.json else 2))
@@ -221,10 +226,10 @@ def _weights_sha256(model: Transformer) -> str:
 
 def _gflop(work: workload.Workload) -> float:
     """Returns 10^9 operations of a replica in a step."""
-    matmuls = matmul_flops.training_matmuls(
+    matmuls = rates.training_matmuls(
         work.hparams, work.vocab_size, work.batch, work.length, work.length
     )
-    return matmul_flops.total_flops(matmuls) / 1e9
+    return rates.total_flops(matmuls) / 1e9
 
 
 def _fraction_of_matmul_rate(gflops: float, dtype: str) -> float:
@@ -251,6 +256,52 @@ def _matmul_gflops(dtype: str, repetitions: int) -> float:
 
     multiply()
     return 2 * _SQUARE**3 * repetitions / seconds_of(multiply) / 1e9
+
+
+def _compare_killed_training(folder: Path) -> dict[str, int]:
+    """Trains on the toy problem twice, killing one of both, by `t2t train`.
+
+    Returns:
+        "arrays", how many the last checkpoint has, and "different_arrays", how many of
+        them have other bits after the kill.
+    """
+    data = ("--problem", "translate_ende_toy", "--data_dir", str(folder / "data"))
+    t2t = (sys.executable, *T2T)
+    subprocess.run([*t2t, "datagen", *data], check=True, stdout=sys.stderr)
+    train = (*t2t, "train", *data, "--hparams_set", "tiny")
+    train += ("--train_steps", str(_KILLED_STEPS))
+    train += ("--save_every", str(_SAVE_EVERY), "--eval_sentences", "0", "--seed", "1")
+    runs = [folder / "uninterrupted", folder / "killed"]
+    commands = [[*train, "--output_dir", str(run)] for run in runs]
+    _kill(commands[1], runs[1] / f"model.ckpt-{_KILLED_AFTER}.index")
+    for command in commands:
+        subprocess.run(command, check=True, stdout=sys.stderr)
+    uninterrupted, killed = (
+        Checkpoint(run / f"model.ckpt-{_KILLED_STEPS}") for run in runs
+    )
+    different = [
+        name
+        for name in uninterrupted.shapes
+        if not np.array_equal(uninterrupted.tensor(name), killed.tensor(name))
+    ]
+    return {"arrays": len(uninterrupted.shapes), "different_arrays": len(different)}
+
+
+def _kill(command: list[str], checkpoint: Path) -> None:
+    """Starts a training and kills it some steps after it has written a checkpoint.
+
+    Raises:
+        RuntimeError: it ended before.
+    """
+    process = subprocess.Popen(command, stdout=sys.stderr)
+    while not checkpoint.exists():
+        if process.poll() is not None:
+            raise RuntimeError(f"the training ended with {process.returncode}")
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    if checkpoint.with_name(f"model.ckpt-{_KILLED_STEPS}.index").exists():
+        raise RuntimeError("the training was over before it was killed")
 
 
 if __name__ == "__main__":

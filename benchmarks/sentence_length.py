@@ -14,9 +14,9 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-import matmul_flops
+import rates
 import workload
-from matmul_rate import median_seconds
+from rates import median_seconds
 
 from t2t_keras.cli.command import positive
 
@@ -61,7 +61,7 @@ def _measure(
     is the encoder's self-attention alone.
     """
     from decode import timed_search
-    from training_steps import train_step
+    from train import train_step
 
     full = dataclasses.replace(
         work,
@@ -92,10 +92,10 @@ def _measure(
 
 def _training_gflop(work: workload.Workload) -> float:
     """Returns 10^9 operations of a training step in each layer."""
-    matmuls = matmul_flops.training_matmuls(
+    matmuls = rates.training_matmuls(
         work.hparams, VOCAB_SIZE, work.batch, work.length, work.length
     )
-    return matmul_flops.total_flops(matmuls) / LAYERS / 1e9
+    return rates.total_flops(matmuls) / LAYERS / 1e9
 
 
 def _self_attention(work: workload.Workload) -> Callable[[], None]:

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import workload
-from matmul_rate import median_seconds, seconds_of
+from rates import median_seconds, seconds_of
 
 from t2t_keras.processes import T2T
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import workload
-from matmul_rate import seconds_of
+from rates import seconds_of
 
 from t2t_keras import load
 from t2t_keras.cli.command import positive

@@ -156,6 +156,16 @@ def small_scale(monkeypatch):
     set_small_scale(monkeypatch.setattr)
 
 
+@pytest.fixture
+def registrations():
+    """Removes at the end what the test registers and imports from a `--usr_dir`."""
+    from helpers.registrations import Registrations
+
+    registrations = Registrations()
+    yield registrations
+    registrations.restore()
+
+
 @pytest.fixture(scope="session")
 def complete(tmp_path_factory):
     """The data of `small_corpus`, made without any interruption, to be read only."""

@@ -122,9 +122,9 @@ def test_with_little_space_nothing_is_kept(monkeypatch):
 PROGRAM = """
 import resource, sys
 import tensorflow as tf
+from t2t_keras.devices import program_failures_named
 from t2t_keras.training.sanity_checks import is_out_of_memory
 from t2t_keras.training.segment_sums import segment_sums
-from t2t_keras.devices import program_failures_named
 
 if limit := int(sys.argv[1]):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

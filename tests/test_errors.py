@@ -14,6 +14,7 @@ from t2t_keras.errors import (
     first_line,
     install_command,
     misspelt_names,
+    quantity,
     require_readable_name,
 )
 
@@ -99,3 +100,17 @@ def test_a_name_that_tensorflow_takes_for_a_pattern(tmp_path, name):
     with pytest.raises(UserError, match="output_dir: TensorFlow cannot read"):
         require_readable_name("output_dir", tmp_path / name)
     require_readable_name("output_dir", tmp_path / "run {1} (ü)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((0, "lines"), "0 lines"),
+        ((1, "lines"), "1 line"),
+        ((1014, "lines"), "1,014 lines"),
+        ((1, "batches", "batch"), "1 batch"),
+        ((2, "batches", "batch"), "2 batches"),
+    ],
+)
+def test_a_noun_agrees_with_its_number(arguments, text):
+    assert quantity(*arguments) == text

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,33 +11,20 @@ from helpers.errors import refused
 from helpers.small_run import replace_updates
 
 from t2t_keras import HParams, UserError, load, registry
-from t2t_keras.hparam import MODEL_HPARAMS
 from t2t_keras.model import build_model
 from t2t_keras.usr_dir import load_usr_dir
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-@pytest.fixture(scope="module")
-def usr_dir(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("user")
+@pytest.fixture
+def usr_dir(tmp_path, registrations):
+    folder = tmp_path / "user"
+    folder.mkdir()
     example = EXAMPLES / "modern_transformer" / "modern_transformer.py"
     shutil.copy(example, folder / "my_model.py")
-    forget()
     load_usr_dir(folder)
-    yield folder
-    forget()
-    sys.path.remove(str(folder))
-
-
-def forget():
-    """Undoes the registration, as in a process that has not imported the file."""
-    registry.list_models()
-    registry._models._definitions.pop("modern_transformer", None)
-    registry._hparams._definitions.pop("modern_tiny", None)
-    MODEL_HPARAMS.pop("modern_transformer", None)
-    for module in ("modern_transformer", "my_model"):
-        sys.modules.pop(module, None)
+    return folder
 
 
 def test_its_hyper_parameters_are_like_any_others(usr_dir):
@@ -69,7 +55,7 @@ def test_mistakes(usr_dir):
 
 
 def test_a_run_finds_its_model_or_says_it_is_gone(
-    usr_dir, data_dir, tmp_path, capfd, monkeypatch
+    usr_dir, registrations, data_dir, tmp_path, capfd, monkeypatch
 ):
     replace_updates(monkeypatch)
     models = run_json(capfd, "list", "--usr_dir", usr_dir)["models"]
@@ -82,10 +68,10 @@ def test_a_run_finds_its_model_or_says_it_is_gone(
         --eval_sentences 0
     """
     assert run(*command.split()) == 0
-    forget()
+    registrations.restore()  # as in a process that has not imported the file
     model = load(tmp_path / "run").model  # config.json has the --usr_dir
     assert type(model).__name__ == "ModernTransformer"
-    forget()
+    registrations.restore()
     (usr_dir / "my_model.py").write_text("")
     with pytest.raises(UserError, match="there is no model 'modern_transformer'; inst"):
         load(tmp_path / "run")
@@ -121,16 +107,7 @@ class HalfTransformer(Transformer):
 """
 
 
-def test_weights_that_are_not_trainable(data_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    models = registry._models._definitions, MODEL_HPARAMS
-    patched = [
-        *((names, "half_transformer") for names in models),
-        (sys.modules, "half"),
-    ]
-    for names, name in patched:  # removed again at the end
-        monkeypatch.setitem(names, name, None)
-        del names[name]
+def test_weights_that_are_not_trainable(registrations, data_dir, tmp_path, monkeypatch):
     (folder := tmp_path / "user").mkdir()
     (folder / "half.py").write_text(HALF)
     train = f"train --problem translate_text --data_dir {data_dir} --eval_sentences 0"
@@ -151,8 +128,7 @@ def test_weights_that_are_not_trainable(data_dir, tmp_path, monkeypatch):
         equal = [bool((value == values[1]).all()) for value in values]
         assert equal == [is_frozen, True, is_frozen], name
     # Fine-tuning needs neither the hparam set nor the --usr_dir of the first run.
-    for names, name in patched:
-        del names[name]
+    registrations.restore()
     replace_updates(monkeypatch)
     start = f"--init_from {path} --hparams shifts=false --train_steps 1 --output_dir"
     assert run(*train.split(), *start.split(), other_run) == 0

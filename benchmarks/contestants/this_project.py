@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import tensorflow as tf
-from checks.variants import DEFAULT, VARIANTS, start_training
 from decode import timed_search
+from variants import DEFAULT, VARIANTS, start_training
 from workload import Workload
 
 from contestants import TrainingStep

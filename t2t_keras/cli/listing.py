@@ -25,7 +25,7 @@ def _list_flags(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="NAME",
         help="an hparam set, of which every field is printed: its value, base's value, "
-        "its meaning; a family of sets, such as table3; or ranges of hparams",
+        "its meaning; a family of sets, such as paper; or ranges of hparams",
     )
     parser.add_argument(
         "--all", action="store_true", help="print the sets of every family"

@@ -125,11 +125,6 @@ MISTAKES = [
         (*RUN, *DECODE, "glossary=[a=b,truncate=true"),
         "'glossary=[a=b,truncate=true' has a [ without ]; a list is [a,b]",
     ),
-    ((*RUN, *DECODE, "protect=[url,forbidden=[a,b]"), "has a [ without ]"),
-    (
-        (*RUN, *DECODE, "forbidden=[a,b],protect=url]"),
-        "'protect=url]' has a ] without [; a list is [a,b]",
-    ),
     ((*RUN, *DECODE, "glossary=[a=b]c"), "'[a=b]c' is not a list; write [a,b]"),
     (
         (*EVALUATE, *DECODE, "sampling=true"),
@@ -149,7 +144,6 @@ MISTAKES = [
     ((*EXPORT, "export"), "give --overwrite to replace it"),
     ((*EXPORT, "run", "--overwrite"), "run exists and is not an export"),
     ((*EXPORT, "file"), "file exists and is not an export"),
-    ((*NEW, "--alpha", "nan"), "alpha must be a finite number"),
     (
         (*NEW, "--quantization", "int16"),
         "--quantization: --format savedmodel has no int16; the choice is int8, float16",

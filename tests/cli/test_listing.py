@@ -6,7 +6,6 @@ import sys
 import pytest
 from helpers.command_line import run, run_json, write
 
-from t2t_keras import registry
 from t2t_keras.cli import program
 
 FILE = '''"""Sets for my corpus."""
@@ -20,15 +19,9 @@ def {name}():
 
 
 @pytest.fixture
-def usr_dir(tmp_path, monkeypatch):
+def usr_dir(tmp_path, registrations):
     """A folder whose definitions are registered for one test only."""
-    registry.list_hparams()
-    definitions = dict(registry._hparams._definitions)
-    monkeypatch.setattr(registry._hparams, "_definitions", definitions)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path
-    for file in tmp_path.glob("*.py"):
-        sys.modules.pop(file.stem, None)
+    return tmp_path
 
 
 def test_a_set_precedes_the_file_that_has_its_name(usr_dir, capfd):
@@ -50,10 +43,10 @@ def test_a_user_file_named_like_ours_is_a_family_beside_it(usr_dir, capfd):
 
 
 def test_a_large_family_is_one_line_unless_all_is_given(capfd):
-    sets = run_json(capfd, "list", "table3")["family"]
+    sets = run_json(capfd, "list", "paper")["family"]
     assert run("list") == 0
     abridged = capfd.readouterr().out
-    assert f"table3    {len(sets)} sets: " in abridged
+    assert f"paper     {len(sets)} sets: " in abridged
     assert run("list", "--all") == 0
     complete = capfd.readouterr().out
     for name in sets:

@@ -2,15 +2,13 @@
 
 import dataclasses
 import json
-import sys
 
 import pytest
-from helpers.command_line import run
+from helpers.command_line import run, run_refused
 from helpers.errors import refused
 
 import t2t_keras
-from t2t_keras import registry
-from t2t_keras.cli.training import COMMANDS, _load_callbacks
+from t2t_keras.cli.training import COMMANDS
 from t2t_keras.run.config import RunConfig
 from t2t_keras.training.result import TrainResult
 
@@ -45,14 +43,7 @@ def remembered_pairs():
 """
 
 
-def forget(folder):
-    """Undoes what importing the folder has done."""
-    registry._problems._definitions.pop("remembered_pairs")
-    sys.modules.pop("remembered_pairs")
-    sys.path.remove(str(folder))
-
-
-def test_the_folder_of_a_run_is_used_when_it_is_resumed(tmp_path, capfd):
+def test_the_folder_of_a_run_is_used_when_it_is_resumed(tmp_path, capfd, registrations):
     folder = tmp_path / "remembered"
     folder.mkdir()
     (folder / "remembered_pairs.py").write_text(PROBLEM)
@@ -76,13 +67,15 @@ def test_the_folder_of_a_run_is_used_when_it_is_resumed(tmp_path, capfd):
     assert run(*command) == 2
     # The problem is known now, and its data are what is missing.
     assert "t2t datagen" in capfd.readouterr().err
-    forget(folder)
+    registrations.restore()  # as in a process that has not imported it
     arguments = {"data_dir": tmp_path, "output_dir": output_dir}
     refused("t2t datagen", t2t_keras.train, "remembered_pairs", "tiny", **arguments)
-    forget(folder)
 
 
 @pytest.mark.parametrize("name", ["my_callbacks", ":board", "my_callbacks:"])
-def test_callbacks_need_a_module_and_a_function(name):
-    message = "--callbacks .*: give MODULE:FUNCTION, such as my_callbacks:board"
-    refused(message, _load_callbacks, name)
+def test_callbacks_need_a_module_and_a_function(name, data_dir, tmp_path, capfd):
+    command = ("train", "--problem", "translate_text", "--hparams_set", "tiny")
+    folders = ("--data_dir", data_dir, "--output_dir", tmp_path / "run")
+    message = run_refused(capfd, *command, *folders, "--callbacks", name)
+    expected = f"--callbacks {name}: give MODULE:FUNCTION, such as my_callbacks:board"
+    assert expected in message

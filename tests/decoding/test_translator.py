@@ -179,19 +179,15 @@ def test_no_texts(translator):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam_size": 0}, "beam_size must be at least 1"),
+        ({"beam_size": 10**6}, "beam_size must be at least 1 and at most 1000"),
         ({"alpha": float("nan")}, "alpha must be a finite number"),
         ({"n_best": 5}, "n_best 5 is more than beam_size 4; raise beam_size"),
-        ({"beam_size": 10**6}, "beam_size must be at least 1 and at most 1000"),
         ({"temperature": 1e-38}, "temperature must be at least 0.001"),
         ({"top_p": 1e-38}, "top_p must be at least 0.0001 and at most 1"),
-        ({"top_p": 1.5}, "top_p must be"),
         ({"forbidden": ["a\ud800"]}, "forbidden: character 2 is a lone surrogate"),
         ({"glossary": {"\ud800": "a"}}, "glossary: character 1 is a lone surrogate"),
         ({"batch_tokens": 0}, "batch_tokens must be at least 1"),
         ({"beam_size": "4"}, "beam_size must be an integer, not '4'"),
-        ({"raw": 1}, "raw must be true or false, not 1"),
-        ({"alpha": "much"}, "alpha must be a finite number, not 'much'"),
         ({"length_penalty": "x"}, "length_penalty must be one of gnmt, power, average"),
         # 2 ** 31 would be negative in the graph, which has integers of 32 bits.
         ({"extra_length": 2**31}, "extra_length must be at least 0 and at most 100000"),

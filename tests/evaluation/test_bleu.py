@@ -3,7 +3,7 @@ import gzip
 import json
 
 import pytest
-from helpers.command_line import run, run_json, write
+from helpers.command_line import run, run_json, run_refused, write
 from helpers.errors import refused
 from helpers.log_messages import messages
 from helpers.reference import reference
@@ -286,10 +286,11 @@ def test_the_suffix_of_the_references_or_the_flag_says_the_language(capfd, tmp_p
 
 
 def test_an_unknown_language_is_refused_before_anything_is_read(capfd, tmp_path):
-    files = ("--hypotheses", tmp_path / "none", "--references", tmp_path / "none.de")
-    assert run("evaluate", *files, "--language", "xx") == 2
-    (line,) = capfd.readouterr().err.splitlines()
-    assert "--language: 'xx' has no tokenizer; give one of as, bn, bo," in line
+    absent = tmp_path / "absent"
+    for command in (("compare", absent, absent), ("evaluate", "--hypotheses", absent)):
+        flags = ("--references", absent, "--language", "xx")
+        message = run_refused(capfd, *command, *flags)
+        assert "--language: 'xx' has no tokenizer; give one of as, bn, bo," in message
 
 
 def test_tokenized_periods_are_not_reported(caplog):

@@ -7,7 +7,7 @@ import json
 import shutil
 
 import pytest
-from helpers.command_line import run, run_json, run_refused, write
+from helpers.command_line import run, run_json, write
 from helpers.errors import refused
 from helpers.small_run import (
     HPARAMS,
@@ -202,13 +202,6 @@ def test_a_suffix_names_a_language():
         assert suffix_language(path) == code
     for path in ("a", "a.txt", "a.xx", "zh"):
         assert suffix_language(path) is None
-
-
-def test_an_unknown_language_is_refused(capfd, tmp_path):
-    file = write(tmp_path / "a", "a b", "c d")
-    for command in (("compare", file, file), ("evaluate", "--hypotheses", file)):
-        flags = ("--references", file, "--language", "xx")
-        assert "'xx' has no tokenizer" in run_refused(capfd, *command, *flags)
 
 
 # In a run.

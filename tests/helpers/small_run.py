@@ -20,7 +20,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, snapshot
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.hooks import HookPlugin
+from t2t_keras.training.hooks import Hook, HookPlugin
 from t2t_keras.training.settings import TrainOptions
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.strategy import make_strategy
@@ -43,9 +43,12 @@ def trainer(
     parts: int | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     plugins: Sequence[HookPlugin] = (),
+    hooks: Sequence[Hook] = (),
     **changes: object,
 ) -> Trainer:
     """Makes or opens a run; `parts` are of a batch, `changes` of hparams."""
+    made = [HookPlugin("", lambda *_, hook=hook: hook) for hook in hooks]
+    plugins = [*plugins, *made]
     config = config_for(
         registry.problem(problem), "none", data_dir, seed, init_from=init_from
     )
@@ -75,7 +78,7 @@ def replace_updates(monkeypatch: pytest.MonkeyPatch) -> None:
         dry_run: bool = False,
     ) -> StepResult:
         del batch, step
-        if not dry_run:
+        if learning_rate and not dry_run:
             for weight in self._weights:
                 weight.assign(weight.read_value() + learning_rate)
         return result

@@ -31,7 +31,7 @@ def _as_a_script_has_it(monkeypatch):
 
 @pytest.mark.parametrize("window", [0, 4])
 def test_operations_of_training_are_what_describe_prints(window):
-    from matmul_flops import total_flops, training_matmuls
+    from rates import total_flops, training_matmuls
 
     hparams = COMPARED.override(attention_window=window, d_k=32)
     counted = total_flops(training_matmuls(hparams, 8000, 64, 32, 32))
@@ -39,7 +39,7 @@ def test_operations_of_training_are_what_describe_prints(window):
 
 
 def test_operations_of_decoding_are_the_closed_form():
-    from matmul_flops import decoding_matmuls, step_weights, total_flops
+    from rates import decoding_matmuls, step_weights, total_flops
 
     batch = 64
     s = 32
@@ -62,7 +62,7 @@ def peak_of_a_step(work):
 
     The least of several steps: operations run in any order, and some orders hold more.
     """
-    from training_steps import train_step
+    from train import train_step
 
     gc.collect()
     memory = tf.config.experimental.get_memory_info
@@ -95,7 +95,7 @@ def test_memory_of_a_step_is_what_describe_prints(dtype, rate):
     assert peak == pytest.approx(expected["total"], rel=0.15)
 
 
-# What a GPU would run: kernels, host memory, bytes; see `checks/graph_audit.py`.
+# What a GPU would run: kernels, host memory, bytes; see `audit.py`.
 
 
 VOCAB = 1009
@@ -112,7 +112,7 @@ AUDITED = HParams(num_layers=1, d_model=32, d_ff=48, num_heads=2)
     ],
 )
 def test_training_runs_on_the_device(dtype, replicas, bytes_per_logit):
-    from checks.graph_audit import training_audit
+    from audit import training_audit
 
     hparams = AUDITED.override(compute_dtype=dtype, clip_norm=1.0, ema_decay=0.9)
     audit = training_audit(hparams, VOCAB, replicas=replicas)
@@ -126,7 +126,7 @@ def test_training_runs_on_the_device(dtype, replicas, bytes_per_logit):
     "jit_compile", [True, pytest.param(False, marks=pytest.mark.slow)]
 )
 def test_the_host_waits_for_no_step_of_packed_rows(jit_compile):
-    from checks.graph_audit import training_audit
+    from audit import training_audit
 
     hparams = AUDITED.override(
         **{"compute_dtype": "bfloat16", "clip_norm": 1.0, "ema_decay": 0.9},
@@ -138,7 +138,7 @@ def test_the_host_waits_for_no_step_of_packed_rows(jit_compile):
 
 
 def test_the_host_waits_for_no_window_and_no_learned_position():
-    from checks.graph_audit import training_audit
+    from audit import training_audit
 
     hparams = AUDITED.override(attention_window=3, position="learned")
     assert training_audit(hparams, VOCAB).host_waits == []
@@ -146,14 +146,14 @@ def test_the_host_waits_for_no_window_and_no_learned_position():
 
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_host_waits_for_no_loop_over_micro_batches_or_steps(replicas):
-    from checks.graph_audit import waits_in_loops
+    from audit import waits_in_loops
 
     hparams = AUDITED.override(compute_dtype="float16", guided_alignment=0.1)
     assert waits_in_loops(hparams, VOCAB, 2, replicas) == []
 
 
 def test_the_host_waits_for_no_batch_of_a_loss_on_dev():
-    from checks.placement import host_waits
+    from audit import host_waits
 
     from t2t_keras.evaluation.evaluator import loss_sums
 
@@ -162,7 +162,7 @@ def test_the_host_waits_for_no_batch_of_a_loss_on_dev():
 
 
 def test_a_decoding_step_waits_only_to_know_which_rows_are_done():
-    from checks.graph_audit import search_audit
+    from audit import search_audit
 
     waits = search_audit(AUDITED, VOCAB).host_waits
     in_a_step = [wait for wait in waits if " -> while/while/" in wait]
@@ -171,7 +171,7 @@ def test_a_decoding_step_waits_only_to_know_which_rows_are_done():
 
 
 def test_the_host_waits_only_for_the_results_of_a_compiled_search():
-    from checks.graph_audit import search_audit
+    from audit import search_audit
 
     audit = search_audit(AUDITED, VOCAB, jit_compile=True)
     waits = [wait.partition(" -> ")[::2] for wait in audit.host_waits]
@@ -185,7 +185,7 @@ def prefix() -> AllOf:
 
 
 def test_decoding_runs_on_the_device():
-    from checks.graph_audit import search_audit
+    from audit import search_audit
 
     audit = search_audit(AUDITED, VOCAB, prefix)
     assert audit.missing_kernels == []
@@ -193,7 +193,7 @@ def test_decoding_runs_on_the_device():
 
 
 def test_waits_would_be_found():
-    from checks.placement import host_waits
+    from audit import host_waits
 
     @tf.function(autograph=False)
     def waiting(x):
@@ -215,7 +215,7 @@ def test_waits_would_be_found():
 
 def test_a_loop_reads_its_condition_where_it_was_computed():
     """The graph optimizer removes the Identity that returns it."""
-    from checks.placement import host_waits
+    from audit import host_waits
 
     @tf.function(autograph=False)
     def powers(x, n):
@@ -229,7 +229,7 @@ def test_a_loop_reads_its_condition_where_it_was_computed():
 
 
 def test_what_is_looked_for_would_be_found():
-    from checks.graph_audit import audit
+    from audit import audit
 
     @tf.function(autograph=False)
     def bad(ids, texts):
@@ -260,7 +260,7 @@ def test_the_rate_of_several_gpus_is_held_against_all_of_them(monkeypatch):
 
 
 def test_packed_rows_have_the_pairs_one_after_the_other():
-    from checks.variants import packed_rows
+    from variants import packed_rows
 
     ids = np.arange(2, 14).reshape(4, 3)
     assert list(packed_rows("source", ids, 1)) == ["source"]

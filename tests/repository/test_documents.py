@@ -226,15 +226,13 @@ def write_marian_model() -> None:
 
 
 @pytest.fixture
-def workplace(tmp_path, monkeypatch):
+def workplace(tmp_path, monkeypatch, registrations):
     """A directory with the files, and the stand-ins while a page runs."""
     monkeypatch.chdir(tmp_path)
     write_files()
-    registry.list_problems(), registry.list_hparams()  # loads them all
-    monkeypatch.setattr(sys, "path", list(sys.path))
     modules = set(sys.modules)
-    for registered in (registry._problems, registry._hparams, compare._scorers):
-        monkeypatch.setattr(registered, "_definitions", dict(registered._definitions))
+    scored = dict(compare._scorers._definitions)
+    monkeypatch.setattr(compare._scorers, "_definitions", scored)
     files = {
         split: ParallelFiles(f"{split}.en", f"{split}.de")
         for split in ("train", "dev", "test")

@@ -11,17 +11,14 @@ import tensorflow as tf
 from helpers.errors import refused
 from helpers.optimizer_steps import NAMES, apply, variable
 from helpers.reference import reference
+from helpers.small_run import trainer, weights
 
-from t2t_keras import register_optimizer, register_schedule_factor, registry
+from t2t_keras import register_optimizer, register_schedule_factor
 from t2t_keras.entry_points import plugin_names
-from t2t_keras.hparam import (
-    OTHER_OPTIMIZERS,
-    OTHER_SCHEDULE_FACTORS,
-    PAPER_SCHEDULE,
-    HParams,
-)
+from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.model import Schedule
-from t2t_keras.run.checkpoint import snapshot
+from t2t_keras.run.checkpoint import model_variables, snapshot
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.optimizer import (
     Adam,
     add_to,
@@ -154,17 +151,9 @@ def test_constant_with_warm_up():
     refused(message, HParams().parse, "schedule=constant*cosine")
 
 
-@pytest.fixture
-def factor():
-    """A function that registers a factor, which the test's end removes."""
-    yield register_schedule_factor
-    for name in ("halving", "wrong"):
-        OTHER_SCHEDULE_FACTORS.pop(name, None)
-        registry._schedule_factors._definitions.pop(name, None)
-
-
-def test_a_registered_factor(factor):
-    @factor
+@pytest.mark.usefixtures("registrations")
+def test_a_registered_factor():
+    @register_schedule_factor
     def halving(hparams, step):
         return 2.0 ** -(keras.ops.cast(step, "float32") / hparams.warmup_steps)
 
@@ -186,32 +175,25 @@ def test_a_registered_factor(factor):
         (float("nan"), "must be a finite number"),
     ],
 )
-def test_a_factor_must_be_a_number(value, message, factor):
+@pytest.mark.usefixtures("registrations")
+def test_a_factor_must_be_a_number(value, message):
     def wrong(hparams, step):
         return value
 
-    factor(wrong)
+    register_schedule_factor(wrong)
     hparams = HParams(schedule="wrong", learning_rate=2.0)
     refused(message, learning_rate, hparams, 7)
 
 
-def test_names_of_factors_are_unique(factor):
+def test_names_of_factors_are_unique():
     def constant(hparams, step):
         return 1.0
 
-    refused(r"cannot be named 'constant': that is a factor", factor, constant)
+    message = "cannot be named 'constant': that is a factor"
+    refused(message, register_schedule_factor, constant)
 
 
-@pytest.fixture
-def optimizers():
-    """Removes the optimizers that a test registers."""
-    yield
-    for name in [*OTHER_OPTIMIZERS]:
-        del OTHER_OPTIMIZERS[name]
-        del registry._optimizers._definitions[name]
-
-
-@pytest.mark.usefixtures("optimizers")
+@pytest.mark.usefixtures("registrations")
 def test_the_optimizer_in_the_documentation():
     lines = inspect.getdoc(register_optimizer).splitlines()
     code = textwrap.dedent("\n".join(line for line in lines if line[:4] == "    "))
@@ -224,7 +206,7 @@ def test_the_optimizer_in_the_documentation():
     np.testing.assert_array_equal(weights["model/a"], [0.75, 2.0, 3.25])
 
 
-@pytest.mark.usefixtures("optimizers")
+@pytest.mark.usefixtures("registrations")
 def test_an_optimizer_that_makes_nan_of_an_update_not_applied_is_refused():
     """The update is divided by zeros."""
 
@@ -250,7 +232,7 @@ def test_an_optimizer_that_makes_nan_of_an_update_not_applied_is_refused():
     refused(message, require_unchanged, state, earlier, hparams)
 
 
-@pytest.mark.usefixtures("optimizers")
+@pytest.mark.usefixtures("registrations")
 def test_optimizers_of_keras_are_refused():
     @register_optimizer
     def lion(weights, hparams):
@@ -260,7 +242,7 @@ def test_optimizers_of_keras_are_refused():
     refused(message, make_optimizer, {}, HParams(optimizer="lion"))
 
 
-@pytest.mark.usefixtures("optimizers")
+@pytest.mark.usefixtures("registrations")
 @pytest.mark.parametrize("name", ["Adam", *map(str.title, plugin_names("optimizers"))])
 def test_names_of_optimizers_are_unique(name):
     message = f"cannot be named '{name.lower()}': that is an optimizer of an installed"
@@ -303,3 +285,36 @@ def test_equals_what_tensor2tensor_computed(name, rate, schedule, first_step):
         if step + first_step:  # ours count from 1
             actual = learning_rate(hparams, step + first_step)
             np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+DECAY = 0.15
+
+
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_average_of_a_run(replicas, data_dir, tmp_path):
+    hparams = {"options": {"save_every": 1}, "ema_decay": DECAY}
+    figures = trainer(data_dir, tmp_path, replicas=replicas, **hparams).train()
+    checkpoints = [weights(tmp_path, step) for step in (1, 2, 3, 4)]
+    names = [name for name in checkpoints[0] if name.startswith("model/")]
+    averages = {name for name in checkpoints[0] if name.startswith("ema/")}
+    assert averages == {name.replace("model/", "ema/", 1) for name in names}
+    for name in names:
+        average = np.zeros_like(checkpoints[0][name])
+        for t, tensors in enumerate(checkpoints, 1):
+            decay = min(DECAY, (t - 1) / (t + 9))  # 0, 1/11, 2/12, then 0.15
+            average = decay * average + (1 - decay) * tensors[name]
+            actual = tensors[name.replace("model/", "ema/", 1)]
+            np.testing.assert_allclose(actual, average, atol=1e-6, err_msg=name)
+
+    # It can be chosen like any checkpoint, and was evaluated beside the others.
+    run = RunDirectory(tmp_path)
+    variables = model_variables(run.translator("ema").model)
+    for name in names:
+        expected = checkpoints[-1][name.replace("model/", "ema/", 1)]
+        np.testing.assert_array_equal(variables[name], expected, err_msg=name)
+    assert 0 < figures["dev_ema"]["loss"] != figures["dev_loss"]
+
+
+def test_a_run_without_averages(trained_run):
+    message = r"--checkpoint ema: .* has no ema_decay"
+    refused(message, RunDirectory(trained_run).translator, "ema")

@@ -16,12 +16,14 @@ from helpers.small_data import small_data
 from helpers.small_run import assert_same, replace_updates, trainer, weights
 
 from t2t_keras.data.datagen import generate
+from t2t_keras.hparam import HParams
 from t2t_keras.run import checkpoint as checkpoint_module
 from t2t_keras.run.checkpoint import Checkpoint, average_run
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.hooks import Hook
 from t2t_keras.training.result import TrainResult
 from t2t_keras.training.step import TrainStep
+from t2t_keras.training.trainer import compilation_notice, dtype_advice
 
 
 def test_the_first_update_has_the_rate_of_step_one(data_dir, trained_run, tmp_path):
@@ -305,8 +307,8 @@ class Failing(Hook):
 
 def test_an_evaluation_that_fails_loses_no_step(data_dir, undisturbed, tmp_path):
     options = {"save_every": 2, "eval_every": 1, "average_last": 0}
-    training = trainer(data_dir, tmp_path / "run", options=options)
-    training._hooks.append(Failing())
+    hooks = [Failing()]
+    training = trainer(data_dir, tmp_path / "run", options=options, hooks=hooks)
     with pytest.raises(AssertionError, match="a fault in a metric"):
         training.train()
     checkpoints = RunDirectory(tmp_path / "run").checkpoints
@@ -390,15 +392,14 @@ def test_a_training_killed_in_its_last_evaluations_is_recorded_once(
         problem = problem.replace(sources={"train": problem.sources["train"]})
     generate(problem, tmp_path / "new_data", workers=1)
 
-    def started(name):
-        return trainer(tmp_path / "new_data", tmp_path / name)
+    def started(name, *hooks):
+        return trainer(tmp_path / "new_data", tmp_path / name, hooks=hooks)
 
     def log(kind):
         return (tmp_path / "killed" / kind).read_text().splitlines()
 
     undisturbed = started("undisturbed").train()
-    training = started("killed")
-    training._hooks.append(KilledAtEnd())
+    training = started("killed", KilledAtEnd())
     with pytest.raises(Killed):
         training.train()
     assert not (tmp_path / "killed" / "history.jsonl").exists()
@@ -453,3 +454,69 @@ def test_other_data_is_refused_and_moved_data_is_not(data_dir, trained_run, tmp_
     trainer(moved, tmp_path / "run")
     message = r"data_dir was .*, is now .*other, other data"
     refused(message, trainer, other_data, tmp_path / "run")
+
+
+class Devices:
+    """A strategy, as far as its devices are concerned."""
+
+    def __init__(self, *names):
+        self.extended = types.SimpleNamespace(worker_devices=names)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "dtype", "is_advised"),
+    [
+        ([(8, 0), (9, 0)], "float32", True),
+        ([(8, 0), (9, 0)], "bfloat16", False),
+        ([(9, 0), (7, 5)], "float32", False),  # the T4 computes it in float32
+    ],
+)
+def test_bfloat16_is_recommended_from_the_a100_on(
+    monkeypatch, capabilities, dtype, is_advised
+):
+    monkeypatch.setattr(
+        tf.config, "list_physical_devices", lambda _: list(range(len(capabilities)))
+    )
+    monkeypatch.setattr(
+        tf.config.experimental,
+        "get_device_details",
+        lambda gpu: {"compute_capability": capabilities[gpu]},
+    )
+    text = dtype_advice(Devices("/device:GPU:0"), HParams(compute_dtype=dtype))
+    assert ("--hparams compute_dtype=bfloat16" in text) == is_advised
+    assert bool(text) == is_advised
+
+
+def test_on_a_cpu_nothing_is_recommended():
+    assert not dtype_advice(Devices("/device:CPU:0"), HParams())
+
+
+def test_compilation_is_announced(monkeypatch):
+    hparams = HParams(bucketing="static", jit_compile=True)
+    monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=/cache")
+    assert compilation_notice(hparams).endswith("batch, once, and kept in /cache")
+    monkeypatch.setenv("TF_XLA_FLAGS", "")
+    assert compilation_notice(hparams).endswith("batch, at every start")
+    assert not compilation_notice(hparams.override(jit_compile=False))
+
+
+@pytest.mark.slow
+def test_bfloat16_reaches_the_loss_of_float32(data_dir, tmp_path):
+    """On the same 500 batches, with the same dropout."""
+    size = {"num_layers": 2, "d_model": 64, "d_ff": 128, "num_heads": 4}
+    options = {"log_every": 100, "save_every": 500, "eval_every": 500}
+    losses = []
+    for dtype in ("float32", "bfloat16"):
+        run = trainer(
+            data_dir,
+            tmp_path / dtype,
+            options=options,
+            compute_dtype=dtype,
+            train_steps=500,
+            warmup_steps=200,
+            learning_rate=0.25,  # at 1, the losses of float32 fluctuate by 2%
+            **size,
+        )
+        losses.append(run.train()["loss"])
+    assert losses[1] != losses[0]  # it does round
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)

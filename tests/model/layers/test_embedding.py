@@ -1,11 +1,12 @@
-"""Embeddings, and the logits of the same matrix."""
+"""Embeddings, the logits of the same matrix, and positional encodings."""
 
 import keras
 import numpy as np
 import pytest
+from helpers.numpy_transformer import sinusoids as numpy_sinusoids
 from helpers.small_layers import normal
 
-from t2t_keras.model.layers import Embedding
+from t2t_keras.model.layers import Embedding, LearnedPositions, sinusoids
 
 
 def built(layer, width=None):
@@ -33,3 +34,19 @@ def test_embedding_begins_as_a_normal_of_deviation_one_over_sqrt_d():
     kurtosis = (table**4).mean() / table.var() ** 2
     np.testing.assert_allclose(kurtosis, 3, atol=4 * np.sqrt(24 / n))
     assert np.abs(table).max() > 3.5 * 64**-0.5
+
+
+@pytest.mark.parametrize("d_model", [2, 6, 512])
+def test_sinusoids_are_the_formula(d_model):
+    actual = sinusoids(np.arange(50), d_model).numpy()
+    np.testing.assert_allclose(actual, numpy_sinusoids(50, d_model), atol=1e-5)
+
+
+def test_learned_positions_look_up_and_repeat_the_last_row():
+    keras.utils.set_random_seed(0)
+    layer = LearnedPositions(100, 64)
+    layer.build(None)
+    table = layer.table.numpy()
+    np.testing.assert_allclose(table.std(), 64**-0.5, rtol=0.05)
+    actual = layer(np.array([3, 0, 99, 100, 5000])).numpy()
+    np.testing.assert_array_equal(actual, table[[3, 0, 99, 99, 99]])

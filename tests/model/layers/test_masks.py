@@ -1,8 +1,17 @@
-"""Masks of attention as biases, against NumPy."""
+"""Masks of attention as biases; packed rows against rows with one pair each."""
 
+import keras
 import numpy as np
+import pytest
+from helpers.model_checks import gradients, small_model
+from helpers.packed_rows import packed_pairs, pairs
 
+from t2t_keras.model import Packing
+from t2t_keras.model.layers import bias_positions
 from t2t_keras.model.layers.masks import MASKED, with_masks
+
+SEED = np.array([3, 7], np.int32)
+RATES = {"dropout": 0.2, "attention_dropout": 0.3, "ffn_dropout": 0.2}
 
 
 def test_a_bias_and_both_masks_exclude_positions():
@@ -17,3 +26,69 @@ def test_a_bias_and_both_masks_exclude_positions():
     assert bias[bias != 0].max() <= MASKED
     assert (with_masks(given, None) == given).all()
     assert with_masks(None, None, None) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm": "post", "label_smoothing": 0.0},
+        {"norm": "pre", "position": "learned", "max_positions": 4},
+        {"norm": "pre", "attention_window": 3},
+        {"attention_window": 20, "share_embeddings": False},
+        {"guided_alignment": 0.7},
+        {"attention": "additive"},
+        {"model": "extended_transformer", "position": "t2t", "output_bias": True},
+        {"model": "next_word_transformer", "num_brackets": 9, "num_layers": 2},
+    ],
+    ids=str,
+)
+def test_losses_and_gradients_match_rows_with_one_pair(options):
+    """With dropout, whose masks are therefore the same."""
+    network = small_model(**{"num_layers": 1} | RATES | options)
+    *batch, alignment = pairs()
+    *packed_batch, packed_alignment, packing = packed_pairs()
+    if not network.hparams.guided_alignment:
+        alignment = packed_alignment = None
+
+    def losses(batch, seed, alignment, packing=None):
+        return network.training_losses(
+            *batch, seed, alignment=alignment, packing=packing
+        )
+
+    expected = gradients(network, lambda: losses(batch, SEED, alignment))
+    actual = gradients(
+        network, lambda: losses(packed_batch, SEED, packed_alignment, packing)
+    )
+    for ours, truth in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(ours, truth, rtol=1e-5, atol=1e-5 * abs(truth).max())
+    without_dropout = losses(batch, None, alignment)[0]
+    assert abs(float(without_dropout) - float(expected[0])) > 0.1
+
+
+def test_biases_and_positions():
+    packing = Packing(
+        source_segments=np.array([[3, 3, 1, 0]]),
+        source_positions=np.array([[0, 1, 0, 0]]),
+        target_segments=np.array([[3, 1, 1]]),
+        target_positions=np.array([[0, 0, 1]]),
+    )
+    same = np.array([[[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]]])
+    np.testing.assert_array_equal(
+        packing.cross_attention_bias(), np.where(same, 0, MASKED)[:, None]
+    )
+    same = np.array([[[1, 0, 0], [0, 1, 1], [0, 1, 1]]])
+    bias = packing.target_bias()
+    np.testing.assert_array_equal(bias, np.where(same, 0, MASKED)[:, None])
+    for positions, expected in (
+        (bias_positions(bias, 3), [[0, 0, 1]]),
+        (bias_positions(None, 3), [[0, 1, 2]]),
+    ):
+        np.testing.assert_array_equal(positions, expected)
+        assert keras.backend.standardize_dtype(positions.dtype) == "int32"
+    np.testing.assert_array_equal(packing.is_first(), [[True, True, False]])
+
+
+def test_a_batch_has_a_packing_if_it_has_segments():
+    assert Packing.from_batch({"source": 1, "target": 2}) is None
+    packing = Packing(1, 2, 3, 4)
+    assert Packing.from_batch(packing._asdict() | {"source": 0}) == packing

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from training_steps import model_and_step
-from workload import LEARNING_RATE, Workload
+from train import model_and_step, updates_of
+from workload import Workload
 
 import t2t_keras.training.step
-from t2t_keras.data.pipeline import rows_per_replica
-from t2t_keras.training.strategy import distribute, make_strategy
+from t2t_keras.training.strategy import make_strategy
 
 if TYPE_CHECKING:
     from t2t_keras.model.transformer import Transformer
@@ -114,13 +113,8 @@ def start_training(work: Workload, variant: Variant) -> Training:
     batch = {}
     for seed, side in enumerate(("source", "target")):
         ids = np.tile(work.ids(seed), (parts, 1))
-        for name, rows in packed_rows(side, ids, pairs_in_row).items():
-            batch[name] = rows_per_replica(rows, replicas, variant.micro_batches)
-    (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices(batch))
-
-    def update(index: int) -> "StepResult":
-        return step.update(batch, index, LEARNING_RATE)
-
+        batch |= packed_rows(side, ids, pairs_in_row)
+    update = updates_of(step, batch, strategy, variant.micro_batches)
     return Training(model, update, replicas, parts)
 
 

@@ -1,0 +1,43 @@
+"""Definitions that tests register and remove again."""
+
+import sys
+from pathlib import Path
+
+from t2t_keras import hparam, registry
+
+# What decorators add to: definitions by name, and what hyper-parameters look up.
+REGISTRIES = (
+    *(registry._problems, registry._models, registry._hparams),
+    *(registry._schedule_factors, registry._optimizers),
+)
+LOOKUPS = (
+    hparam.MODEL_HPARAMS,
+    hparam.OTHER_SCHEDULE_FACTORS,
+    hparam.OTHER_OPTIMIZERS,
+)
+
+
+class Registrations:
+    """What is registered, and where modules are found, to return to later."""
+
+    def __init__(self) -> None:
+        for registered in REGISTRIES:  # those of installed packages stay
+            registered.definitions()
+        self._dicts = [
+            (names, dict(names))
+            for names in (*(x._definitions for x in REGISTRIES), *LOOKUPS)
+        ]
+        self._path = list(sys.path)
+
+    def restore(self) -> None:
+        """Removes later definitions, and the modules of folders on the path since."""
+        for names, earlier in self._dicts:
+            names.clear()
+            names.update(earlier)
+        folders = {str(Path(folder).resolve()) for folder in sys.path}
+        folders -= {str(Path(folder).resolve()) for folder in self._path}
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if file and str(Path(file).parent.resolve()) in folders:
+                del sys.modules[name]
+        sys.path[:] = self._path

@@ -363,8 +363,7 @@ def make_app(
     """Returns the application; its `state.service` is a `Service`.
 
     Args:
-        models: for each name, the folder of the model's versions, or the function that
-            loads the only one.
+        models: for each name, where the versions of the model are.
         limits: the limits.
         hosts: names that requests may have as `Host`, besides localhost and IP
             addresses; None: any.

@@ -25,6 +25,7 @@ _ACCEPTS = 8
 # for it, as it does after nearly every system call. Python's default, 5 ms, doubles the
 # time that accepting a burst of 250 clients takes.
 _SWITCH_SECONDS = 0.0005
+_WARNING_SECONDS = 60.0  # the time between two equal warnings
 
 
 class Server(uvicorn.Server):
@@ -84,9 +85,6 @@ class Server(uvicorn.Server):
             raise self.service.manager.failure
 
 
-_SECONDS = 60.0
-
-
 class OnceAMinute(logging.Filter):
     """Passes each message once, and then at most once a minute.
 
@@ -110,7 +108,7 @@ class OnceAMinute(logging.Filter):
         message = record.msg
         seconds = self._clock()
         dropped = self._dropped.get(message, 0)
-        if seconds < self._passed.get(message, -_SECONDS) + _SECONDS:
+        if seconds < self._passed.get(message, -math.inf) + _WARNING_SECONDS:
             self._dropped[message] = dropped + 1
             return False
         self._passed[message] = seconds

@@ -19,8 +19,8 @@ from .requests import Key, Limits, Outputs, Texts, cheap_work
 from .served_model import ServedModel
 from .versions import FixedModel, VersionFolder
 
-# Where the versions of a model are; or the function that loads its only one.
-Source: TypeAlias = FixedModel | VersionFolder | Callable[[], ServedModel]
+# Where the versions of a model are.
+Source: TypeAlias = FixedModel | VersionFolder
 
 
 @dataclasses.dataclass(eq=False)
@@ -88,7 +88,7 @@ class ModelManager:
         metrics: Metrics,
         poll_seconds: float,
     ) -> None:
-        self._sources: dict[str, FixedModel | VersionFolder] = {}
+        self._sources = dict(models)
         self._limits = limits
         self._metrics = metrics
         self._poll_seconds = poll_seconds
@@ -96,8 +96,7 @@ class ModelManager:
         self._batchers: set[Batcher] = set()
         self.served: dict[str, Servable] = {}
         self.states: dict[str, dict[int, tuple[str, str]]] = {}
-        for name, source in models.items():
-            self._sources[name] = FixedModel(source) if callable(source) else source
+        for name in models:
             self.states[name] = {}
             metrics.watch_versions(name, functools.partial(self._num_refused, name))
         self.is_stopping = False

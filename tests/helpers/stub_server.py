@@ -13,6 +13,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.http import Server
 from t2t_keras.plugins.server.requests import Limits
+from t2t_keras.plugins.server.versions import FixedModel
 
 OPTIONS = {"beam_size": 4, "n_best": 2, "alpha": 0.6, "min_length": 0}
 
@@ -49,7 +50,8 @@ class Stub:
 def serving(model, name="stub", hosts=None, **limits):
     """A server in a thread; yields a client, the port and the server."""
     address = socket.create_server(("127.0.0.1", 0))
-    server = Server(make_app({name: lambda: model}, Limits(**limits), hosts))
+    models = {name: FixedModel(lambda: model)}
+    server = Server(make_app(models, Limits(**limits), hosts))
     thread = threading.Thread(target=server.run, args=([address],))
     thread.start()
     port = address.getsockname()[1]

@@ -570,6 +570,7 @@ from starlette.testclient import TestClient
 from t2t_keras.plugins.server import command
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.served_model import ServedModel
+from t2t_keras.plugins.server.versions import FixedModel
 
 parser = argparse.ArgumentParser()
 command.COMMAND.add_flags(parser)
@@ -577,7 +578,8 @@ args = parser.parse_args(["--model", f"ct={sys.argv[1]}"])
 command._check_serve(args)
 assert not command.COMMAND.uses_tensorflow(args)
 load = lambda: ServedModel(t2t_keras.load(sys.argv[1]), n_best=2, beam_size=3)
-with TestClient(make_app({"ct": load}, command.Limits())) as client:
+models = {"ct": FixedModel(load)}
+with TestClient(make_app(models, command.Limits())) as client:
     while client.get("/health").status_code != 200:
         time.sleep(0.01)
     for line in sys.stdin:

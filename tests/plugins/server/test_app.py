@@ -38,6 +38,7 @@ from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.http import Server
 from t2t_keras.plugins.server.requests import Limits
 from t2t_keras.plugins.server.served_model import ServedModel
+from t2t_keras.plugins.server.versions import FixedModel
 
 TEXTS = [line for line in LINES if line.strip()]
 LONG = "long " * 200
@@ -460,7 +461,7 @@ def test_while_a_model_loads():
         return Stub()
 
     address = socket.create_server(("127.0.0.1", 0))
-    server = Server(make_app({"stub": load}, Limits()))
+    server = Server(make_app({"stub": FixedModel(load)}, Limits()))
     ready = threading.Event()
     server.service.manager.on_ready = ready.set
     url = f"http://127.0.0.1:{address.getsockname()[1]}"
@@ -484,7 +485,11 @@ def test_a_model_that_cannot_be_loaded_ends_the_server():
         raise UserError("it is damaged")
 
     address = socket.create_server(("127.0.0.1", 0))
-    refused("it is damaged", Server(make_app({"stub": load}, Limits())).run, [address])
+    refused(
+        "it is damaged",
+        Server(make_app({"stub": FixedModel(load)}, Limits())).run,
+        [address],
+    )
 
 
 def test_shutdown_answers_what_waits():

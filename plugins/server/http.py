@@ -1,5 +1,6 @@
 """uvicorn, as it runs an application: sockets, signals and warnings."""
 
+import asyncio
 import contextlib
 import functools
 import logging
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -25,6 +27,7 @@ _ACCEPTS = 8
 # for it, as it does after nearly every system call. Python's default, 5 ms, doubles the
 # time that accepting a burst of 250 clients takes.
 _SWITCH_SECONDS = 0.0005
+_LOGGER = logging.getLogger(__name__)
 _WARNING_SECONDS = 60.0  # the time between two equal warnings
 
 
@@ -64,6 +67,11 @@ class Server(uvicorn.Server):
         self.service.manager.stop()
         super().handle_exit(sig, frame)
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serves; what clients break has one line in the log, not a traceback each."""
+        asyncio.get_running_loop().set_exception_handler(_log_failure)
+        await super().serve(sockets)
+
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serves until SIGTERM or Ctrl-C; answers the requests that have arrived.
 
@@ -83,6 +91,14 @@ class Server(uvicorn.Server):
             sys.setswitchinterval(switch_seconds)
         if self.service.manager.failure is not None:
             raise self.service.manager.failure
+
+
+def _log_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Logs the failure of a connection, or as asyncio does any other one."""
+    if "protocol" in context:
+        _LOGGER.warning("a connection was closed: %r", context.get("exception"))
+    else:
+        loop.default_exception_handler(context)
 
 
 class OnceAMinute(logging.Filter):

@@ -35,7 +35,7 @@ from t2t_keras.console import current_words
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server import app
 from t2t_keras.plugins.server.app import make_app
-from t2t_keras.plugins.server.http import Server
+from t2t_keras.plugins.server.http import Server, few_warnings
 from t2t_keras.plugins.server.requests import Limits
 from t2t_keras.plugins.server.served_model import ServedModel
 from t2t_keras.plugins.server.versions import FixedModel
@@ -366,6 +366,21 @@ def test_a_request_with_two_ends_is_refused():
         answer = received(client)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_what_is_not_http_after_an_answer_leaves_one_line(capfd):
+    head = b"GET /health HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with few_warnings(), serving(Stub()) as (client, port, _):
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", port)) as mixed:
+                mixed.sendall(head + b"1\r\n{\r\n")
+                while b"}" not in (part := mixed.recv(1 << 16)):
+                    assert part
+                mixed.sendall(b"nonsense\r\n")
+                assert received(mixed) == b""
+        assert client.get("/health").status_code == 200
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("a connection was closed: LocalProtocolError(")
 
 
 def test_others_are_answered_while_a_large_request_is_parsed(monkeypatch):

@@ -58,11 +58,11 @@ LIGHT = (
     *(f"plugins/reports/{name}.py" for name in ("page", "live_page", "run_facts")),
     *("plugins/sweep", "plugins/reports/charts.py", "plugins/reports/run_records.py"),
     *("plugins/corpus", "plugins/engines/__init__.py", "plugins/engines/gpus.py"),
-    "plugins/interop/exports.py",
+    "plugins/interop/marian/__init__.py",
     *("plugins/interop/importing.py", "plugins/interop/adopting.py", "plugins/launch"),
     "plugins/ray",
-    *("plugins/interop/counterparts.py", "plugins/interop/t2t_remarks.py"),
-    *("plugins/interop/tensor2tensor", "plugins/interop/token_vocabulary.py"),
+    *("plugins/interop/counterparts.py", "plugins/interop/t2t/sets.py"),
+    *("plugins/interop/tensor2tensor", "plugins/interop/t2t/tokens.py"),
     *("plugins/interop/t2t_problem.py", "plugins/interop/as_tensor2tensor.py"),
 )
 # What runs in the graph.

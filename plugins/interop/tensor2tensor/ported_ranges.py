@@ -7,7 +7,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.ranged_hparams import RangedHParams as OurRangedHParams
 from t2t_keras.ranged_hparams import Scale, Value
 
-from ..extended_hparams import T2T_NAMES
+from ..extended_transformer import T2T_NAMES
 from .notes import say_once
 from .utils.hparam import NAMES, REASONS, WITHOUT_EFFECT, absence
 

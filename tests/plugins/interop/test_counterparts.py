@@ -15,8 +15,8 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.hparam import FIELD_ALIASES, HParams
 from t2t_keras.options import parse_options, split_pairs
 from t2t_keras.plugins.interop.counterparts import Table, explain, in_message, tables
-from t2t_keras.plugins.interop.extended_hparams import T2T_NAMES, ExtendedHParams
-from t2t_keras.plugins.interop.t2t_remarks import remarks
+from t2t_keras.plugins.interop.extended_transformer import T2T_NAMES, ExtendedHParams
+from t2t_keras.plugins.interop.t2t.sets import remarks
 from t2t_keras.training.settings import TrainOptions
 
 ROOT = Path(__file__).parents[3]

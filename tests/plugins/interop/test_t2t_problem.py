@@ -28,12 +28,13 @@ from t2t_keras.cli import main
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.plugins.interop import t2t_problem, t2t_sets
+from t2t_keras.plugins.interop import t2t_problem
+from t2t_keras.plugins.interop.t2t import sets
+from t2t_keras.plugins.interop.t2t.tokens import ByteTokenizer, TokenTokenizer
 from t2t_keras.plugins.interop.tensor2tensor import notes
 from t2t_keras.plugins.interop.tensor2tensor.dataset_pairs import dataset_pairs
 from t2t_keras.plugins.interop.tensor2tensor.models import transformer
 from t2t_keras.plugins.interop.tensor2tensor.ported_problem import port_problem
-from t2t_keras.plugins.interop.token_vocabulary import ByteTokenizer, TokenTokenizer
 from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -362,7 +363,7 @@ def test_the_values_of_its_sets():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in sorted(transformer.SETS) if hasattr(t2t_sets, name)]
+    "name", [name for name in sorted(transformer.SETS) if hasattr(sets, name)]
 )
 def test_an_unchanged_set_is_the_registered_one(name):
     assert getattr(transformer, name)().converted("x") == registry.hparams(name)

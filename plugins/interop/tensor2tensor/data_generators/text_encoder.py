@@ -10,9 +10,9 @@ from t2t_keras.text.tokenizer import EOS as _EOS_ID
 from t2t_keras.text.tokenizer import PAD as _PAD_ID
 from t2t_keras.text.tokenizer import Tokenizer
 
-from ...subword import SubwordTokenizer
-from ...subword_training import train_subwords
-from ...token_vocabulary import RESERVED, ByteTokenizer, read_tokens, write_tokens
+from ...t2t.subword_training import train_subwords
+from ...t2t.subwords import SubwordTokenizer
+from ...t2t.tokens import RESERVED, ByteTokenizer, read_tokens, write_tokens
 from ..missing import missing_name
 from ..notes import say_once
 

@@ -11,7 +11,7 @@ from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import HParams as OurHParams
 from t2t_keras.ranged_hparams import RangedHParams as OurRangedHParams
 
-from ... import t2t_ranges, t2t_sets
+from ...t2t import sets
 from ..layers.common_hparams import basic_params1
 from ..missing import Missing, missing, missing_name
 from ..ported_ranges import RangedHParams
@@ -194,15 +194,15 @@ def named_set(name: str) -> HParams:
 def transformer_base_range(rhp: RangedHParams) -> None:
     """Sets tensor2tensor's ranges around `transformer_base`; a user's may follow."""
     ours = OurRangedHParams()
-    t2t_ranges.transformer_base_range(ours)
+    sets.transformer_base_range(ours)
     rhp.ranges |= ours.ranges
 
 
 def _our_set(name: str) -> OurHParams:
     """Returns our set of the name, or of the nearest set that it changes."""
-    while not hasattr(t2t_sets, name):
+    while not hasattr(sets, name):
         name = _SETS[name][0]
-    return getattr(t2t_sets, name)()
+    return getattr(sets, name)()
 
 
 def __getattr__(name: str) -> object:

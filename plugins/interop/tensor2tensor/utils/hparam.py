@@ -7,7 +7,7 @@ from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import HParams as OurHParams
 from t2t_keras.options import split_pairs
 
-from ...t2t_hparams import SUPPORTED_VALUES, convert_t2t_hparams
+from ...t2t.hparams import SUPPORTED_VALUES, convert_t2t_hparams
 from ..notes import say_once
 
 # tensor2tensor's Transformer has these too, but they have no effect here. Most of them

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from t2t_keras.errors import UserError
 
-from .subword_pieces import (
+from .subwords import (
     ESCAPE_CHARACTERS,
     escape_token,
     save_pieces,

@@ -8,8 +8,8 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import SCHEDULE_FACTORS, HParams
 from t2t_keras.registry import snake_case
 
-from .extended_hparams import T2T_NAMES, ExtendedHParams
-from .given_json import read_json_object
+from ..extended_transformer import T2T_NAMES, ExtendedHParams
+from ..given_json import read_json_object
 
 # `Transformer` can represent a model only with these values; 0 and "" mean "off". Files
 # of older versions lack some fields, which had these values.

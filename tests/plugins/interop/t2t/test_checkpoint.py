@@ -29,7 +29,7 @@ from helpers.t2t_oracle import (
 
 from t2t_keras.errors import UserError
 from t2t_keras.model.loss import count_tokens
-from t2t_keras.plugins.interop.t2t_model import build, load_t2t
+from t2t_keras.plugins.interop.t2t.checkpoint import build, load_t2t
 from t2t_keras.run.checkpoint import model_variables
 from t2t_keras.training.optimizer import Adam, learning_rate
 

@@ -36,11 +36,11 @@ import t2t_keras
 from t2t_keras import UserError
 from t2t_keras.export.verify import Verification
 from t2t_keras.hparam import HParams
-from t2t_keras.plugins.interop.hf_marian_export import export_hf_marian
-from t2t_keras.plugins.interop.hf_marian_model import load_hf_marian
-from t2t_keras.plugins.interop.marian_model import load_marian
-from t2t_keras.plugins.interop.marian_run import import_marian_run
-from t2t_keras.plugins.interop.marian_vocabulary import (
+from t2t_keras.plugins.interop.marian.files import load_marian
+from t2t_keras.plugins.interop.marian.run import import_marian_run
+from t2t_keras.plugins.interop.marian.transformers import load_hf_marian
+from t2t_keras.plugins.interop.marian.transformers_export import export_hf_marian
+from t2t_keras.plugins.interop.marian.vocabulary import (
     TokenList,
     marian_file,
     read_sentence_piece,

@@ -6,15 +6,15 @@ from t2t_keras import registry
 from t2t_keras.cli.program import flag_text
 from t2t_keras.usr_dir import load_usr_dir
 
-from .hf_marian_model import load_hf_marian
-from .imported_run import (
+from ..imported_run import (
     DEFAULT_PROBLEM,
     ImportedRun,
     VocabularyFile,
     require_empty,
     write_run,
 )
-from .marian_model import load_marian
+from .files import load_marian
+from .transformers import load_hf_marian
 
 _LOADERS = {"marian": load_marian, "hf-marian": load_hf_marian}
 

@@ -10,7 +10,7 @@ from helpers.t2t_oracle import write_hparams
 
 from t2t_keras import registry
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
-from t2t_keras.plugins.interop.t2t_hparams import load_t2t_hparams
+from t2t_keras.plugins.interop.t2t.hparams import load_t2t_hparams
 
 T2T_SETS = (
     *("transformer_base_v1", "transformer_base_v2", "transformer_base_v3"),

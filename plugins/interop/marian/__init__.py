@@ -1,4 +1,10 @@
-"""Registers the formats of `t2t export` for other programs."""
+"""Models of Marian, in its own files and in those of Hugging Face transformers.
+
+`files` reads Marian's files, `transformers` those of transformers, and
+`transformers_export` writes the latter. Both fill the `model`; `vocabulary` has its
+tokens and their tokenizer, and `run` writes a run directory. This file registers the
+format of `t2t export`.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +14,7 @@ from t2t_keras.export.formats import ExportFormat
 
 
 def _export_hf_marian(*args: Any, **options: Any) -> int:
-    from .hf_marian_export import export_hf_marian
+    from .transformers_export import export_hf_marian
 
     return export_hf_marian(*args, **options)
 

@@ -18,17 +18,17 @@ from helpers.tokenizer_checks import (
 )
 
 from t2t_keras.errors import UserError
-from t2t_keras.plugins.interop.subword import SubwordTokenizer
-from t2t_keras.plugins.interop.subword_pieces import (
+from t2t_keras.plugins.interop.t2t.subword_training import (
+    SubwordLearner,
+    count_tokens,
+    train_subwords,
+)
+from t2t_keras.plugins.interop.t2t.subwords import (
+    SubwordTokenizer,
     escape_token,
     join_tokens,
     split_tokens,
     unescape_token,
-)
-from t2t_keras.plugins.interop.subword_training import (
-    SubwordLearner,
-    count_tokens,
-    train_subwords,
 )
 from t2t_keras.text.tokenizer import EOS, PAD, load_tokenizer
 

@@ -1,4 +1,4 @@
-"""The weights of a Marian model, by our names.
+"""A Marian model in our terms: its hyper-parameters, weights and search settings.
 
 Layer i of a stack has these parts, with kernels [in, out]:
 
@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.text.tokenizer import PAD
 
-from .extended_hparams import ExtendedHParams
-from .marian_vocabulary import NO_ID, TokenList
+from ..extended_transformer import ExtendedHParams
+from .vocabulary import NO_ID, TokenList
 
 # The bias of padding if a model has no padding. Its probability is then 0 in float32,
 # and the mean of all logits, which label smoothing uses, hardly changes.
@@ -313,3 +314,44 @@ def _reorder(
     result = rows[tokens.original_ids].astype(np.float32)
     result[tokens.original_ids == NO_ID] = padding
     return result
+
+
+def decoding_options(
+    path: Path, beam_size: Any, power: Any, names: str
+) -> dict[str, int | float | str]:
+    """Returns the decoding options that equal the settings of a file.
+
+    Args:
+        path: the file, for messages.
+        beam_size: the number of beams.
+        power: the power of its length by which a score is divided.
+        names: the names of both settings, for messages.
+
+    Raises:
+        UserError: a value is not a number, or no search has it.
+    """
+    try:
+        options = DecodingOptions(
+            beam_size=int(beam_size), length_penalty="power", alpha=float(power)
+        )
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path}: {names} must be numbers: {error}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {names}: {error}") from None
+    return {
+        name: getattr(options, name)
+        for name in ("beam_size", "length_penalty", "alpha")
+    }
+
+
+def ignored_settings(name: str, ignored: Mapping[str, object]) -> list[str]:
+    """Returns a sentence about each setting of the search that was not imported.
+
+    Args:
+        name: the name of the file that has the settings.
+        ignored: the settings that change outputs and have no counterpart.
+    """
+    return [
+        f"{name}: {key} {value!r:.80} has no counterpart, so outputs may differ"
+        for key, value in ignored.items()
+    ]

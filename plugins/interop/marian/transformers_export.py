@@ -18,8 +18,9 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 
-from .extended_hparams import ExtendedHParams
-from .hf_marian_names import (
+from ..extended_transformer import ExtendedHParams
+from .model import layer_weights
+from .transformers import (
     CONFIG_FILE,
     GENERATION_FILE,
     NORM_EPSILON,
@@ -31,9 +32,7 @@ from .hf_marian_names import (
     WEIGHTS_FILE,
     hf_name,
 )
-from .marian_tokenizer import MarianTokenizer
-from .marian_vocabulary import token_from_piece
-from .marian_weights import layer_weights
+from .vocabulary import MarianTokenizer, token_from_piece
 
 
 def export_hf_marian(

@@ -20,9 +20,9 @@ from helpers.t2t_oracle import (
 )
 
 from t2t_keras import UserError
-from t2t_keras.plugins.interop.subword import SubwordTokenizer
-from t2t_keras.plugins.interop.subword_training import train_subwords
-from t2t_keras.plugins.interop.t2t_run import import_t2t_run
+from t2t_keras.plugins.interop.t2t.run import import_t2t_run
+from t2t_keras.plugins.interop.t2t.subword_training import train_subwords
+from t2t_keras.plugins.interop.t2t.subwords import SubwordTokenizer
 from t2t_keras.run.checkpoint import Checkpoint
 from t2t_keras.run.directory import RunDirectory
 

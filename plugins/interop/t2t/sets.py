@@ -7,10 +7,13 @@ tensor2tensor differs", lists the other differences, such as the learning rate o
 first step.
 """
 
-from t2t_keras.hparam import PAPER_SCHEDULE, HParams
-from t2t_keras.registry import register_hparams
+from collections.abc import Sequence
 
-from .extended_hparams import ExtendedHParams
+from t2t_keras.hparam import PAPER_SCHEDULE, HParams
+from t2t_keras.ranged_hparams import RangedHParams
+from t2t_keras.registry import register_hparams, register_ranged_hparams
+
+from ..extended_transformer import ExtendedHParams
 
 _GPUS = 8
 
@@ -140,3 +143,69 @@ def transformer_small() -> HParams:
 def transformer_tiny() -> HParams:
     """tensor2tensor's tiny model: 2 layers of width 128. For the demo, use `tiny`."""
     return transformer_small().override(d_model=128, d_ff=512)
+
+
+@register_ranged_hparams
+def transformer_base_range(rhp: RangedHParams) -> None:
+    """tensor2tensor's ranges around base: learning rate, warm-up, Adam's betas.
+
+    The learning rate is the factor of the schedule, 1 in the paper and 2 in
+    `transformer_base`. tensor2tensor's `initializer_gain` and `weight_decay`, a loss
+    there, do not exist here.
+    """
+    rhp.set_float("learning_rate", 0.3, 3.0, scale=rhp.LOG_SCALE)
+    rhp.set_discrete("warmup_steps", [1000, 2000, 4000, 8000, 16_000])
+    rhp.set_float("adam_beta1", 0.85, 0.95)
+    rhp.set_float("adam_beta2", 0.97, 0.99)
+
+
+# In these sets learning_rate_schedule is "legacy", which uses learning_rate.
+_LEGACY = ("transformer_base_v1", "transformer_base_v2")
+
+_DROPOUT = (
+    "tensor2tensor's Transformer ignores dropout; here, dropout is its "
+    "layer_prepostprocess_dropout"
+)
+_LEGACY_RATE = (
+    "tensor2tensor's {name} multiplies learning_rate by 10; here, learning_rate is the "
+    "product, {rate:g} in this set"
+)
+_RATE = (
+    "tensor2tensor's {name} ignores learning_rate, since its schedule takes "
+    "learning_rate_constant; here, both names are the factor of the schedule, {rate:g} "
+    "in this set"
+)
+_LEGACY_CONSTANT = (
+    "tensor2tensor's {name} ignores learning_rate_constant, since its schedule is "
+    "'legacy'; here, it is another name of learning_rate, {rate:g} in this set"
+)
+_WEIGHT_DECAY = (
+    "tensor2tensor's weight_decay adds squared weights to the loss; here, it is AdamW's"
+)
+
+
+def remarks(hparams_set: str, changes: Sequence[str]) -> list[str]:
+    """Returns a sentence for each change that means something else in tensor2tensor.
+
+    Args:
+        hparams_set: the name of the set; other sets than tensor2tensor's have no
+            remarks.
+        changes: the names of the hyper-parameters that the user changes.
+    """
+    definition = globals().get(hparams_set)
+    if definition is None or not hparams_set.startswith("transformer_"):
+        return []
+    is_legacy = hparams_set in _LEGACY
+    texts = {
+        "dropout": _DROPOUT,
+        "learning_rate": _LEGACY_RATE if is_legacy else _RATE,
+        "weight_decay": _WEIGHT_DECAY,
+    }
+    if is_legacy:
+        texts["learning_rate_constant"] = _LEGACY_CONSTANT
+    rate = definition().learning_rate
+    return [
+        texts[name].format(name=hparams_set, rate=rate)
+        for name in dict.fromkeys(changes)
+        if name in texts
+    ]

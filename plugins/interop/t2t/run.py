@@ -15,15 +15,14 @@ from t2t_keras.problem import SIDES, Problem
 from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.usr_dir import load_usr_dir
 
-from .imported_run import (
+from ..imported_run import (
     DEFAULT_PROBLEM,
     ImportedRun,
     VocabularyFile,
     require_empty,
     write_run,
 )
-from .t2t_checkpoint import list_checkpoints
-from .t2t_model import T2TModel, build, load_t2t, vocab_sizes
+from .checkpoint import T2TModel, build, list_checkpoints, load_t2t, vocab_sizes
 
 _SUFFIX = ".subwords"
 _CHECKPOINT_FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")

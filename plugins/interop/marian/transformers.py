@@ -1,5 +1,6 @@
-"""Reads Marian models in the files of Hugging Face transformers."""
+"""The files and tensor names of Marian models in Hugging Face transformers."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,22 +11,17 @@ from t2t_keras.errors import UserError, require_extra
 from t2t_keras.files.text_files import require_fetched_file
 from t2t_keras.text.tokenizer import EOS, PAD
 
-from .extended_hparams import ExtendedHParams
-from .given_json import read_json_object
-from .hf_marian_names import (
-    CONFIG_FILE,
-    GENERATION_FILE,
-    NORM_EPSILON,
-    OUTPUT_BIAS,
-    SHARED_EMBEDDING,
-    SOFTMAX,
-    SOURCE_EMBEDDING,
-    TARGET_EMBEDDING,
-    WEIGHTS_FILE,
-    hf_name,
+from ..extended_transformer import ExtendedHParams
+from ..given_json import read_json_object
+from .model import (
+    MarianModel,
+    ModelTensors,
+    convert_embeddings,
+    decoding_options,
+    ignored_settings,
+    marian_hparams,
 )
-from .marian_search import decoding_options, ignored_settings
-from .marian_vocabulary import (
+from .vocabulary import (
     NO_ID,
     PAD_TOKEN,
     TokenList,
@@ -33,12 +29,58 @@ from .marian_vocabulary import (
     read_sentence_piece,
     read_tokens,
 )
-from .marian_weights import (
-    MarianModel,
-    ModelTensors,
-    convert_embeddings,
-    marian_hparams,
-)
+
+WEIGHTS_FILE = "model.safetensors"
+CONFIG_FILE = "config.json"
+GENERATION_FILE = "generation_config.json"
+
+SHARED_EMBEDDING = "model.shared.weight"
+SOURCE_EMBEDDING = "model.encoder.embed_tokens.weight"
+TARGET_EMBEDDING = "model.decoder.embed_tokens.weight"
+SOFTMAX = "lm_head.weight"
+OUTPUT_BIAS = "final_logits_bias"
+
+# The epsilon of torch's LayerNorm.
+NORM_EPSILON = 1e-5
+
+_PART = re.compile(r"(\w+)/layer_(\d+)/(\w+)/(\w+)/(\w+)")
+_PART_NAMES = {
+    "self_attention": "self_attn.",
+    "cross_attention": "encoder_attn.",
+    "feed_forward": "",
+    "query": "q_proj",
+    "key": "k_proj",
+    "value": "v_proj",
+    "output": "out_proj",
+    "inner": "fc1",
+    "outer": "fc2",
+    "kernel": "weight",
+    "bias": "bias",
+}
+
+_NORM = re.compile(r"(\w+)/layer_(\d+)/(\w+)_residual/norm/(\w+)")
+_NORM_NAMES = {
+    "self_attention": "self_attn_layer_norm",
+    "cross_attention": "encoder_attn_layer_norm",
+    "feed_forward": "final_layer_norm",
+    "gamma": "weight",
+    "beta": "bias",
+}
+
+
+def hf_name(part: str) -> str:
+    """Returns transformers' name of a part of a layer (`marian_weights`)."""
+    if match := _NORM.fullmatch(part):
+        stack, layer, sublayer, parameter = match.groups()
+        name = f"{_NORM_NAMES[sublayer]}.{_NORM_NAMES[parameter]}"
+    else:
+        match = _PART.fullmatch(part)
+        assert match
+        stack, layer, sublayer, projection, parameter = match.groups()
+        name = f"{_PART_NAMES[projection]}.{_PART_NAMES[parameter]}"
+        name = _PART_NAMES[sublayer] + name
+    return f"model.{stack}.layers.{layer}.{name}"
+
 
 # `Transformer` can represent a model only with these values, which are the defaults.
 _SUPPORTED: dict[str, object] = {

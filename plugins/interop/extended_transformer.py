@@ -1,10 +1,20 @@
-"""The hyper-parameters of `extended_transformer`, and tensor2tensor's names."""
+"""`extended_transformer`, the model of imported runs: its registration and hparams.
+
+This module does not import Keras, so `t2t list` stays fast; `extended_model` has the
+layers.
+"""
 
 import dataclasses
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from t2t_keras.hparam import FIELD_ALIASES, FIELD_HINTS, HParams
 from t2t_keras.options import option
+from t2t_keras.registry import register_model
+from t2t_keras.usr_dir import PACKAGE_HINTS
+
+if TYPE_CHECKING:
+    from .extended_model import ExtendedTransformer
+
 
 # tensor2tensor's names of our hyper-parameters.
 T2T_NAMES = {
@@ -70,3 +80,21 @@ class ExtendedHParams(HParams):
 FIELD_ALIASES.update(T2T_NAMES)
 for _name in ExtendedHParams.descriptions().keys() - HParams.descriptions().keys():
     FIELD_HINTS[_name] = "needs model=extended_transformer"
+
+
+PACKAGE_HINTS["tensor2tensor"] = (
+    "write `import t2t_keras.plugins.interop.as_tensor2tensor` above this line, which "
+    'provides what a usr_dir needs of it (docs/from-tensor2tensor.md, "Problems")'
+)
+
+
+@register_model(hparams=ExtendedHParams)
+def extended_transformer(
+    hparams: ExtendedHParams,
+    source_vocab_size: int,
+    target_vocab_size: int | None = None,
+) -> "ExtendedTransformer":
+    """The models of tensor2tensor, Marian and transformers: biases, swish, ..."""
+    from .extended_model import ExtendedTransformer
+
+    return ExtendedTransformer(hparams, source_vocab_size, target_vocab_size)

@@ -16,20 +16,21 @@ from t2t_keras.errors import UserError, quantity
 from t2t_keras.files.config_files import parse_yaml
 from t2t_keras.files.text_files import read_text, require_fetched_file
 
-from .extended_hparams import ExtendedHParams
-from .marian_search import decoding_options, ignored_settings
-from .marian_vocabulary import (
+from ..extended_transformer import ExtendedHParams
+from .model import (
+    MarianModel,
+    ModelTensors,
+    convert_embeddings,
+    decoding_options,
+    ignored_settings,
+    marian_hparams,
+)
+from .vocabulary import (
     TokenList,
     marian_file,
     read_sentence_piece,
     read_tokens,
     sentence_piece_tokens,
-)
-from .marian_weights import (
-    MarianModel,
-    ModelTensors,
-    convert_embeddings,
-    marian_hparams,
 )
 
 # Weights hardly compress. A file whose content is larger than this many times its size

@@ -1,4 +1,4 @@
-"""tensor2tensor's subwords as TensorFlow operations."""
+"""The tokenizers of tensor2tensor and Marian as TensorFlow operations."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -7,10 +7,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
-from t2t_keras.text.sentences_graph import CPU, text_pieces
-from t2t_keras.text.tokenizer import EOS
+from t2t_keras.text.sentence_piece_graph import sentence_piece_op
+from t2t_keras.text.sentences import WHITE_SPACE
+from t2t_keras.text.sentences_graph import CPU, text_ids_graph, text_pieces
+from t2t_keras.text.tokenizer import EOS, UNK
 
-from .subword_pieces import SYMBOL_END, SYMBOL_MARK, SYMBOL_START, UNDEFINED, spellings
+from .t2t.subwords import SYMBOL_END, SYMBOL_MARK, SYMBOL_START, UNDEFINED, spellings
 
 _SPACE = ord(" ")
 _UNDERSCORE = ord("_")
@@ -193,3 +195,96 @@ def _unescape(tokens: tf.Tensor) -> tf.Tensor:
     values = tf.where(values == "\\\\", "\\", values)
     values = tf.where(values == "\\u", "_", values)
     return tf.strings.reduce_join(parts.with_values(values), axis=1)
+
+
+class TokenGraph(tf.Module):
+    """`TokenTokenizer` as TensorFlow operations.
+
+    Args:
+        pieces: the tokens in the order of their ids.
+    """
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        super().__init__(name="tokens")
+        with tf.device(CPU), tf.init_scope():
+            self._pieces = tf.constant(pieces)
+            ids = tf.range(UNK, len(pieces), dtype=tf.int64)
+            tokens = tf.constant(pieces[UNK:], tf.string)
+            self._ids = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(tokens, ids), UNK
+            )
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Turns strings [B] into ids [B, (T)], with EOS at the end of each row."""
+        with tf.device(CPU):
+            texts = tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", " ")
+            tokens = tf.strings.split(texts, " ")
+            tokens = tf.ragged.boolean_mask(tokens, tokens != "")
+            ids = tf.cast(self._ids.lookup(tokens.values), tf.int32)
+            tokens = tokens.with_values(ids)
+            return tf.concat([tokens, tf.fill([tokens.nrows(), 1], EOS)], axis=1)
+
+    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Turns ids [B, T] into strings [B]."""
+        with tf.device(CPU):
+            tokens = text_pieces(ids, self._pieces)
+            return tf.strings.reduce_join(tokens, axis=1, separator=" ")
+
+
+class ByteGraph(tf.Module):
+    """`ByteTokenizer` as TensorFlow operations.
+
+    Args:
+        token_bytes: the bytes of each token; the last 256 are single bytes in order.
+    """
+
+    def __init__(self, token_bytes: Sequence[bytes]) -> None:
+        super().__init__(name="bytes")
+        self._first_byte_id = len(token_bytes) - 256
+        with tf.device(CPU), tf.init_scope():
+            self._bytes = tf.constant(token_bytes)
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Turns strings [B] into ids [B, (T)], with EOS at the end of each row."""
+        with tf.device(CPU):
+            parts = tf.strings.bytes_split(texts)
+            values = tf.io.decode_raw(parts.values, tf.uint8)[:, 0]
+            values = tf.cast(values, tf.int32) + self._first_byte_id
+            ids = parts.with_values(values)
+            return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], axis=1)
+
+    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Turns ids [B, T] into strings [B]."""
+        with tf.device(CPU):
+            parts = text_pieces(ids, self._bytes)
+            texts = tf.strings.reduce_join(parts, axis=1)
+            return tf.strings.unicode_transcode(
+                texts, "UTF-8", "UTF-8", errors="replace"
+            )
+
+
+class MarianGraph(tf.Module):
+    """`MarianTokenizer` as TensorFlow operations.
+
+    Args:
+        model: the content of the `.marian` file.
+        vocab_size: number of tokens; pieces with larger ids become UNK.
+    """
+
+    def __init__(self, model: bytes, vocab_size: int) -> None:
+        super().__init__(name="marian")
+        self._tokenizer = sentence_piece_op(model)
+        self._vocab_size = vocab_size
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Turns strings [B] into ids [B, (T)], with EOS at the end of each row."""
+        with tf.device(CPU):
+            ids = self._tokenizer.tokenize(texts)
+            is_token = ids.flat_values < self._vocab_size
+            return ids.with_flat_values(tf.where(is_token, ids.flat_values, UNK))
+
+    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Turns ids [B, T] into strings [B]."""
+        with tf.device(CPU):
+            texts = self._tokenizer.detokenize(text_ids_graph(ids, self._vocab_size))
+            return tf.strings.regex_replace(texts, r"\A +| +\z", "")

@@ -18,7 +18,8 @@ from t2t_keras.text.tokenizer import (
 )
 
 if TYPE_CHECKING:
-    from .token_vocabulary_graph import ByteGraph, TokenGraph
+    from ..tokenizer_graphs import ByteGraph, TokenGraph
+
 
 # These are the names of PAD and EOS.
 RESERVED = ("<pad>", "<EOS>")
@@ -76,7 +77,7 @@ class TokenTokenizer(WordListTokenizer):
 
     def graph(self) -> "TokenGraph":
         """Returns this tokenizer as TensorFlow operations."""
-        from .token_vocabulary_graph import TokenGraph
+        from ..tokenizer_graphs import TokenGraph
 
         return TokenGraph(self.pieces)
 
@@ -159,7 +160,7 @@ class ByteTokenizer:
 
     def graph(self) -> "ByteGraph":
         """Returns this tokenizer as TensorFlow operations."""
-        from .token_vocabulary_graph import ByteGraph
+        from ..tokenizer_graphs import ByteGraph
 
         return ByteGraph(self.token_bytes())
 

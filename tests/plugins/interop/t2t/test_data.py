@@ -14,9 +14,9 @@ from t2t_keras import registry
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.record_index import RecordIndex, index_path, shard_name
 from t2t_keras.errors import UserError
-from t2t_keras.plugins.interop.subword import SubwordTokenizer
-from t2t_keras.plugins.interop.subword_training import train_subwords
-from t2t_keras.plugins.interop.t2t_data import adopt
+from t2t_keras.plugins.interop.t2t.data import adopt
+from t2t_keras.plugins.interop.t2t.subword_training import train_subwords
+from t2t_keras.plugins.interop.t2t.subwords import SubwordTokenizer
 
 NAME = "translate_ende_wmt32k"
 SHARDS = {"train": 3, "dev": 1}

@@ -60,6 +60,7 @@ setup(
         "t2t_keras": ["py.typed", "html_page.css", "html_page.html"],
         "t2t_keras.plugins.corpus": ["*.css", "*.js"],
         "t2t_keras.plugins.interop": ["toolkits/*.toml"],
+        "t2t_keras.plugins.interop.t2t": ["*.toml"],
         "t2t_keras.plugins.reports": [
             *("attention_view.css", "attention_view.js"),
             *("run_page.css", "run_page.js", "charts.html"),

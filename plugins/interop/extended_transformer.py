@@ -12,27 +12,10 @@ from t2t_keras.options import option
 from t2t_keras.registry import register_model
 from t2t_keras.usr_dir import PACKAGE_HINTS
 
+from .t2t.names import ALIASES
+
 if TYPE_CHECKING:
     from .extended_model import ExtendedTransformer
-
-
-# tensor2tensor's names of our hyper-parameters.
-T2T_NAMES = {
-    "num_hidden_layers": "num_layers",
-    "hidden_size": "d_model",
-    "filter_size": "d_ff",
-    "layer_prepostprocess_dropout": "dropout",
-    "relu_dropout": "ffn_dropout",
-    "shared_embedding_and_softmax_weights": "share_embeddings",
-    "use_target_space_embedding": "target_space",
-    "learning_rate_constant": "learning_rate",
-    "learning_rate_schedule": "schedule",
-    "learning_rate_warmup_steps": "warmup_steps",
-    "optimizer_adam_beta1": "adam_beta1",
-    "optimizer_adam_beta2": "adam_beta2",
-    "optimizer_adam_epsilon": "adam_epsilon",
-    "clip_grad_norm": "clip_norm",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +60,7 @@ class ExtendedHParams(HParams):
         return self.num_decoder_layers or self.num_layers
 
 
-FIELD_ALIASES.update(T2T_NAMES)
+FIELD_ALIASES.update(ALIASES)
 for _name in ExtendedHParams.descriptions().keys() - HParams.descriptions().keys():
     FIELD_HINTS[_name] = "needs model=extended_transformer"
 

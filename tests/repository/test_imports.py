@@ -58,12 +58,14 @@ LIGHT = (
     *(f"plugins/reports/{name}.py" for name in ("page", "live_page", "run_facts")),
     *("plugins/sweep", "plugins/reports/charts.py", "plugins/reports/run_records.py"),
     *("plugins/corpus", "plugins/engines/__init__.py", "plugins/engines/gpus.py"),
-    "plugins/interop/marian/__init__.py",
-    *("plugins/interop/importing.py", "plugins/interop/adopting.py", "plugins/launch"),
-    "plugins/ray",
-    *("plugins/interop/counterparts.py", "plugins/interop/t2t/sets.py"),
-    *("plugins/interop/tensor2tensor", "plugins/interop/t2t/tokens.py"),
-    *("plugins/interop/t2t_problem.py", "plugins/interop/as_tensor2tensor.py"),
+    *("plugins/launch", "plugins/ray", "plugins/interop/shim"),
+    *(f"plugins/interop/{name}.py" for name in ("importing", "adopting")),
+    *(f"plugins/interop/{name}.py" for name in ("counterparts", "given_json")),
+    *(f"plugins/interop/{name}.py" for name in ("as_tensor2tensor", "t2t_problem")),
+    *("plugins/interop/extended_transformer.py", "plugins/interop/marian/__init__.py"),
+    *(f"plugins/interop/t2t/{name}.py" for name in ("hparams", "names", "sets")),
+    *(f"plugins/interop/t2t/{name}.py" for name in ("subwords", "tokens")),
+    "plugins/interop/t2t/subword_training.py",
 )
 # What runs in the graph.
 GRAPH = ("problems/parsing/graph.py", "problems/parsing/balanced_brackets.py")

@@ -8,27 +8,9 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import SCHEDULE_FACTORS, HParams
 from t2t_keras.registry import snake_case
 
-from ..extended_transformer import T2T_NAMES, ExtendedHParams
+from ..extended_transformer import ExtendedHParams
 from ..given_json import read_json_object
-
-# `Transformer` can represent a model only with these values; 0 and "" mean "off". Files
-# of older versions lack some fields, which had these values.
-SUPPORTED_VALUES = {
-    "attention_variables_3d": False,
-    "causal_decoder_self_attention": True,
-    "ffn_layer": "dense_relu_dense",
-    "hard_attention_k": 0,
-    "multiply_embedding_mode": "sqrt_depth",
-    "norm_type": "layer",
-    "num_area_layers": 0,
-    "pos": "timing",
-    "position_features": "",
-    "prepend_mode": "none",
-    "proximity_bias": False,
-    "self_attention_type": "dot_product",
-    "symbol_modality_skip_top": False,
-    "unidirectional_encoder": False,
-}
+from .names import ALIASES, SUPPORTED_VALUES
 
 # The keys are layer_preprocess_sequence and layer_postprocess_sequence: n is the layer
 # norm, d is dropout, a adds the residual.
@@ -119,7 +101,7 @@ def _convert(values: Mapping[str, Any]) -> tuple[ExtendedHParams, list[str]]:
     if values.get("weight_decay"):
         left_out.append(f"weight_decay {values['weight_decay']} is left out")
     same_values = {}
-    for t2t_name, name in T2T_NAMES.items():
+    for t2t_name, name in ALIASES.items():
         if t2t_name not in _CONVERTED_SEPARATELY:
             same_values[name] = values[t2t_name]
     hparams = ExtendedHParams.from_hparams(

@@ -1,78 +1,32 @@
-"""tensor2tensor's hyper-parameters, which are mutable and converted to `HParams`."""
+"""tensor2tensor's hyper-parameters, sets and ranges, which users' functions change.
 
-from collections.abc import Iterable, Mapping
+tensor2tensor has them in `hparam`, `common_hparams` and `transformer`. The values of
+the sets are those of version 1.15.7.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from t2t_keras.entry_points import counterpart
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import HParams as OurHParams
 from t2t_keras.options import split_pairs
+from t2t_keras.ranged_hparams import RangedHParams as OurRangedHParams
+from t2t_keras.ranged_hparams import Scale, Value
 
-from ...t2t.hparams import SUPPORTED_VALUES, convert_t2t_hparams
-from ..notes import say_once
+from ..t2t import sets
+from ..t2t.hparams import convert_t2t_hparams
+from ..t2t.names import NAMES, REMARKS, SAME_VALUES, WITHOUT_EFFECT
+from . import say_once
+from .missing import Missing, missing
 
-# tensor2tensor's Transformer has these too, but they have no effect here. Most of them
-# only affect tensor2tensor's other models.
-_NAMES_WITHOUT_EFFECT = """
-    add_relative_to_values area_key_mode area_value_mode
-    attention_dropout_broadcast_dims batch_shuffle_size bottom compress_steps
-    conv_first_kernel daisy_chain_variables data_dir dropout eval_drop_long_sequences
-    eval_run_autoregressive factored_logits force_full_predict
-    gpu_automatic_mixed_precision grad_noise_scale gumbel_noise_weight
-    heads_share_relative_embedding initializer initializer_gain kernel_height
-    kernel_width layer_prepostprocess_dropout_broadcast_dims learning_rate
-    learning_rate_cosine_cycle_steps learning_rate_decay_rate
-    learning_rate_decay_scheme learning_rate_decay_staircase learning_rate_decay_steps
-    learning_rate_minimum length_bucket_step loss max_area_height max_area_width
-    max_input_seq_length max_length max_relative_position max_target_seq_length
-    memory_height min_length min_length_bucket mixed_precision_optimizer_init_loss_scale
-    mixed_precision_optimizer_loss_scaler mlperf_mode modality moe_hidden_sizes moe_k
-    moe_loss_coef moe_num_experts moe_overhead_eval moe_overhead_train
-    multiproblem_fixed_train_length multiproblem_label_weight
-    multiproblem_max_input_length multiproblem_max_target_length
-    multiproblem_mixing_schedule multiproblem_per_task_threshold
-    multiproblem_reweight_label_loss multiproblem_schedule_max_examples
-    multiproblem_schedule_threshold multiproblem_target_eval_only
-    multiproblem_vocab_size name nbr_decoder_problems no_data_parallelism
-    num_sampled_classes optimizer_adafactor_beta1 optimizer_adafactor_beta2
-    optimizer_adafactor_clipping_threshold optimizer_adafactor_decay_type
-    optimizer_adafactor_factored optimizer_adafactor_memory_exponent
-    optimizer_adafactor_multiply_by_parameter_scale optimizer_momentum_momentum
-    optimizer_momentum_nesterov optimizer_multistep_accumulate_steps
-    optimizer_zero_grads overload_eval_metric_name pack_dataset pad_batch
-    parameter_attention_key_channels parameter_attention_value_channels
-    pretrained_model_dir relu_dropout_broadcast_dims sampling_keep_top_k
-    sampling_method sampling_temp scheduled_sampling_gold_mixin_prob
-    scheduled_sampling_method scheduled_sampling_num_passes scheduled_sampling_prob
-    scheduled_sampling_warmup_schedule scheduled_sampling_warmup_steps
-    shared_source_target_embedding split_targets_chunk_length
-    split_targets_max_chunks split_targets_strided_training split_to_length
-    summarize_grads summarize_vars symbol_dropout symbol_modality_num_shards top
-    tpu_enable_host_call use_custom_ops use_pad_remover video_num_input_frames
-    video_num_target_frames warm_start_from_second weight_dtype weight_noise weights_fn
-"""
-WITHOUT_EFFECT = frozenset(_NAMES_WITHOUT_EFFECT.split())
-# These sentences say why, or what to use instead.
-REASONS = {
-    "max_length": "use `t2t datagen --max_length`",
-    "learning_rate": "the learning_rate_schedule reads learning_rate_constant",
-    "dropout": "tensor2tensor's Transformer reads layer_prepostprocess_dropout",
-    "shared_source_target_embedding": "tensor2tensor does not read it either",
-    "optimizer_multistep_accumulate_steps": "use batch_tokens, which is accumulated",
+_LEFT_OUT = {
+    **REMARKS,
+    "weight_decay": "AdamW's is another one; optimizer=adamw has it",
 }
-# `convert_t2t_hparams` reads these.
-_NAMES_WITH_EFFECT = """
-    activation_dtype attention_dropout attention_key_channels attention_value_channels
-    batch_size clip_grad_norm filter_size hidden_size label_smoothing
-    layer_postprocess_sequence layer_preprocess_sequence layer_prepostprocess_dropout
-    learning_rate_constant learning_rate_schedule learning_rate_warmup_steps
-    norm_epsilon num_decoder_layers num_encoder_layers num_heads num_hidden_layers
-    optimizer optimizer_adam_beta1 optimizer_adam_beta2 optimizer_adam_epsilon
-    relu_dropout shared_embedding shared_embedding_and_softmax_weights
-    use_fixed_batch_size use_target_space_embedding vocab_divisor weight_decay
-"""
-NAMES = (
-    WITHOUT_EFFECT | frozenset(_NAMES_WITH_EFFECT.split()) | frozenset(SUPPORTED_VALUES)
-)
+
+# This is tensor2tensor's model; a user's model may derive from it.
+Transformer: Missing = missing("models.transformer.Transformer")
 
 
 class _AbsentHparamError(UserError, AttributeError):
@@ -198,7 +152,7 @@ class HParams:
             if legacy and name in ("learning_rate", "learning_rate_decay_scheme"):
                 continue
             if name in WITHOUT_EFFECT:
-                reason = REASONS.get(name)
+                reason = REMARKS.get(name)
                 yield f"{name} has no effect{f': {reason}' if reason else ''}"
 
 
@@ -219,3 +173,100 @@ def _parse_value(text: str) -> int | float | bool | str:
         except ValueError:
             pass
     return text
+
+
+def basic_params1() -> HParams:
+    """Returns the values that all of tensor2tensor's models share."""
+    return HParams(**sets.BASIC_PARAMS)
+
+
+def named_set(name: str) -> HParams:
+    """Returns the values of one of tensor2tensor's sets.
+
+    Raises:
+        UserError: there is no such set here.
+    """
+    if name not in sets.SETS:
+        raise UserError(
+            f"tensor2tensor's hparam set '{name}' does not exist here"
+            f"{did_you_mean(name, sets.SETS)}; begin with transformer_base"
+        )
+    return HParams(sets.hparams_of(name), **sets.t2t_set(name).values)
+
+
+class RangedHParams(OurRangedHParams):
+    """Ranges of tensor2tensor's hyper-parameters by its names.
+
+    A range that has no effect here is left out with a remark.
+    """
+
+    def set_float(
+        self,
+        name: str,
+        min_val: float,
+        max_val: float,
+        scale: Scale | None = None,
+        length: int | None = None,
+    ) -> None:
+        """Sets the range of a number; `length` must be None."""
+        if ours := _our_name(name, length):
+            super().set_float(ours, min_val, max_val, scale or self.LINEAR_SCALE)
+
+    def set_int(
+        self,
+        name: str,
+        min_val: int,
+        max_val: int,
+        scale: Scale | None = None,
+        length: int | None = None,
+    ) -> None:
+        """Sets the range of an integer; `length` must be None."""
+        if ours := _our_name(name, length):
+            super().set_int(ours, min_val, max_val, scale or self.LINEAR_SCALE)
+
+    def set_discrete(
+        self,
+        name: str,
+        feasible_points: Sequence[float],
+        scale: Scale | None = None,
+        length: int | None = None,
+    ) -> None:
+        """Sets numbers, which have no scale here; `length` must be None."""
+        if ours := _our_name(name, length):
+            super().set_discrete(ours, feasible_points)
+
+    def set_categorical(
+        self, name: str, categories: Sequence[Value], length: int | None = None
+    ) -> None:
+        """Sets texts or numbers; `length` must be None."""
+        if ours := _our_name(name, length):
+            super().set_categorical(ours, categories)
+
+
+def _our_name(name: str, length: int | None) -> str:
+    """Returns our name of a hyper-parameter; "" if it has no effect here.
+
+    Raises:
+        UserError: there is nothing that has the same values.
+    """
+    if length is not None:
+        raise UserError(f"{name}: a range of lists does not exist here; omit length")
+    if name == "batch_size":
+        say_once("the range of batch_size is that of batch_tokens, of all GPUs")
+    if name in SAME_VALUES:
+        return SAME_VALUES[name]
+    if name in WITHOUT_EFFECT or name in _LEFT_OUT:
+        reason = _LEFT_OUT.get(name)
+        remark = f": {reason}" if reason else ""
+        say_once(f"the range of {name} is left out, it has no effect{remark}")
+        return ""
+    if name in NAMES:
+        raise UserError(counterpart("hparams", name))
+    raise UserError(absence(name, NAMES))
+
+
+def transformer_base_range(rhp: RangedHParams) -> None:
+    """Sets tensor2tensor's ranges around `transformer_base`; a user's may follow."""
+    ours = OurRangedHParams()
+    sets.transformer_base_range(ours)
+    rhp.ranges |= ours.ranges

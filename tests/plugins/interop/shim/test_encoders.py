@@ -12,14 +12,9 @@ from helpers.errors import refused
 
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.sources import ParallelFiles
-from t2t_keras.plugins.interop.tensor2tensor import notes
-from t2t_keras.plugins.interop.tensor2tensor.data_generators import (
-    generator_utils,
-    text_encoder,
-    text_problems,
-    translate,
-)
-from t2t_keras.plugins.interop.tensor2tensor.ported_problem import port_problem
+from t2t_keras.plugins.interop import shim
+from t2t_keras.plugins.interop.shim import encoders, files, problems, translate
+from t2t_keras.plugins.interop.shim.ported_problem import port_problem
 from t2t_keras.text.tokenizer import load_tokenizer
 
 UNEQUAL = "is not tensor2tensor's"
@@ -27,7 +22,7 @@ UNEQUAL = "is not tensor2tensor's"
 
 @pytest.fixture(autouse=True)
 def say_again():
-    notes.say_once.cache_clear()
+    shim.say_once.cache_clear()
 
 
 def text(number):
@@ -44,10 +39,10 @@ def pair(number):
     return {"inputs": text(number), "targets": f" {text(7 * number).upper()} "}
 
 
-def fruit_problems(text_problems, translate):
+def fruit_problems(problems, translate):
     """Problems by name, from these modules of tensor2tensor or of this package."""
 
-    class Halves(text_problems.Text2TextProblem):
+    class Halves(problems.Text2TextProblem):
         approx_vocab_size = 120
         is_generate_per_split = False
         dataset_splits = (
@@ -135,7 +130,7 @@ RECORDED_SIDES = ("6b455f15bb98b71f", "067f45233cb4c57d")
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_vocabulary_is_the_file_of_tensor2tensor(name, tmp_path, capsys):
-    cls = fruit_problems(text_problems, translate)[name]
+    cls = fruit_problems(problems, translate)[name]
     cls.name = name.lower()
     problem = port_problem(cls()).replace(name=cls.name)
     write_archives(tmp_path)
@@ -155,7 +150,7 @@ def test_a_vocabulary_is_the_file_of_tensor2tensor(name, tmp_path, capsys):
 
 
 def test_the_number_of_lines_is_said(tmp_path, capsys):
-    cls = fruit_problems(text_problems, translate)["Halves"]
+    cls = fruit_problems(problems, translate)["Halves"]
     cls.name = "halves"
     generate(port_problem(cls()).replace(name="halves"), tmp_path, workers=1)
     messages = capsys.readouterr().err
@@ -165,7 +160,7 @@ def test_the_number_of_lines_is_said(tmp_path, capsys):
 def test_other_training_files_have_their_own_vocabulary(tmp_path):
     for side in ("en", "de"):
         (tmp_path / f"a.{side}").write_text("walnut\n" * 40)
-    cls = fruit_problems(text_problems, translate)["Halves"]
+    cls = fruit_problems(problems, translate)["Halves"]
     files = ParallelFiles(tmp_path / "a.en", tmp_path / "a.de")
     problem = port_problem(cls()).replace(name="halves", sources={"train": files})
     manifest = generate(problem, tmp_path / "data", workers=1)
@@ -187,7 +182,7 @@ def test_lines_are_taken_at_equal_distances_until_the_budget_is_used(tmp_path):
     long = [f"line {number:02}" for number in range(20)]  # 159 bytes
     short = ["a", " b ", "", "c"]
     names = [written(tmp_path, "long", long), written(tmp_path, "short", short)]
-    lines = generator_utils.generate_lines_for_vocab
+    lines = files.generate_lines_for_vocab
 
     # 159 / 20 / 2 = 3.9: every 4th line; after 3 lines of 7 characters nothing is left.
     taken = lines(str(tmp_path), [["x.tgz", names]], file_byte_budget=20)
@@ -214,21 +209,19 @@ def test_a_vocabulary_of_each_side(tmp_path):
 
         def encoder(self, data_dir, tmp_dir, side):
             one_file = [[source[0], [source[1][side]]] for source in sources]
-            return generator_utils.get_or_generate_vocab(
+            return encoders.get_or_generate_vocab(
                 data_dir, tmp_dir, f"vocab.side{side}", 100, one_file, 2000
             )
 
         def generate_encoded_samples(self, data_dir, tmp_dir, dataset_split):
             encoders = [self.encoder(data_dir, tmp_dir, side) for side in (0, 1)]
             path = translate.compile_data(tmp_dir, sources, "both")
-            samples = text_problems.text2text_txt_iterator(
-                f"{path}.lang1", f"{path}.lang2"
-            )
-            return text_problems.text2text_generate_encoded(samples, *encoders)
+            samples = files.text2text_txt_iterator(f"{path}.lang1", f"{path}.lang2")
+            return problems.text2text_generate_encoded(samples, *encoders)
 
         def feature_encoders(self, data_dir):
             paths = [os.path.join(data_dir, f"vocab.side{side}") for side in (0, 1)]
-            source, target = map(text_encoder.SubwordTextEncoder, paths)
+            source, target = map(encoders.SubwordTextEncoder, paths)
             return {"inputs": source, "targets": target}
 
     problem = port_problem(TwoSides()).replace(name="two_sides")
@@ -251,13 +244,13 @@ def test_a_vocabulary_of_each_side(tmp_path):
 )
 def test_files_that_are_not_there(dataset, message, tmp_path):
     write_archives(tmp_path)
-    lines = generator_utils.generate_lines_for_vocab(str(tmp_path), [dataset])
+    lines = files.generate_lines_for_vocab(str(tmp_path), [dataset])
     refused(message, list, lines)
 
 
 def test_a_vocabulary_without_a_directory_is_not_written(tmp_path):
     texts = [text(number) for number in range(50)]
-    inner = generator_utils.get_or_generate_vocab_inner
+    inner = encoders.get_or_generate_vocab_inner
     encoder = inner(None, "vocab", 100, iter(texts))
     stored = inner(str(tmp_path), "vocab", 100, iter(texts))
     encoder.store_to_file(str(tmp_path / "same"))
@@ -271,8 +264,8 @@ def test_a_vocabulary_without_a_directory_is_not_written(tmp_path):
 
 def test_what_is_unlike_tensor2tensor_is_said(tmp_path, capsys):
     def said(texts, tokens=()):
-        reserved = [*text_encoder.RESERVED_TOKENS, *tokens]
-        text_encoder.SubwordTextEncoder.build_from_generator(
+        reserved = [*encoders.RESERVED_TOKENS, *tokens]
+        encoders.SubwordTextEncoder.build_from_generator(
             texts, 50, reserved_tokens=reserved
         )
         return capsys.readouterr().err
@@ -286,7 +279,7 @@ def test_what_is_unlike_tensor2tensor_is_said(tmp_path, capsys):
     # A file has the ids of its lines, if the unknown token is the third.
     for tokens, equal in {("<UNK>", "a", "b"): True, ("a", "b"): False}.items():
         (tmp_path / "words").write_text("\n".join(["<pad>", "<EOS>", *tokens, ""]))
-        encoder = text_encoder.TokenTextEncoder(str(tmp_path / "words"))
+        encoder = encoders.TokenTextEncoder(str(tmp_path / "words"))
         encoder.write(tmp_path / "vocab.tokens")
         notice = "the ids are not tensor2tensor's, since '<UNK>'"
         assert (notice not in capsys.readouterr().err) == equal

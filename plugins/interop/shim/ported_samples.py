@@ -17,11 +17,10 @@ from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Split
 from t2t_keras.user_code import definition_location, error_in_file
 
-from .base_problem import DatasetSplit
-from .data_generators.text_encoder import EOS_ID, EncodedText, TextEncoder
-from .data_generators.text_problems import Text2TextProblem
-from .notes import say_once
+from . import say_once
+from .encoders import EOS_ID, EncodedText, TextEncoder
 from .ported_members import SPLITS, is_overridden, num_shards
+from .problems import DatasetSplit, Text2TextProblem
 
 # This is the default of --random_seed in tensor2tensor's t2t-datagen.
 _SEED = 429459

@@ -5,11 +5,10 @@ import contextlib
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Split
 
-from .base_problem import DatasetSplit, Problem
-from .data_generators.text_encoder import EOS_ID
-from .data_generators.text_problems import Text2TextProblem, VocabType
-from .data_generators.translate import TranslateProblem
-from .models.transformer import named_set
+from .encoders import EOS_ID
+from .hparams import named_set
+from .problems import DatasetSplit, Problem, Text2TextProblem, VocabType
+from .translate import TranslateProblem
 
 _PACKAGE = __name__.rpartition(".")[0]
 

@@ -6,12 +6,17 @@ from pathlib import Path
 
 from t2t_keras.files.atomic import atomic
 
-from ..base_problem import DatasetSplit
-from ..dataset_pairs import Dataset, dataset_pairs
-from ..missing import Missing, missing, missing_name
-from . import generator_utils, text_problems
-from .text_encoder import TextEncoder
-from .text_problems import Sample, Text2TextProblem
+from .encoders import TextEncoder
+from .files import (
+    Dataset,
+    Sample,
+    dataset_pairs,
+    generate_lines_for_vocab,
+    text2text_txt_iterator,
+    text2text_txt_tab_iterator,
+)
+from .missing import Missing, missing
+from .problems import DatasetSplit, Text2TextProblem
 
 
 class TranslateProblem(Text2TextProblem):
@@ -43,7 +48,7 @@ class TranslateProblem(Text2TextProblem):
         dataset_split: str,
         custom_iterator: Callable[
             [str, str], Iterable[Sample]
-        ] = text_problems.text2text_txt_iterator,
+        ] = text2text_txt_iterator,
     ) -> Iterable[Sample]:
         """Yields the samples of `source_data_files`."""
         datasets = self.source_data_files(dataset_split)
@@ -53,9 +58,7 @@ class TranslateProblem(Text2TextProblem):
 
     def generate_text_for_vocab(self, data_dir: str, tmp_dir: str) -> Iterator[str]:
         """Yields some texts of `vocab_data_files`."""
-        return generator_utils.generate_lines_for_vocab(
-            tmp_dir, self.vocab_data_files()
-        )
+        return generate_lines_for_vocab(tmp_dir, self.vocab_data_files())
 
 
 def problem_without_data(path: str) -> type[TranslateProblem] | Missing:
@@ -141,7 +144,7 @@ def bi_vocabs_token_generator(
     eos: int | None = None,
 ) -> Iterator[dict[str, list[int]]]:
     """Yields the lines of two files, each encoded with a vocabulary."""
-    samples = text_problems.text2text_txt_iterator(source_path, target_path)
+    samples = text2text_txt_iterator(source_path, target_path)
     return _encode(samples, source_token_vocab, target_token_vocab, eos)
 
 
@@ -152,7 +155,7 @@ def tabbed_generator(
     eos: int | None = None,
 ) -> Iterator[dict[str, list[int]]]:
     """Yields the two columns of a file, each encoded with a vocabulary."""
-    samples = text_problems.text2text_txt_tab_iterator(source_path)
+    samples = text2text_txt_tab_iterator(source_path)
     return _encode(samples, source_vocab, target_vocab, eos)
 
 
@@ -168,7 +171,3 @@ def _encode(
             "inputs": source_vocab.encode(sample["inputs"]) + suffix,
             "targets": target_vocab.encode(sample["targets"]) + suffix,
         }
-
-
-def __getattr__(name: str) -> object:
-    return missing_name(__name__, name)

@@ -15,11 +15,9 @@ from t2t_keras.problem import SIDES, Problem, Split, TextProcessor
 from t2t_keras.text.tokenizer import write_vocabulary
 from t2t_keras.user_code import definition_location, error_in_file
 
-from .base_problem import Problem as T2TProblem
-from .data_generators.text_encoder import TextEncoder
-from .data_generators.text_problems import Text2TextProblem, generate_vocab
-from .models.transformer import named_set
-from .notes import say_once
+from . import say_once
+from .encoders import TextEncoder
+from .hparams import named_set
 from .ported_members import (
     MEMBERS_WITHOUT_EFFECT,
     default_vocab_size,
@@ -30,6 +28,8 @@ from .ported_members import (
     tokenizer_name,
 )
 from .ported_samples import Samples, SplitSource, seeded
+from .problems import Problem as T2TProblem
+from .problems import Text2TextProblem, generate_vocab
 
 # `generate_samples` gets this `tmp_dir` by default, as in tensor2tensor.
 TMP_DIR = os.environ.get("T2T_TMP_DIR", "/tmp/t2t_datagen")

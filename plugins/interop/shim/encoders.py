@@ -1,20 +1,31 @@
-"""tensor2tensor's `text_encoder`: encoders that problems make and name."""
+"""The encoders that tensor2tensor's problems make and name, and their vocabularies.
 
+tensor2tensor has them in `text_encoder` and `generator_utils`.
+"""
+
+import glob
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
 from t2t_keras.console import say
 from t2t_keras.errors import UserError, quantity
+from t2t_keras.files.text_files import read_lines
 from t2t_keras.text.tokenizer import EOS as _EOS_ID
 from t2t_keras.text.tokenizer import PAD as _PAD_ID
 from t2t_keras.text.tokenizer import Tokenizer
 
-from ...t2t.subword_training import train_subwords
-from ...t2t.subwords import SubwordTokenizer
-from ...t2t.tokens import RESERVED, ByteTokenizer, read_tokens, write_tokens
-from ..missing import missing_name
-from ..notes import say_once
+from ..t2t.subword_training import train_subwords
+from ..t2t.subwords import SubwordTokenizer
+from ..t2t.tokens import RESERVED, ByteTokenizer, read_tokens, write_tokens
+from . import say_once
+from .files import (
+    FILE_BYTE_BUDGET,
+    Dataset,
+    generate_lines_for_vocab,
+    txt_line_iterator,
+)
 
 PAD = RESERVED[_PAD_ID]
 EOS = RESERVED[_EOS_ID]
@@ -322,5 +333,73 @@ def strip_ids(ids: Sequence[int], ids_to_strip: Iterable[int]) -> list[int]:
     return stripped
 
 
-def __getattr__(name: str) -> object:
-    return missing_name(__name__, name)
+def get_or_generate_vocab_inner(
+    data_dir: str | None,
+    vocab_filename: str | None,
+    vocab_size: int,
+    generator: Iterable[str],
+    max_subtoken_length: int | None = None,
+    reserved_tokens: Sequence[str] | None = None,
+) -> SubwordTextEncoder:
+    """Returns the vocabulary in a file, which is trained and written if it is missing.
+
+    Without a directory or a name, it is trained and not written.
+    """
+    if not (data_dir and vocab_filename):
+        return SubwordTextEncoder.build_from_generator(
+            generator, vocab_size, max_subtoken_length, reserved_tokens
+        )
+    path = Path(data_dir) / vocab_filename
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        train_vocab(generator, path, vocab_size, max_subtoken_length, reserved_tokens)
+    return SubwordTextEncoder(str(path))
+
+
+def get_or_generate_vocab(
+    data_dir: str,
+    tmp_dir: str,
+    vocab_filename: str,
+    vocab_size: int,
+    sources: Iterable[Dataset],
+    file_byte_budget: float = FILE_BYTE_BUDGET,
+    max_subtoken_length: int | None = None,
+) -> SubwordTextEncoder:
+    """Returns a vocabulary, which is trained on archives if it is missing."""
+    texts = generate_lines_for_vocab(tmp_dir, sources, file_byte_budget)
+    return get_or_generate_vocab_inner(
+        data_dir, vocab_filename, vocab_size, texts, max_subtoken_length
+    )
+
+
+def get_or_generate_txt_vocab(
+    data_dir: str,
+    vocab_filename: str,
+    vocab_size: int,
+    filepatterns: str | Iterable[str],
+) -> SubwordTextEncoder:
+    """Returns a vocabulary, which is trained on text files if it is missing."""
+    patterns = [filepatterns] if isinstance(filepatterns, str) else filepatterns
+    texts = _lines_of_files(patterns)
+    return get_or_generate_vocab_inner(data_dir, vocab_filename, vocab_size, texts)
+
+
+def _lines_of_files(patterns: Iterable[str]) -> Iterator[str]:
+    for pattern in patterns:
+        for path in sorted(glob.glob(pattern)):
+            for line in read_lines(path):
+                yield line.strip()
+
+
+def get_or_generate_tabbed_vocab(
+    data_dir: str,
+    tmp_dir: str,
+    source_filename: str,
+    index: int,
+    vocab_filename: str,
+    vocab_size: int,
+) -> SubwordTextEncoder:
+    """Returns a vocabulary, which is trained on a column of a file if it is missing."""
+    lines = txt_line_iterator(os.path.join(tmp_dir, source_filename))
+    texts = (line.split("\t", 1)[index].strip() for line in lines if "\t" in line)
+    return get_or_generate_vocab_inner(data_dir, vocab_filename, vocab_size, texts)

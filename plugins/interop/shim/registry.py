@@ -12,13 +12,10 @@ from t2t_keras.problem import Problem as OurProblem
 from t2t_keras.ranged_hparams import RangedHParams as OurRangedHParams
 from t2t_keras.registry import list_hparams, list_models, list_problems
 
-from ..base_problem import Problem
-from ..missing import Missing, absence, missing_name
-from ..models.transformer import named_set
-from ..notes import say_once
-from ..ported_problem import port_problem
-from ..ported_ranges import RangedHParams
-from .hparam import HParams
+from .hparams import HParams, RangedHParams, named_set
+from .missing import Missing, absence
+from .ported_problem import port_problem
+from .problems import Problem
 
 __all__ = [
     "hparams",
@@ -67,12 +64,10 @@ def _register_problem(definition: Any, name: str) -> Any:
         return port_problem(original)
 
     make_problem.__name__ = name
-    alias = ""
     if inspect.isclass(definition):
         # Users' methods read the name, which tensor2tensor sets too.
         setattr(definition, "name", name)  # noqa: B010
-        alias = registry.earlier_snake_case(definition.__name__)
-    registry.register_problem(make_problem, alias=alias)
+    registry.register_problem(make_problem)
     _problems[name] = definition
     return definition
 
@@ -128,27 +123,10 @@ def _register_model(definition: Any, name: str) -> Any:
     return definition
 
 
-def _without_counterpart(plural: str) -> Callable[..., Any]:
-    """Returns a decorator for definitions that have no meaning here."""
-
-    def register(definition: Callable[..., object], name: str) -> object:
-        name = name or definition.__name__
-        say_once(f"'{name}' is left out: {plural} of tensor2tensor do not exist here")
-        return definition
-
-    return _decorator(register)
-
-
 register_problem = register_base_problem = _decorator(_register_problem)
 register_hparams = _decorator(_register_hparams)
 register_model = _decorator(_register_model)
 register_ranged_hparams = _decorator(_register_ranged_hparams)
-register_optimizer = _without_counterpart("optimizers")
-register_env_problem = _without_counterpart("environments")
-register_attack = _without_counterpart("attacks")
-register_attack_params = _without_counterpart("attacks")
-register_pruning_params = _without_counterpart("prunings")
-register_pruning_strategy = _without_counterpart("prunings")
 
 
 def problem(name: str) -> Problem:
@@ -171,7 +149,3 @@ def hparams(name: str) -> HParams:
     if name in _hparams:
         return _hparams[name]()
     return named_set(name)
-
-
-def __getattr__(name: str) -> object:
-    return missing_name(__name__, name)

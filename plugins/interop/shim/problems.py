@@ -1,24 +1,124 @@
-"""tensor2tensor's `text_problems`: problems from text to text, and their iterators."""
+"""The base classes of tensor2tensor's problems, and the names that problems mention.
 
-import glob
+They are in tensor2tensor's `problem`, `text_problems`, `modalities` and `metrics`.
+"""
+
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
-from t2t_keras.data.sources import side_by_side
-from t2t_keras.files.text_files import read_lines
+from .encoders import (
+    EOS_ID,
+    RESERVED_TOKENS,
+    ByteTextEncoder,
+    SubwordTextEncoder,
+    TextEncoder,
+    TokenTextEncoder,
+    get_or_generate_vocab_inner,
+)
+from .files import Sample, text2text_txt_iterator
+from .hparams import HParams
+from .missing import missing
 
-from ..base_problem import DatasetSplit, Problem
-from ..missing import missing_name
+Example = TypeVar("Example")
 
-# tensor2tensor has this name here.
-from ..text_lines import txt_line_iterator
-from . import generator_utils, text_encoder
+# tensor2tensor's numbers of spaces and tasks have no meaning here.
+SpaceID = missing("data_generators.problem.SpaceID")
+TaskID = missing("data_generators.problem.TaskID")
 
-Sample = Mapping[str, str]
 
-_SAME_LINES = "line n of the second must be the target of line n of the first"
+class Metrics:
+    """The names of metrics."""
+
+    ACC = "accuracy"
+    ACC_PER_SEQ = "accuracy_per_sequence"
+    ACC_TOP5 = "accuracy_top5"
+    APPROX_BLEU = "approx_bleu_score"
+    EDIT_DISTANCE = "edit_distance"
+    NEG_LOG_PERPLEXITY = "neg_log_perplexity"
+    ROUGE_2_F = "rouge_2_fscore"
+    ROUGE_L_F = "rouge_L_fscore"
+    WORD_ERROR_RATE = "word_error_rate"
+
+
+class ModalityType:
+    """The names of types of features."""
+
+    CLASS_LABEL = "class_label"
+    IDENTITY = "identity"
+    REAL_L2_LOSS = "real_l2_loss"
+    SYMBOL = "symbol"
+
+
+class DatasetSplit:
+    """The names of splits."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+    TEST = "test"
+
+
+class Problem:
+    """The base class of tensor2tensor's problems.
+
+    Only problems that derive from `text_problems.Text2TextProblem` can be used.
+
+    Attributes:
+        name: the registered name.
+        unusable_reason: a sentence that says why it cannot be used; "": it can.
+    """
+
+    name = ""
+    unusable_reason = (
+        "it is not a problem from text to text; derive it from "
+        "text_problems.Text2TextProblem and define generate_samples"
+    )
+
+    def __init__(self, was_reversed: bool = False, was_copy: bool = False) -> None:
+        self._was_reversed = was_reversed
+        self._was_copy = was_copy
+        self._encoders: Mapping[str, TextEncoder] | None = None
+
+    @property
+    def was_reversed(self) -> bool:
+        """Whether inputs and targets are swapped."""
+        return self._was_reversed
+
+    def dataset_filename(self) -> str:
+        """Returns the beginning of the names of its files: its name."""
+        return self.name
+
+    def feature_encoders(self, data_dir: str) -> Mapping[str, TextEncoder]:
+        """Returns the encoders of "inputs" and "targets"."""
+        raise NotImplementedError
+
+    def get_feature_encoders(self, data_dir: str) -> Mapping[str, TextEncoder]:
+        """Returns `feature_encoders`, which are made only once."""
+        if self._encoders is None:
+            self._encoders = self.feature_encoders(data_dir)
+        return self._encoders
+
+    def example_reading_spec(self) -> tuple[dict[str, object], None]:
+        """Returns the names of the features of records."""
+        return {"inputs": None, "targets": None}, None
+
+    def preprocess_example(
+        self, example: Example, mode: object, hparams: object
+    ) -> Example:
+        """Returns the example."""
+        return example
+
+    def hparams(self, defaults: object, model_hparams: object) -> None:
+        """Does nothing, since the vocabularies are known from the data."""
+
+    def eval_metrics(self) -> list[str]:
+        """Returns no metrics, since training computes the loss and BLEU."""
+        return []
+
+    def max_length(self, model_hparams: HParams) -> int:
+        """Returns the maximum number of tokens on each side of a training example."""
+        return model_hparams.max_length or model_hparams.batch_size
 
 
 class ShardedSplit(TypedDict):
@@ -163,7 +263,7 @@ class Text2TextProblem(Problem):
 
     def get_or_create_vocab(
         self, data_dir: str, tmp_dir: str | None, force_get: bool = False
-    ) -> text_encoder.TextEncoder:
+    ) -> TextEncoder:
         """Returns the encoder of both sides; a missing vocabulary is trained.
 
         Args:
@@ -172,19 +272,19 @@ class Text2TextProblem(Problem):
             force_get: whether the vocabulary must exist.
         """
         if self.vocab_type == VocabType.CHARACTER:
-            return text_encoder.ByteTextEncoder()
+            return ByteTextEncoder()
         path = os.path.join(data_dir, self.vocab_filename)
         if self.vocab_type == VocabType.TOKEN:
-            return text_encoder.TokenTextEncoder(path, replace_oov=self.oov_token)
+            return TokenTextEncoder(path, replace_oov=self.oov_token)
         if force_get or os.path.exists(path):
-            return text_encoder.SubwordTextEncoder(path)
+            return SubwordTextEncoder(path)
         vocab_problem = self.use_vocab_from_other_problem
         if vocab_problem:
             return vocab_problem.get_or_create_vocab(data_dir, tmp_dir)
         size = getattr(self, "targeted_vocab_size", self.approx_vocab_size)
         return generate_vocab(self, data_dir, tmp_dir or "", self.vocab_filename, size)
 
-    def feature_encoders(self, data_dir: str) -> Mapping[str, text_encoder.TextEncoder]:
+    def feature_encoders(self, data_dir: str) -> Mapping[str, TextEncoder]:
         """Returns the encoders of "inputs" and "targets"."""
         encoder = self.get_or_create_vocab(data_dir, None, force_get=True)
         return {"inputs": encoder, "targets": encoder}
@@ -209,7 +309,7 @@ def generate_vocab(
     tmp_dir: str,
     vocab_filename: str,
     vocab_size: int,
-) -> text_encoder.SubwordTextEncoder:
+) -> SubwordTextEncoder:
     """Returns the vocabulary of a problem's texts, which is trained if it is missing.
 
     Args:
@@ -219,13 +319,13 @@ def generate_vocab(
         vocab_filename: the name of the file in the data directory.
         vocab_size: number of tokens, approximately.
     """
-    return generator_utils.get_or_generate_vocab_inner(
+    return get_or_generate_vocab_inner(
         data_dir,
         vocab_filename,
         vocab_size,
         problem.generate_text_for_vocab(data_dir, tmp_dir),
         problem.max_subtoken_length,
-        [*text_encoder.RESERVED_TOKENS, *problem.additional_reserved_tokens],
+        [*RESERVED_TOKENS, *problem.additional_reserved_tokens],
     )
 
 
@@ -293,61 +393,10 @@ class Text2textTmpdir(Text2TextProblem):
         )
 
 
-def txt_line_sharded_iterator(txt_pattern: str) -> Iterator[str]:
-    """Yields the lines of all files that match a pattern, such as `train.en-*`."""
-    for path in sorted(glob.glob(txt_pattern)):
-        yield from txt_line_iterator(path)
-
-
-def text2text_txt_iterator(
-    source_txt_path: str, target_txt_path: str
-) -> Iterator[Sample]:
-    """Yields samples from the lines of two files.
-
-    Raises:
-        UserError: the files do not have the same number of lines.
-    """
-    paths = (source_txt_path, target_txt_path)
-    lines = (read_lines(source_txt_path), read_lines(target_txt_path))
-    for inputs, targets in side_by_side(paths, lines, _SAME_LINES):
-        yield {"inputs": inputs.strip(), "targets": targets.strip()}
-
-
-def text2text_txt_sharded_iterator(
-    source_txt_pattern: str, target_txt_pattern: str
-) -> Iterator[Sample]:
-    """Yields samples from the lines of all files that match two patterns.
-
-    Raises:
-        UserError: the files do not have the same number of lines.
-    """
-    paths = (source_txt_pattern, target_txt_pattern)
-    lines = (
-        txt_line_sharded_iterator(source_txt_pattern),
-        txt_line_sharded_iterator(target_txt_pattern),
-    )
-    for inputs, targets in side_by_side(paths, lines, _SAME_LINES):
-        yield {"inputs": inputs, "targets": targets}
-
-
-def text2text_txt_tab_iterator(txt_path: str) -> Iterator[Sample]:
-    """Yields samples from the lines of a file that have a tab."""
-    for line in txt_line_iterator(txt_path):
-        inputs, tab, targets = line.partition("\t")
-        if tab:
-            yield {"inputs": inputs.strip(), "targets": targets.strip()}
-
-
-def text2self_txt_iterator(txt_path: str) -> Iterator[Sample]:
-    """Yields samples with targets only."""
-    for line in txt_line_iterator(txt_path):
-        yield {"targets": line}
-
-
 def text2text_generate_encoded(
     sample_generator: Iterable[Sample],
-    vocab: text_encoder.TextEncoder,
-    targets_vocab: text_encoder.TextEncoder | None = None,
+    vocab: TextEncoder,
+    targets_vocab: TextEncoder | None = None,
     has_inputs: bool = True,
     inputs_prefix: str = "",
     targets_prefix: str = "",
@@ -357,13 +406,9 @@ def text2text_generate_encoded(
         encoded: dict[str, object] = dict(sample)
         if has_inputs:
             inputs = vocab.encode(inputs_prefix + sample["inputs"])
-            inputs.append(text_encoder.EOS_ID)
+            inputs.append(EOS_ID)
             encoded["inputs"] = inputs
         targets = (targets_vocab or vocab).encode(targets_prefix + sample["targets"])
-        targets.append(text_encoder.EOS_ID)
+        targets.append(EOS_ID)
         encoded["targets"] = targets
         yield encoded
-
-
-def __getattr__(name: str) -> object:
-    return missing_name(__name__, name)

@@ -1,29 +1,171 @@
-"""The pairs and lines of the archives that translation problems name."""
+"""Files of texts and archives, from which tensor2tensor's problems make samples.
+
+tensor2tensor has these functions in `generator_utils` and `text_problems`.
+"""
 
 import codecs
 import contextlib
 import glob
+import gzip
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras.data.sources import ArchiveFormat, ParallelFiles
+from t2t_keras.console import say
+from t2t_keras.data.sources import ArchiveFormat, ParallelFiles, side_by_side
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
-from t2t_keras.files.text_files import decoded_lines, open_binary, readable
+from t2t_keras.files.atomic import atomic
+from t2t_keras.files.text_files import decoded_lines, open_binary, read_lines, readable
 from t2t_keras.problem import Pair
-
-from .text_lines import txt_line_iterator
 
 if TYPE_CHECKING:
     import io
 
-_BLOCK = 1 << 20
+Sample = Mapping[str, str]
 
 # This is [address, (name of a file, name of another file)], with names in the archive.
 Dataset = Sequence[Any]
+
+_SAME_LINES = "line n of the second must be the target of line n of the first"
+
+# Vocabularies are trained on about this many bytes of each file.
+FILE_BYTE_BUDGET = 1e6
+
+
+def maybe_download(directory: str, filename: str, uri: str) -> str:
+    """Downloads or copies a file unless it exists, and returns its path.
+
+    Raises:
+        UserError: the file cannot be downloaded.
+    """
+    path = Path(directory) / filename
+    if path.exists():
+        return str(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    say(f"downloading {uri} to {path}")
+    try:
+        with atomic(path) as incomplete:
+            if os.path.exists(uri):
+                shutil.copyfile(uri, incomplete)
+            else:
+                with (
+                    urllib.request.urlopen(uri, timeout=60) as response,
+                    incomplete.open("wb") as file,
+                ):
+                    shutil.copyfileobj(response, file)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise UserError(
+            f"cannot download {uri}: {reason}; download it by other means to {path}"
+        ) from None
+    return str(path)
+
+
+def maybe_download_from_drive(directory: str, filename: str, url: str) -> str:
+    """Returns the path of a file of Google Drive, which must exist already."""
+    path = Path(directory) / filename
+    if not path.exists():
+        raise UserError(f"there is no {path}; download it from {url}")
+    return str(path)
+
+
+def gunzip_file(gz_path: str, new_path: str) -> None:
+    """Decompresses a file unless the result exists."""
+    if not os.path.exists(new_path):
+        with (
+            atomic(Path(new_path)) as incomplete,
+            gzip.open(gz_path) as compressed,
+            incomplete.open("wb") as file,
+        ):
+            shutil.copyfileobj(compressed, file)
+
+
+def generate_lines_for_vocab(
+    tmp_dir: str,
+    sources: Iterable[Dataset],
+    file_byte_budget: float = FILE_BYTE_BUDGET,
+) -> Iterator[str]:
+    """Yields the lines of each file that tensor2tensor takes, as it counts them.
+
+    Raises:
+        UserError: a file cannot be downloaded or read.
+    """
+    for dataset in sources:
+        for size, lines in dataset_files(tmp_dir, dataset):
+            interval = int(size / file_byte_budget / 2) + 1
+            budget = file_byte_budget
+            for line in itertools.islice(lines, interval - 1, None, interval):
+                if budget <= 0:
+                    break
+                text = line.strip()
+                budget -= len(text)
+                yield text
+
+
+def txt_line_iterator(txt_path: str) -> Iterator[str]:
+    """Yields the lines of a file, without surrounding white space."""
+    with readable(txt_path), open_binary(txt_path) as file:
+        for line in decoded_lines(file, txt_path):
+            yield line.strip()
+
+
+def txt_line_sharded_iterator(txt_pattern: str) -> Iterator[str]:
+    """Yields the lines of all files that match a pattern, such as `train.en-*`."""
+    for path in sorted(glob.glob(txt_pattern)):
+        yield from txt_line_iterator(path)
+
+
+def text2text_txt_iterator(
+    source_txt_path: str, target_txt_path: str
+) -> Iterator[Sample]:
+    """Yields samples from the lines of two files.
+
+    Raises:
+        UserError: the files do not have the same number of lines.
+    """
+    paths = (source_txt_path, target_txt_path)
+    lines = (read_lines(source_txt_path), read_lines(target_txt_path))
+    for inputs, targets in side_by_side(paths, lines, _SAME_LINES):
+        yield {"inputs": inputs.strip(), "targets": targets.strip()}
+
+
+def text2text_txt_sharded_iterator(
+    source_txt_pattern: str, target_txt_pattern: str
+) -> Iterator[Sample]:
+    """Yields samples from the lines of all files that match two patterns.
+
+    Raises:
+        UserError: the files do not have the same number of lines.
+    """
+    paths = (source_txt_pattern, target_txt_pattern)
+    lines = (
+        txt_line_sharded_iterator(source_txt_pattern),
+        txt_line_sharded_iterator(target_txt_pattern),
+    )
+    for inputs, targets in side_by_side(paths, lines, _SAME_LINES):
+        yield {"inputs": inputs, "targets": targets}
+
+
+def text2text_txt_tab_iterator(txt_path: str) -> Iterator[Sample]:
+    """Yields samples from the lines of a file that have a tab."""
+    for line in txt_line_iterator(txt_path):
+        inputs, tab, targets = line.partition("\t")
+        if tab:
+            yield {"inputs": inputs.strip(), "targets": targets.strip()}
+
+
+def text2self_txt_iterator(txt_path: str) -> Iterator[Sample]:
+    """Yields samples with targets only."""
+    for line in txt_line_iterator(txt_path):
+        yield {"targets": line}
+
+
+_BLOCK = 1 << 20
 
 
 def dataset_pairs(tmp_dir: str, dataset: Dataset) -> Iterator[Pair]:

@@ -8,8 +8,10 @@ import operator
 import pytest
 from helpers.errors import refused
 
-from t2t_keras.plugins.interop.tensor2tensor import data_generators, layers, models
-from t2t_keras.plugins.interop.tensor2tensor.data_generators import (
+import t2t_keras.plugins.interop.as_tensor2tensor  # noqa: F401, isort: skip
+
+from tensor2tensor import data_generators, layers, models  # isort: skip
+from tensor2tensor.data_generators import (  # isort: skip
     generator_utils,
     problem,
     text_encoder,
@@ -18,13 +20,12 @@ from t2t_keras.plugins.interop.tensor2tensor.data_generators import (
     translate_envi,
     translate_enzh,
 )
-from t2t_keras.plugins.interop.tensor2tensor.layers import common_layers, modalities
-from t2t_keras.plugins.interop.tensor2tensor.models import transformer
-from t2t_keras.plugins.interop.tensor2tensor.models.research import (
-    universal_transformer,
-)
-from t2t_keras.plugins.interop.tensor2tensor.ported_problem import port_problem
-from t2t_keras.plugins.interop.tensor2tensor.utils import metrics, registry
+from tensor2tensor.layers import common_layers, modalities  # isort: skip
+from tensor2tensor.models import transformer  # isort: skip
+from tensor2tensor.models.research import universal_transformer  # isort: skip
+from tensor2tensor.utils import metrics, registry  # isort: skip
+
+from t2t_keras.plugins.interop.shim.ported_problem import port_problem
 
 NAMES = [
     problem.SpaceID.EN_TOK,

@@ -4,7 +4,8 @@
 models. `importing` is `t2t import`, whose run directories `imported_run` writes;
 `adopting` is `t2t adopt`. Imported models are of `extended_transformer`, with the
 layers of `extended_model`; `tokenizer_graphs` has the tokenizers as operations,
-`given_json` reads other programs' files, and `adafactor` is tensor2tensor's optimizer.
+`given_settings` reads other programs' settings, and `adafactor` is an optimizer of
+tensor2tensor.
 
 `shim` has tensor2tensor's definitions for users who define problems and hparam sets:
 `as_tensor2tensor` lets their imports stay as they are, and `t2t_problem` has all names

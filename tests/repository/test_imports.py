@@ -60,7 +60,7 @@ LIGHT = (
     *("plugins/corpus", "plugins/engines/__init__.py", "plugins/engines/gpus.py"),
     *("plugins/launch", "plugins/ray", "plugins/interop/shim"),
     *(f"plugins/interop/{name}.py" for name in ("importing", "adopting")),
-    *(f"plugins/interop/{name}.py" for name in ("counterparts", "given_json")),
+    *(f"plugins/interop/{name}.py" for name in ("counterparts", "given_settings")),
     *(f"plugins/interop/{name}.py" for name in ("as_tensor2tensor", "t2t_problem")),
     *("plugins/interop/extended_transformer.py", "plugins/interop/marian/__init__.py"),
     *(f"plugins/interop/t2t/{name}.py" for name in ("hparams", "names", "sets")),

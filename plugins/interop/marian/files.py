@@ -17,6 +17,7 @@ from t2t_keras.files.config_files import parse_yaml
 from t2t_keras.files.text_files import read_text, require_fetched_file
 
 from ..extended_transformer import ExtendedHParams
+from ..given_settings import require_setting
 from .model import (
     MarianModel,
     ModelTensors,
@@ -262,8 +263,9 @@ def _convert_settings(settings: Mapping[str, Any], path: Path) -> ExtendedHParam
     Raises:
         UserError: `Transformer` cannot represent the model.
     """
+    settings = {name: x for name, x in settings.items() if x is not None}
     for name, values in _SUPPORTED.items():
-        _require_setting(settings, path, name, values[0], values)
+        require_setting(settings, path, name, *values)
     _require_two_texts(settings, path)
     norm_values = tuple(settings.get(name, "") for name in _NORM_SETTINGS)
     if norm_values not in _NORMS:
@@ -274,9 +276,9 @@ def _convert_settings(settings: Mapping[str, Any], path: Path) -> ExtendedHParam
             "with 'n', 'da', 'n'"
         )
     activation = "transformer-ffn-activation"
-    _require_setting(settings, path, activation, "swish", ("relu", "swish"))
+    require_setting(settings, path, activation, "swish", "relu")
     d_ff = settings.get("transformer-dim-ffn")
-    _require_setting(settings, path, "transformer-decoder-dim-ffn", 0, (0, d_ff))
+    require_setting(settings, path, "transformer-decoder-dim-ffn", 0, d_ff)
     try:
         return marian_hparams(
             path,
@@ -300,23 +302,6 @@ def _require_two_texts(settings: Mapping[str, Any], path: Path) -> None:
         raise UserError(
             f"{path}: cannot read a model with input-types {types!r:.80}, only with "
             "those of a source and a target, 'sequence' and 'sequence'"
-        )
-
-
-def _require_setting(
-    settings: Mapping[str, object],
-    path: Path,
-    name: str,
-    default: object,
-    supported: tuple[object, ...],
-) -> None:
-    """Raises UserError if a setting does not have a supported value."""
-    value = settings.get(name)
-    value = default if value is None else value
-    if value not in supported:
-        raise UserError(
-            f"{path}: cannot read a model with {name} {value!r}, only with "
-            f"{' or '.join(map(repr, supported))}"
         )
 
 

@@ -12,7 +12,7 @@ from t2t_keras.files.text_files import require_fetched_file
 from t2t_keras.text.tokenizer import EOS, PAD
 
 from ..extended_transformer import ExtendedHParams
-from ..given_json import read_json_object
+from ..given_settings import read_json_object, require_setting
 from .model import (
     MarianModel,
     ModelTensors,
@@ -69,7 +69,7 @@ _NORM_NAMES = {
 
 
 def hf_name(part: str) -> str:
-    """Returns transformers' name of a part of a layer (`marian_weights`)."""
+    """Returns transformers' name of a part of a layer (see `model`)."""
     if match := _NORM.fullmatch(part):
         stack, layer, sublayer, parameter = match.groups()
         name = f"{_NORM_NAMES[sublayer]}.{_NORM_NAMES[parameter]}"
@@ -179,11 +179,7 @@ def _convert_config(config: Mapping[str, Any], path: Path) -> ExtendedHParams:
         UserError: `Transformer` cannot represent the model.
     """
     for name, value in _SUPPORTED.items():
-        if config.get(name, value) != value:
-            raise UserError(
-                f"{path}: cannot read a model with {name} {config[name]!r}, only with "
-                f"{value!r}"
-            )
+        require_setting(config, path, name, value)
     if not config.get("scale_embedding"):  # the default is False
         raise UserError(
             f"{path}: cannot read a model with scale_embedding False, only with True"

@@ -230,7 +230,7 @@ class MarianTokenizer:
     SentencePiece model demands, and unknown characters become UNK.
 
     Args:
-        path: the `.marian` file, which `marian_vocabulary` describes.
+        path: the `.marian` file, which this module describes.
 
     Raises:
         UserError: the file is missing, or `t2t import` has not written it.

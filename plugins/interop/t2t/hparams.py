@@ -9,7 +9,7 @@ from t2t_keras.hparam import SCHEDULE_FACTORS, HParams
 from t2t_keras.registry import snake_case
 
 from ..extended_transformer import ExtendedHParams
-from ..given_json import read_json_object
+from ..given_settings import read_json_object, require_setting
 from .names import ALIASES, SUPPORTED_VALUES
 
 # The keys are layer_preprocess_sequence and layer_postprocess_sequence: n is the layer
@@ -67,11 +67,7 @@ def convert_t2t_hparams(
         UserError: see `load_t2t_hparams`.
     """
     for name, expected in SUPPORTED_VALUES.items():
-        if values.get(name, expected) != expected:
-            raise UserError(
-                f"{origin}: cannot read a model with {name} {values[name]!r}, only "
-                f"with {expected!r}"
-            )
+        require_setting(values, origin, name, expected)
     try:
         return _convert(values)
     except KeyError as error:

@@ -14,8 +14,8 @@ from .subwords import (
     split_tokens,
     symbol_piece,
 )
+from .tokens import RESERVED
 
-_RESERVED = ("<pad>", "<EOS>")
 _ITERATIONS = 4
 _MAX_MIN_COUNT = 1000
 
@@ -57,8 +57,8 @@ def train_subwords(
         raise UserError(f"no text to train the vocabulary {path} on")
     learner = SubwordLearner(counts, max_subtoken_length)
     pieces = learner.learn_size(max(vocab_size - len(unique_symbols), 1))
-    special_pieces = pieces[: len(_RESERVED)]
-    learned_pieces = pieces[len(_RESERVED) :]
+    special_pieces = pieces[: len(RESERVED)]
+    learned_pieces = pieces[len(RESERVED) :]
     symbol_pieces = map(symbol_piece, unique_symbols)
     save_pieces([*special_pieces, *symbol_pieces, *learned_pieces], path)
 
@@ -88,7 +88,7 @@ class SubwordLearner:
     ) -> None:
         # The newline is left out because a piece is a line of the file, and NUL because
         # TensorFlow's `fast_wordpiece_tokenizer` does not accept it as a piece.
-        self._alphabet = ESCAPE_CHARACTERS.union(*token_counts, *_RESERVED)
+        self._alphabet = ESCAPE_CHARACTERS.union(*token_counts, *RESERVED)
         self._alphabet -= {"\n", "\0"}
         self._tokens = [
             (escape_token(token, self._alphabet), count)
@@ -125,7 +125,7 @@ class SubwordLearner:
         pieces: list[str] = list(self._alphabet)
         for _ in range(_ITERATIONS):
             pieces = self._select(self._count_candidates(set(pieces)), min_count)
-        return [escape_token(token, self._alphabet) for token in _RESERVED] + pieces
+        return [escape_token(token, self._alphabet) for token in RESERVED] + pieces
 
     def _count_candidates(self, pieces: set[str]) -> dict[str, int]:
         """Counts every substring that begins where a piece begins."""

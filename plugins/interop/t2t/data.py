@@ -17,7 +17,9 @@ from t2t_keras.files.json_files import sha256, write_json
 from t2t_keras.problem import SIDES, SPLITS, Problem, Split
 from t2t_keras.text.tokenizer import EOS, Tokenizer, load_tokenizer, write_vocabulary
 
-_SUFFIX = ".subwords"
+from .subwords import SubwordTokenizer
+
+_SUFFIX = SubwordTokenizer.suffix
 
 # This many records of each split are checked, and this share of them may change when
 # they are decoded and encoded again.

@@ -23,8 +23,9 @@ from ..imported_run import (
     write_run,
 )
 from .checkpoint import T2TModel, build, list_checkpoints, load_t2t, vocab_sizes
+from .subwords import SubwordTokenizer
 
-_SUFFIX = ".subwords"
+_SUFFIX = SubwordTokenizer.suffix
 _CHECKPOINT_FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 _LEFT_OUT = (
     "the number of training steps, which hparams.json does not have",

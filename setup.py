@@ -60,6 +60,7 @@ setup(
         "t2t_keras": ["py.typed", "html_page.css", "*.html"],
         "t2t_keras.plugins.corpus": ["*.html", "*.js", "*.toml"],
         "t2t_keras.plugins.interop": ["toolkits/*.toml"],
+        "t2t_keras.plugins.interop.t2t": ["*.toml"],
         "t2t_keras.plugins.reports": ["*.css", "*.html", "*.js", "*.md"],
         "t2t_keras.plugins.server": ["*.css", "*.html", "*.js"],
         "t2t_keras.plugins.sweep": ["page.html"],

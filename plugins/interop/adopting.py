@@ -23,7 +23,7 @@ def _adopt_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _adopt(args: argparse.Namespace) -> dict[str, Any]:
-    from .t2t_data import adopt
+    from .t2t.data import adopt
 
     problem = registry.problem(args.problem)
     manifest = adopt(problem, args.source, args.data_dir, args.vocab)

@@ -1,8 +1,11 @@
-"""Makes `import tensor2tensor` find the package `tensor2tensor` of this directory.
+"""Makes `import tensor2tensor` find the names of `t2t_problem`.
 
 A file that was written for tensor2tensor needs one line above its imports:
 
     import t2t_keras.plugins.interop.as_tensor2tensor
+
+All modules of tensor2tensor can be imported, and all names from them. Those that do not
+exist here raise `UserError` when they are used.
 """
 
 import importlib
@@ -12,12 +15,27 @@ import sys
 import types
 from collections.abc import Sequence
 
+from . import t2t_problem
+
 NAME = "tensor2tensor"
-_PACKAGE = f"{__name__.rpartition('.')[0]}.{NAME}"
+_PACKAGES = ("", "data_generators", "layers", "models", "utils")
+
+
+class _Module(types.ModuleType):
+    """A module of tensor2tensor, in which every name exists."""
+
+    def __getattr__(self, name: str) -> object:
+        module = self.__name__.removeprefix(NAME).removeprefix(".")
+        if name.startswith("__") or module in _PACKAGES:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        imported = t2t_problem.IMPORTED_MODULES.get(name)
+        if imported and module.startswith("data_generators."):
+            return importlib.import_module(f"{NAME}.{imported}")
+        return t2t_problem.find(module, name)
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `tensor2tensor.x` as the module `x` of the package."""
+    """Finds every module of tensor2tensor."""
 
     def find_spec(
         self,
@@ -25,18 +43,17 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         path: Sequence[str] | None,
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """Returns the spec of a module of `tensor2tensor`."""
+        """Returns the spec of a module of tensor2tensor."""
         if fullname != NAME and not fullname.startswith(f"{NAME}."):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
-        """Leaves the creation to Python; `exec_module` replaces the module."""
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        """Returns a module in which every name exists."""
+        return _Module(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Replaces the empty module by the module of the package."""
-        name = module.__name__
-        sys.modules[name] = importlib.import_module(_PACKAGE + name.removeprefix(NAME))
+        """Does nothing, since the module is complete."""
 
 
 if not any(isinstance(finder, _Finder) for finder in sys.meta_path):

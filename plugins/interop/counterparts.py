@@ -14,7 +14,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _FILES = ("t2t_flags", "t2t_hparams", "fairseq", "opennmt_tf", "marian")
 
@@ -79,21 +79,41 @@ def _normalize(entry: str) -> str:
 
 
 @functools.cache
+def read_toolkit(name: str) -> Mapping[str, Any]:
+    """Returns the content of a file of `toolkits/`, by its name without suffix."""
+    path = Path(__file__).parent / "toolkits" / f"{name}.toml"
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def toolkit_tables(name: str) -> list[Table]:
+    """Returns the tables of a file of `toolkits/`, by its name without suffix."""
+    content = read_toolkit(name)
+    found = []
+    for table in content["tables"]:
+        rows = list(table["rows"].items())
+        if table.get("shared"):
+            rows += content["shared"].items()
+        if table.get("own_names"):
+            names = content["names"]
+            rows.append(("the same", names["same"]))
+            for alias, ours in names["aliases"].items():
+                rows.append((f"the same as `{ours}`", [alias]))
+        found.append(
+            Table(
+                toolkit=content["toolkit"],
+                command=table["command"],
+                noun=table["noun"],
+                contexts=tuple(table["contexts"]),
+                rows=rows,
+            )
+        )
+    return found
+
+
+@functools.cache
 def tables() -> tuple[Table, ...]:
     """Returns the tables of all files."""
-    found = []
-    for name in _FILES:
-        path = Path(__file__).parent / "toolkits" / f"{name}.toml"
-        content = tomllib.loads(path.read_text("utf-8"))
-        shared = content.get("shared", {})
-        for table in content["tables"]:
-            has_shared = table.pop("shared", False)
-            rows = [*table.pop("rows").items(), *(shared.items() if has_shared else ())]
-            contexts = tuple(table.pop("contexts"))
-            found.append(
-                Table(toolkit=content["toolkit"], contexts=contexts, rows=rows, **table)
-            )
-    return tuple(found)
+    return tuple(table for name in _FILES for table in toolkit_tables(name))
 
 
 class Match(NamedTuple):

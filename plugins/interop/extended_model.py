@@ -14,7 +14,7 @@ from t2t_keras.model.layers import FeedForward, Layer, LayerNorm, sinusoids
 from t2t_keras.model.layers.attention import AttentionOptions
 from t2t_keras.model.transformer import Transformer
 
-from .extended_hparams import ExtendedHParams
+from .extended_transformer import ExtendedHParams
 
 TARGET_SPACES = 32
 

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypedDict, cast
 
@@ -63,21 +63,13 @@ def require_empty(output_dir: Path) -> None:
         raise UserError(f"{output_dir} is not empty; give a new --output_dir")
 
 
-@contextlib.contextmanager
-def _new_directory(output_dir: Path) -> Iterator[None]:
-    """Makes a directory; removes it, or its new content, if the block raises."""
-    existed = output_dir.exists()
-    output_dir.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        paths = list(output_dir.iterdir()) if existed else [output_dir]
-        for path in paths:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        raise
+def _remove(output_dir: Path, *, existed: bool) -> None:
+    """Removes what `write_run` has written, but not a directory that existed."""
+    for path in list(output_dir.iterdir()) if existed else [output_dir]:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def write_run(
@@ -111,7 +103,9 @@ def write_run(
         UserError: the data were made with other vocabularies, or two checkpoints have
             the same step.
     """
-    with _new_directory(output_dir):
+    with contextlib.ExitStack() as undo:
+        undo.callback(_remove, output_dir, existed=output_dir.exists())
+        output_dir.mkdir(parents=True, exist_ok=True)
         config = _run_config(
             problem, hparams_set, vocabularies, output_dir, data_dir, usr_dir
         )
@@ -125,7 +119,9 @@ def write_run(
                 )
             write_checkpoint(path, {"step": np.int64(step), **weights})
         # The configuration is written last, since it makes the directory a run.
-        return RunDirectory.create(output_dir, config, hparams)
+        run = RunDirectory.create(output_dir, config, hparams)
+        undo.pop_all()
+    return run
 
 
 def _run_config(

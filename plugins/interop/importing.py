@@ -172,7 +172,7 @@ def _import(args: argparse.Namespace) -> dict[str, Any]:
         require_lines({sources_path: sources}, outputs_path, outputs)
     program = _find_program(args)
     if program == "t2t":
-        from .t2t_run import import_t2t_run
+        from .t2t.run import import_t2t_run
 
         imported = import_t2t_run(
             args.source,
@@ -186,7 +186,7 @@ def _import(args: argparse.Namespace) -> dict[str, Any]:
             usr_dir=args.usr_dir,
         )
     else:
-        from .marian_run import import_marian_run
+        from .marian.run import import_marian_run
 
         imported = import_marian_run(
             args.source,

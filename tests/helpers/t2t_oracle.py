@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers.reference import reference
 
-from t2t_keras.plugins.interop.t2t_model import T2TModel, build, load_t2t
+from t2t_keras.plugins.interop.t2t.checkpoint import T2TModel, build, load_t2t
 from t2t_keras.run.checkpoint import write_checkpoint
 
 MODELS = "t2t/oracle/model"

@@ -55,12 +55,14 @@ LIGHT = (
     *(f"export/{name}.py" for name in ("formats", "directory", "settings", "verify")),
     *("plugins/reports", "plugins/sweep", "plugins/corpus"),
     *("plugins/engines/__init__.py", "plugins/engines/converted_run.py"),
-    "plugins/interop/exports.py",
-    *("plugins/interop/importing.py", "plugins/interop/adopting.py"),
-    *("plugins/launch.py", "plugins/ray"),
-    *("plugins/interop/counterparts.py", "plugins/interop/t2t_remarks.py"),
-    *("plugins/interop/tensor2tensor", "plugins/interop/token_vocabulary.py"),
-    *("plugins/interop/t2t_problem.py", "plugins/interop/as_tensor2tensor.py"),
+    *("plugins/launch.py", "plugins/ray", "plugins/interop/shim"),
+    *(f"plugins/interop/{name}.py" for name in ("importing", "adopting")),
+    *(f"plugins/interop/{name}.py" for name in ("counterparts", "given_settings")),
+    *(f"plugins/interop/{name}.py" for name in ("as_tensor2tensor", "t2t_problem")),
+    *("plugins/interop/extended_transformer.py", "plugins/interop/marian/__init__.py"),
+    *(f"plugins/interop/t2t/{name}.py" for name in ("hparams", "names", "sets")),
+    *(f"plugins/interop/t2t/{name}.py" for name in ("subwords", "tokens")),
+    "plugins/interop/t2t/subword_training.py",
 )
 # What runs in the graph.
 GRAPH = ("problems/parsing/graph.py", "problems/parsing/balanced_brackets.py")

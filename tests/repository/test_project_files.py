@@ -15,8 +15,8 @@ import yaml
 from helpers.command_line import run
 from helpers.errors import refused
 
-from t2t_keras.plugins.interop.marian_model import load_marian
-from t2t_keras.plugins.interop.marian_vocabulary import read_tokens
+from t2t_keras.plugins.interop.marian.files import load_marian
+from t2t_keras.plugins.interop.marian.vocabulary import read_tokens
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

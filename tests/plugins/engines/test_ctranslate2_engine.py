@@ -31,8 +31,11 @@ from t2t_keras.model import build_model
 from t2t_keras.plugins.engines import ctranslate2_export
 from t2t_keras.plugins.engines.ctranslate2_engine import token_strings
 from t2t_keras.plugins.engines.ctranslate2_export import export_ctranslate2
-from t2t_keras.plugins.interop.subword import SubwordTokenizer
-from t2t_keras.plugins.interop.subword_pieces import ESCAPE_CHARACTERS, save_pieces
+from t2t_keras.plugins.interop.t2t.subwords import (
+    ESCAPE_CHARACTERS,
+    SubwordTokenizer,
+    save_pieces,
+)
 from t2t_keras.problem import Problem
 from t2t_keras.text import sentences, sentences_graph
 from t2t_keras.text.alignment import format_alignment

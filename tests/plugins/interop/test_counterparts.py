@@ -15,8 +15,9 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.hparam import FIELD_ALIASES, HParams
 from t2t_keras.options import parse_options, split_pairs
 from t2t_keras.plugins.interop.counterparts import Table, explain, in_message, tables
-from t2t_keras.plugins.interop.extended_hparams import T2T_NAMES, ExtendedHParams
-from t2t_keras.plugins.interop.t2t_remarks import remarks
+from t2t_keras.plugins.interop.extended_transformer import ExtendedHParams
+from t2t_keras.plugins.interop.t2t.names import ALIASES
+from t2t_keras.plugins.interop.t2t.sets import remarks
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = {
@@ -203,7 +204,7 @@ def test_all_of_tensor2tensors_names_are_there():
 
 
 def test_names_that_both_have_are_taken():
-    for name, ours in T2T_NAMES.items():
+    for name, ours in ALIASES.items():
         (row,) = {
             s for t, n, _, s in entries() if n == name and t.contexts == ("hparams",)
         }

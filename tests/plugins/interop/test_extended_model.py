@@ -9,11 +9,11 @@ from helpers.model_checks import check_equations, check_training_losses, small_m
 from helpers.reference import reference
 
 from t2t_keras.hparam import HParams
-from t2t_keras.plugins.interop.extended_hparams import ExtendedHParams
 from t2t_keras.plugins.interop.extended_model import (
     ExtendedTransformer,
     t2t_timing_signal,
 )
+from t2t_keras.plugins.interop.extended_transformer import ExtendedHParams
 
 NORMS = ("post", "pre")
 POSITIONS = ("halves", "t2t")

@@ -28,17 +28,17 @@ from t2t_keras.cli import main
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.plugins.interop import t2t_problem, t2t_sets
-from t2t_keras.plugins.interop.tensor2tensor import notes
-from t2t_keras.plugins.interop.tensor2tensor.dataset_pairs import dataset_pairs
-from t2t_keras.plugins.interop.tensor2tensor.models import transformer
-from t2t_keras.plugins.interop.tensor2tensor.ported_problem import port_problem
-from t2t_keras.plugins.interop.token_vocabulary import ByteTokenizer, TokenTokenizer
+from t2t_keras.plugins.interop import shim, t2t_problem
+from t2t_keras.plugins.interop.shim.files import dataset_pairs
+from t2t_keras.plugins.interop.shim.ported_problem import port_problem
+from t2t_keras.plugins.interop.t2t.sets import SETS
+from t2t_keras.plugins.interop.t2t.tokens import ByteTokenizer, TokenTokenizer
 from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.usr_dir import load_usr_dir
 
+transformer = t2t_problem.transformer
+AS_TENSOR2TENSOR = "t2t_keras.plugins.interop.as_tensor2tensor"
 WORDS = [("red dog", "roter hund"), ("big cat", "grosse katze"), ("dog", "hund")]
-PACKAGE = "t2t_keras.plugins.interop.tensor2tensor"
 
 
 @pytest.fixture(autouse=True)
@@ -53,14 +53,18 @@ def own_registry(monkeypatch):
     monkeypatch.setattr(hparam, "UNUSABLE_MODELS", {})
     monkeypatch.setattr(registry, "UNUSABLE_MODELS", hparam.UNUSABLE_MODELS)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    notes.say_once.cache_clear()
+    finders = [x for x in sys.meta_path if type(x).__module__ != AS_TENSOR2TENSOR]
+    monkeypatch.setattr(sys, "meta_path", finders)
+    monkeypatch.delitem(sys.modules, AS_TENSOR2TENSOR, raising=False)
+    for name in [name for name in sys.modules if name.startswith("tensor2tensor")]:
+        monkeypatch.delitem(sys.modules, name)
+    shim.say_once.cache_clear()
     modules = set(sys.modules)
     yield
     for name in set(sys.modules) - modules:
         if not name.startswith("t2t_keras."):
             del sys.modules[name]
-    sys.modules.pop("t2t_keras.plugins.interop.as_tensor2tensor", None)
+    sys.modules.pop(AS_TENSOR2TENSOR, None)
 
 
 class Pairs(t2t_problem.Text2TextProblem):
@@ -168,23 +172,19 @@ USR_FILE = USR_FILE.replace("{", "{{").replace("}", "}}").replace("{{line}}", "{
 
 
 def usr_dir(tmp_path, how):
-    """A usr_dir whose imports are unchanged below one line, or name the package."""
+    """A usr_dir whose imports are unchanged, or are below one line."""
     directory = tmp_path / "usr"
     directory.mkdir()
     text = USR_FILE.format(line="")
     if how == "one line":
         line = "import t2t_keras.plugins.interop.as_tensor2tensor"
         text = USR_FILE.format(line=line)
-    elif how == "other names":
-        text = text.replace("import tensor2tensor.", f"import {PACKAGE}.")
-        text = text.replace("from tensor2tensor", f"from {PACKAGE}")
     (directory / "my_problems.py").write_text(text)
     return directory
 
 
-@pytest.mark.parametrize("how", ["one line", "other names"])
-def test_a_file_of_tensor2tensors(tmp_path, capfd, how):
-    directory = usr_dir(tmp_path, how)
+def test_a_file_of_tensor2tensors(tmp_path, capfd):
+    directory = usr_dir(tmp_path, "one line")
     data_dir = tmp_path / "data"
     command = ("--usr_dir", directory, "--problem", "counting_lines")
     result = run_json(capfd, "datagen", *command, "--data_dir", data_dir)
@@ -213,10 +213,11 @@ def test_without_a_change_the_user_is_told_what_to_write(tmp_path):
 
 
 def test_unusable_problems_are_listed_with_their_errors(tmp_path):
-    text = f"""
+    text = """
+import t2t_keras.plugins.interop.as_tensor2tensor
 from t2t_keras.plugins.interop import t2t_problem as registry
 from t2t_keras.plugins.interop import t2t_problem as text_problems
-from {PACKAGE}.data_generators import lm1b, translate_ende
+from tensor2tensor.data_generators import lm1b, translate_ende
 
 @registry.register_problem
 class NoSamples(text_problems.Text2TextProblem):
@@ -243,7 +244,7 @@ class Foreign:
 @registry.register_problem
 class TRANSLATION32k(text_problems.Text2TextProblem):
     def generate_samples(self, data_dir, tmp_dir, dataset_split):
-        yield {{"inputs": "a", "targets": "b"}}
+        yield {"inputs": "a", "targets": "b"}
 """
     (tmp_path / "problems_of_mine.py").write_text(text)
     load_usr_dir(tmp_path)
@@ -257,10 +258,8 @@ class TRANSLATION32k(text_problems.Text2TextProblem):
     }.items():
         assert "cannot be used" in listed[name] and message in listed[name]
         refused(message, registry.problem, name)
-    # By tensor2tensor's name and by the earlier one.
-    assert listed["translatio_n32k"] == ""
-    for name in ("translatio_n32k", "translation32k"):
-        assert registry.problem(name).name == name
+    assert listed["translatio_n32k"] == ""  # tensor2tensor's name
+    assert registry.problem("translatio_n32k").name == "translatio_n32k"
 
 
 SETS_FILE = '''
@@ -353,16 +352,16 @@ def test_flags_of_an_unusable_problem(tmp_path, capfd):
 def test_the_values_of_its_sets():
     """Those that tensor2tensor itself wrote into hparams.json."""
     sets = json.loads(reference("t2t/oracle/misc/hparams.json").read_text())
-    converted = [name for name in sets if name in transformer.SETS]
+    converted = [name for name in sets if name in SETS]
     assert "transformer_base" in converted and len(converted) > 5
     for name in converted:
-        for key, value in transformer.named_set(name).values().items():
+        for key, value in getattr(transformer, name)().values().items():
             if key not in ("learning_rate", "max_length"):
                 assert sets[name].get(key, value) == value, (name, key)
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in sorted(transformer.SETS) if hasattr(t2t_sets, name)]
+    "name", [name for name in sorted(SETS) if "description" in SETS[name]]
 )
 def test_an_unchanged_set_is_the_registered_one(name):
     assert getattr(transformer, name)().converted("x") == registry.hparams(name)

@@ -1,1 +1,0 @@
-"""tensor2tensor's `layers`."""

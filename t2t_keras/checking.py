@@ -155,9 +155,11 @@ def _check(hint: Any, text_rule: Rule | None) -> _Check:
         return None, "None"
     if origin is Annotated:
         inner, words = _check(arguments[0], text_rule)
-        rules = [x for x in map(_as_rule, arguments[1:]) if x]
-        described = ", ".join([words, *(rule.description for rule in rules)])
-        return _saying(described, inner, *map(_after, rules))
+        rules = list(map(_as_rule, arguments[1:]))
+        words = ", ".join(
+            [words, *(x.description for x in rules if isinstance(x, Rule))]
+        )
+        return _saying(words, inner, *map(_after, rules))
     if len(alternatives(hint)) > 1:
         return _check_union([_check(x, text_rule) for x in arguments])
     if origin is Literal:
@@ -185,11 +187,12 @@ def _check(hint: Any, text_rule: Rule | None) -> _Check:
     return _check_instance(cls, _WORDS.get(cls, cls.__name__))
 
 
-def _as_rule(metadata: object) -> Rule | None:
-    if isinstance(metadata, Interval):
-        limits = metadata
-        return Rule(lambda x: all(conditions(limits, x)), describe_limits(limits))
-    return metadata if isinstance(metadata, Rule) else None
+def _as_rule(metadata: object) -> object:
+    """Returns limits as a rule, and other metadata unchanged."""
+    if not isinstance(metadata, Interval):
+        return metadata
+    limits = metadata
+    return Rule(lambda x: all(conditions(limits, x)), describe_limits(limits))
 
 
 def _check_union(checks: list[_Check]) -> _Check:
@@ -264,10 +267,13 @@ def _without_numpy(value: Any) -> Any:
     return value.item() if is_scalar else value
 
 
-def _after(rule: Rule) -> object:
-    """Returns the metadata by which pydantic checks a rule after the type."""
+def _after(rule: object) -> object:
+    """Returns the metadata by which pydantic checks a rule; others are its own."""
     from pydantic import AfterValidator
     from pydantic_core import PydanticCustomError
+
+    if not isinstance(rule, Rule):
+        return rule
 
     def require(value: object) -> object:
         if not rule.holds(value):

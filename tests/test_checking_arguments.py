@@ -5,7 +5,7 @@ import fractions
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from helpers.errors import refused
 
 import t2t_keras
 from t2t_keras import HParams, Problem, UserError, registry
-from t2t_keras.checking import NonNegative, Positive, Seed, checked, require_type
+from t2t_keras.checking import NonNegative, Positive, Rule, Seed, checked, require_type
 from t2t_keras.data.datagen import generate
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
@@ -43,6 +43,8 @@ ODD = [
     *("\ud800", "a\nb", "\0", "a" * 5000, "1e5", [None], {"a": 1}, {1: 1}, {1}),
     *(Path("x"), range(3), iter(["a"]), lambda: 1, lambda a, b: 1, int),
 ]
+
+SOME = Annotated[list[int], Rule(any, "a list with a number")]
 
 # Each hint with the places in ODD of the values that it allows.
 ALLOWED: list[tuple[Any, Callable[[Any], bool]]] = [
@@ -99,6 +101,25 @@ def test_what_a_hint_allows(hint, is_allowed):
         (Callable[..., None], 5, "x must be a function, not 5"),
         (Literal["a", "b"], ["a"], r"x must be one of a, b, not \['a'\]"),
         (Mapping[str, Any], {5: 1}, "x must be a mapping of text to anything"),
+        (Mapping[str, Positive], {"a": 0}, "x.a must be at least 1 and at most 10"),
+        (
+            dict[str, list[int]],
+            {"a": [1, "2"]},
+            r"x.a\[1\] must be an integer, not '2'",
+        ),
+        (tuple[int, ...] | None, [1, "2"], r"x\[1\] must be an integer, not '2'"),
+        (list[Positive | None], [None, 0], r"x\[1\] must be at least 1 .* or None, "),
+        (set[str], {5}, r"x\[0\] must be text, not 5"),
+        (
+            Annotated[list[int], Rule(any, "a list with a number")],
+            [0],
+            "a list with a n",
+        ),
+        (
+            Annotated[list[int], Rule(any, "a list with a number")],
+            ["a"],
+            r"x\[0\] must",
+        ),
         (TrainOptions, 5, "x must be TrainOptions, not 5"),
         (int, np.eye(9), r"x must be an integer, not array\(\[\[1., 0., 0."),
         (int, Unprintable(), "x must be an integer, not a Unprintable"),

@@ -201,6 +201,7 @@ class Chunk(NamedTuple):
         texts: the text of each line, or source and target.
         faults: what is wrong with a line, by its index in the chunk.
         mistake: why the rest of the file cannot be read; "": there is no mistake.
+        is_last: whether the file has no further lines.
     """
 
     file: int
@@ -209,10 +210,13 @@ class Chunk(NamedTuple):
     texts: list[tuple[str, ...]]
     faults: dict[int, str]
     mistake: str = ""
+    is_last: bool = False
 
 
 def read_chunks(file: int, paths: Sequence[str]) -> Iterator[Chunk]:
-    """Yields the lines of a file, in the chunks of `t2t translate`; at least one chunk.
+    """Yields the lines of a file, in the chunks of `t2t translate`.
+
+    The last one may be empty.
 
     Args:
         file: the index of the file.
@@ -237,8 +241,7 @@ def read_chunks(file: int, paths: Sequence[str]) -> Iterator[Chunk]:
                 characters = 0
     except UserError as error:
         mistake = str(error)
-    if chunk.texts or mistake or not chunk.start:
-        yield chunk._replace(mistake=mistake)
+    yield chunk._replace(mistake=mistake, is_last=True)
 
 
 def checked_lines(path: str) -> Iterator[tuple[str, str]]:
@@ -341,13 +344,15 @@ class Result(NamedTuple):
         faults: what is wrong with a line, by its number from 1.
         counts: sums over the lines, by name.
         mistake: see `Chunk`.
+        is_last: see `Chunk`.
     """
 
     file: int
     rows: list[str]
     faults: dict[int, str]
     counts: dict[str, float]
-    mistake: str
+    mistake: str = ""
+    is_last: bool = False
 
 
 class TextWorker:
@@ -396,6 +401,7 @@ class TextWorker:
             {chunk.start + i + 1: faults[i] for i in sorted(faults)},
             dict(counts),
             chunk.mistake,
+            chunk.is_last,
         )
 
     def _count_begin(self, chunk: Chunk) -> None:
@@ -727,6 +733,8 @@ def write_outputs(
                         advance(len(result.rows))
                         if result.mistake:
                             raise _UnreadableInput(result.mistake)
+                        if result.is_last:  # the next result may be an error
+                            break
             except _UnreadableInput as error:
                 mistakes.append(str(error))
                 continue

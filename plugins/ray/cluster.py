@@ -143,8 +143,6 @@ def connected(address: str) -> Iterator[None]:
     """
     require_extra("ray", "--cluster", "ray")
     _require_answer(address)
-    # Else Ray's C++ code reports what is no fault of the user's.
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     import ray
 
     try:

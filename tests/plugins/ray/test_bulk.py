@@ -116,10 +116,10 @@ def test_files_are_cut_into_chunks(tmp_path, monkeypatch):
     assert list(read_chunks(7, [path])) == [
         Chunk(7, path, 0, [("a",), ("b",)], {}),
         Chunk(7, path, 2, [("c",), ("x" * 10,)], {}),
-        Chunk(7, path, 4, [("d",)], {}),
+        Chunk(7, path, 4, [("d",)], {}, is_last=True),
     ]
     empty = str(write(tmp_path / "empty"))
-    assert list(read_chunks(0, [empty])) == [Chunk(0, empty, 0, [], {})]
+    assert list(read_chunks(0, [empty])) == [Chunk(0, empty, 0, [], {}, is_last=True)]
     shorter = tmp_path / "shorter"
     shorter.write_bytes(b"A\n\xff\n")
     *chunks, last = read_chunks(0, [path, str(shorter)])
@@ -302,13 +302,15 @@ def test_outputs_appear_when_they_are_complete(job, capfd):
     )
 
 
-def test_an_error_of_the_cluster_leaves_no_output(job):
-    def results():
-        yield result_of(0, "A")
+def test_an_error_of_the_cluster_leaves_complete_outputs_only(job):
+    def results(is_last):
+        yield result_of(0, "A")._replace(is_last=is_last)
         raise bulk.UserError("all is lost")
 
-    refused("all is lost", write_outputs, job, [0, 1], results())
+    refused("all is lost", write_outputs, job, [0, 1], results(is_last=False))
     assert list(job.folder.iterdir()) == []
+    refused("all is lost", write_outputs, job, [0, 1], results(is_last=True))
+    assert sorted(path.name for path in job.folder.iterdir()) == ["a", "cluster.jsonl"]
 
 
 @pytest.mark.parametrize("change", ["input", "time", "output", "gone"])

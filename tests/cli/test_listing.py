@@ -43,10 +43,10 @@ def test_a_user_file_named_like_ours_is_a_family_beside_it(usr_dir, capfd):
 
 
 def test_a_large_family_is_one_line_unless_all_is_given(capfd):
-    sets = run_json(capfd, "list", "paper")["family"]
+    sets = run_json(capfd, "list", "table3")["family"]
     assert run("list") == 0
     abridged = capfd.readouterr().out
-    assert f"paper     {len(sets)} sets: " in abridged
+    assert f"table3    {len(sets)} sets: " in abridged
     assert run("list", "--all") == 0
     complete = capfd.readouterr().out
     for name in sets:

@@ -202,7 +202,9 @@ def test_fit_with_class_weight():
 def two_replicas():
     import tensorflow as tf
 
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    # Collectives of several strategies in a process have the same keys.
+    reduction = tf.distribute.ReductionToOneDevice()
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], reduction)
 
 
 @on_tensorflow

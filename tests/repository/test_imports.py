@@ -60,7 +60,7 @@ LIGHT = (
     *(f"plugins/interop/{name}.py" for name in ("counterparts", "given_settings")),
     *(f"plugins/interop/{name}.py" for name in ("as_tensor2tensor", "t2t_problem")),
     *("plugins/interop/extended_transformer.py", "plugins/interop/marian/__init__.py"),
-    *(f"plugins/interop/t2t/{name}.py" for name in ("hparams", "names", "sets")),
+    *(f"plugins/interop/t2t/{name}.py" for name in ("hparams", "names", "t2t_sets")),
     *(f"plugins/interop/t2t/{name}.py" for name in ("subwords", "tokens")),
     "plugins/interop/t2t/subword_training.py",
 )

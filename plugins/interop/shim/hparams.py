@@ -14,7 +14,7 @@ from t2t_keras.options import split_pairs
 from t2t_keras.ranged_hparams import RangedHParams as OurRangedHParams
 from t2t_keras.ranged_hparams import Scale, Value
 
-from ..t2t import sets
+from ..t2t import t2t_sets
 from ..t2t.hparams import convert_t2t_hparams
 from ..t2t.names import NAMES, REMARKS, SAME_VALUES, WITHOUT_EFFECT
 from . import say_once
@@ -177,21 +177,21 @@ def _parse_value(text: str) -> int | float | bool | str:
 
 def basic_params1() -> HParams:
     """Returns the values that all of tensor2tensor's models share."""
-    return HParams(**sets.BASIC_PARAMS)
+    return HParams(**t2t_sets.BASIC_PARAMS)
 
 
 def named_set(name: str) -> HParams:
-    """Returns the values of one of tensor2tensor's sets.
+    """Returns the values of one of tensor2tensor's t2t_sets.
 
     Raises:
         UserError: there is no such set here.
     """
-    if name not in sets.SETS:
+    if name not in t2t_sets.SETS:
         raise UserError(
             f"tensor2tensor's hparam set '{name}' does not exist here"
-            f"{did_you_mean(name, sets.SETS)}; begin with transformer_base"
+            f"{did_you_mean(name, t2t_sets.SETS)}; begin with transformer_base"
         )
-    return HParams(sets.hparams_of(name), **sets.t2t_set(name).values)
+    return HParams(t2t_sets.hparams_of(name), **t2t_sets.t2t_set(name).values)
 
 
 class RangedHParams(OurRangedHParams):
@@ -268,5 +268,5 @@ def _our_name(name: str, length: int | None) -> str:
 def transformer_base_range(rhp: RangedHParams) -> None:
     """Sets tensor2tensor's ranges around `transformer_base`; a user's may follow."""
     ours = OurRangedHParams()
-    sets.transformer_base_range(ours)
+    t2t_sets.transformer_base_range(ours)
     rhp.ranges |= ours.ranges

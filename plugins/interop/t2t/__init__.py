@@ -3,5 +3,5 @@
 `run` imports a training directory: `hparams` converts its hyper-parameters, and
 `checkpoint` its weights. `data` adopts TFRecords. `subwords`,
 `subword_training` and `tokens` are the tokenizers. `names` has the names of
-hyper-parameters, and `sets` registers hparam sets and ranges.
+hyper-parameters, and `t2t_sets` registers hparam sets and ranges.
 """

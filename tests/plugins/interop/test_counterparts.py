@@ -17,7 +17,7 @@ from t2t_keras.options import parse_options, split_pairs
 from t2t_keras.plugins.interop.counterparts import Table, explain, in_message, tables
 from t2t_keras.plugins.interop.extended_transformer import ExtendedHParams
 from t2t_keras.plugins.interop.t2t.names import ALIASES
-from t2t_keras.plugins.interop.t2t.sets import remarks
+from t2t_keras.plugins.interop.t2t.t2t_sets import remarks
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = {

@@ -31,7 +31,7 @@ from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.plugins.interop import shim, t2t_problem
 from t2t_keras.plugins.interop.shim.files import dataset_pairs
 from t2t_keras.plugins.interop.shim.ported_problem import port_problem
-from t2t_keras.plugins.interop.t2t.sets import SETS
+from t2t_keras.plugins.interop.t2t.t2t_sets import SETS
 from t2t_keras.plugins.interop.t2t.tokens import ByteTokenizer, TokenTokenizer
 from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.usr_dir import load_usr_dir

@@ -181,7 +181,7 @@ def basic_params1() -> HParams:
 
 
 def named_set(name: str) -> HParams:
-    """Returns the values of one of tensor2tensor's t2t_sets.
+    """Returns the values of one of tensor2tensor's sets.
 
     Raises:
         UserError: there is no such set here.

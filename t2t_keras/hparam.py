@@ -349,8 +349,6 @@ class HParams:
             raise UserError(f"cannot read {path}: {error.strerror}") from None
         if not isinstance(values, dict):
             raise UserError(f"{path} is not a JSON object of hyper-parameters")
-        # Early versions had no such fields, and trained so.
-        values = {"bucketing": "exact", "jit_compile": False} | values
         try:
             return cls.from_dict(values)
         except UserError as error:

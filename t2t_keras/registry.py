@@ -83,7 +83,6 @@ class Registry(Generic[T]):
         self._noun = noun or group
         self._loaded = False
         self._definitions: dict[str, Definition[T]] = {}
-        self._aliases: dict[str, Definition[T]] = {}
 
     def add(self, name: str, definition: Definition[T]) -> None:
         """Registers a definition; a file may be imported twice."""
@@ -94,10 +93,6 @@ class Registry(Generic[T]):
                 f"registered at {existing.location}; rename one of them"
             )
         self._definitions[name] = definition
-
-    def add_alias(self, name: str, definition: Definition[T]) -> None:
-        """Registers another name, which is not listed; definitions take precedence."""
-        self._aliases.setdefault(name, definition)
 
     def add_unusable(self, name: str, location: str, error: UserError) -> None:
         """Registers a name for which `get` raises an error."""
@@ -120,7 +115,7 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """Returns the object of a name; an error suggests the nearest name."""
-        definitions = self._aliases | self.definitions()
+        definitions = self.definitions()
         if name not in definitions:
             hint = did_you_mean(name, definitions)
             files = "".join(f"; {error}" for error in FAILED_FILES.values())
@@ -252,9 +247,7 @@ def _raising(error: UserError) -> Callable[[], NoReturn]:
 ProblemDefinition = TypeVar("ProblemDefinition", bound=Problem | Callable[[], Problem])
 
 
-def register_problem(
-    definition: ProblemDefinition, *, alias: str = ""
-) -> ProblemDefinition:
+def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
     """Registers a problem; can be used as a decorator.
 
     Args:
@@ -262,8 +255,6 @@ def register_problem(
             name), a class derived from `Problem` whose attributes are the fields
             (registered under its name in snake_case), or a `Problem` (registered under
             its field `name`).
-        alias: another name under which it is found; "": a class is also found under
-            the name that version 0.1 made.
 
     Raises:
         UserError: the name is taken, or ends in `_rev`, which is reserved for reversed
@@ -286,10 +277,6 @@ def register_problem(
                 "registry makes"
             )
         _problems.add(name, _problem_definition(definition, name, location))
-        if inspect.isclass(definition):
-            alias = alias or earlier_snake_case(definition.__name__)
-        if alias not in ("", name):
-            _problems.add_alias(alias, _problem_definition(definition, alias, location))
     return definition
 
 
@@ -341,26 +328,20 @@ def register_model(
         return functools.partial(register_model, hparams=hparams)
     name = definition.__name__
     doc = inspect.getdoc(definition) or ""
-    alias = name
     if inspect.isclass(definition):
-        alias = earlier_snake_case(name)
         name = snake_case(name)
     for field in dataclasses.fields(hparams):
         if isinstance(field.type, str):  # after `from __future__ import annotations`
             field.type = get_type_hints(hparams)[field.name]
     model = Model(definition, hparams)
     location = definition_location(definition)
-    entry = Definition(lambda: model, location, doc)
     with _deferred(_models, name, location):
-        _models.add(name, entry)
+        _models.add(name, Definition(lambda: model, location, doc))
         MODEL_HPARAMS[name] = hparams
         common = {field.name for field in dataclasses.fields(HParams)}
         for field in dataclasses.fields(hparams):
             if field.name not in common:
                 FIELD_HINTS.setdefault(field.name, f"needs model={name}")
-        if alias != name:
-            _models.add_alias(alias, entry)
-            MODEL_HPARAMS.setdefault(alias, hparams)
     return definition
 
 
@@ -627,11 +608,6 @@ def snake_case(name: str) -> str:
     """Converts `MyWMTProblem` to `my_wmt_problem`, as tensor2tensor does."""
     words = re.sub("(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
     return re.sub("([a-z0-9])([A-Z])", r"\1_\2", words).lower()
-
-
-def earlier_snake_case(name: str) -> str:
-    """Converts a name as version 0.1 did: `WMT32k` to `wmt32k`, not to `wm_t32k`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def _class_fields(cls: type) -> dict[str, Any]:

@@ -4,8 +4,6 @@ import gc
 import os
 import random
 import signal
-import tarfile
-from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -178,17 +176,6 @@ def complete(tmp_path_factory):
         set_small_scale(monkeypatch.setattr)
         generate(PROBLEM, path, workers=1)
     return path
-
-
-@pytest.fixture(scope="module")
-def earlier(tmp_path_factory):
-    """What `test_written_earlier` describes; a test may write into its copy."""
-    root = tmp_path_factory.mktemp("written_earlier")
-    with tarfile.open(
-        Path(__file__).parent / "fixtures/written_earlier.tar.gz"
-    ) as archive:
-        archive.extractall(root, filter="data")
-    return root
 
 
 @pytest.fixture(scope="session")

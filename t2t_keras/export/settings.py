@@ -16,10 +16,6 @@ from t2t_keras.problem import Problem, TextProcessor
 SETTINGS = "t2t_export.json"
 
 
-# Fields of exports of earlier versions, and their names now.
-_RENAMED = {"text_form": "text_processor"}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportSettings:
     """The settings of an export, `t2t_export.json`. A format may have more.
@@ -55,8 +51,7 @@ class ExportSettings:
         fields = read_json(path, "export the model again")
         if fields is None:
             return None
-        renamed = {_RENAMED.get(name, name): value for name, value in fields.items()}
-        return from_fields(cls, renamed, path)
+        return from_fields(cls, fields, path)
 
 
 # Those of a SavedModel, besides float32; see `StoredWeight`.
@@ -89,8 +84,7 @@ class TextProcessorSettings(ExportSettings):
 
     Attributes:
         text_processor: `plain` is `TextProcessor` with `tags`; `registered` is that of
-            the registered problem; `unknown` is that of an unregistered problem, or the
-            export of an earlier version.
+            the registered problem; `unknown` is that of an unregistered problem.
         tags: words before sources that are one token.
     """
 

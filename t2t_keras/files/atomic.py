@@ -9,6 +9,7 @@ import fcntl
 import os
 import re
 import secrets
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -29,7 +30,8 @@ _NAME_BYTES = 220  # length of a temporary name's stem; 255 bytes are allowed in
 def atomic(path: Path) -> Iterator[Path]:
     """Yields a temporary path, which is renamed to `path` when the block ends.
 
-    If `path` is a link, the link is replaced, and its target stays.
+    The new file has the mode of the old one. If `path` is a link, the link is replaced,
+    and its target stays.
 
     Args:
         path: the path of the finished file.
@@ -47,6 +49,8 @@ def atomic(path: Path) -> Iterator[Path]:
         raise
     try:
         yield incomplete
+        if path.is_file() and not path.is_symlink():
+            incomplete.chmod(stat.S_IMODE(path.stat().st_mode))
         os.replace(incomplete, path)
     except BaseException:
         incomplete.unlink(missing_ok=True)

@@ -5,14 +5,13 @@
 
 import abc
 import itertools
-import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import atomic
 from t2t_keras.files.text_files import require_fetched
 
 if TYPE_CHECKING:
@@ -250,12 +249,5 @@ def read_vocabulary(path: Path) -> bytes:
 
 def write_vocabulary(path: Path, content: bytes) -> None:
     """Writes a vocabulary file atomically."""
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:  # a new file, and no link
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with atomic(Path(path)) as incomplete:
+        incomplete.write_bytes(content)

@@ -11,7 +11,6 @@ from helpers.errors import refused
 
 from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import atomic, lock, purpose_of_holder
-from t2t_keras.text.tokenizer import write_vocabulary
 
 
 @pytest.fixture
@@ -39,6 +38,16 @@ def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o444])
+def test_a_new_file_has_the_mode_of_the_old_one(mode, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "file").chmod(mode)
+    with atomic(tmp_path / "file") as path:
+        path.write_text("content")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "file").read_text() == "content"
 
 
 def test_nothing_is_left_after_an_error(tmp_path):
@@ -83,13 +92,6 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
         with atomic(tmp_path / "file"):  # another process writes the same file
             assert temporary.exists()
     assert {path.name for path in tmp_path.iterdir()} == {"file", *unrelated}
-
-
-def test_a_vocabulary_is_not_written_through_a_link(tmp_path, victim):
-    for name in ("vocab", f"vocab.{os.getpid()}.tmp"):
-        (tmp_path / name).symlink_to(victim)
-    write_vocabulary(tmp_path / "vocab", b"new")
-    assert (tmp_path / "vocab").read_bytes() == b"new"
 
 
 def test_a_lock_tells_its_purpose_while_it_is_held(tmp_path):

@@ -16,9 +16,7 @@ train.lock      locked by the process that trains here
 import contextlib
 import dataclasses
 import functools
-import os
 import shutil
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -306,5 +304,4 @@ def training_lock(path: str | Path) -> contextlib.AbstractContextManager[Lock]:
             "directory"
         )
 
-    this_process = f"process {os.getpid()} on {socket.gethostname()}"
-    return lock(Path(path) / TRAINING_LOCK, refusal, this_process)
+    return lock(Path(path) / TRAINING_LOCK, refusal)

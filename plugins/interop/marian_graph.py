@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from t2t_keras.text.sentence_piece_graph import sentence_piece_op
 from t2t_keras.text.sentences_graph import CPU, text_ids_graph
-from t2t_keras.text.tokenizer import UNK
+from t2t_keras.text.vocabulary import UNK
 
 
 class MarianGraph(tf.Module):

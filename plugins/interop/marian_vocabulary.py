@@ -19,7 +19,7 @@ import numpy as np
 
 from t2t_keras.errors import UserError
 from t2t_keras.files.text_files import decoded_lines
-from t2t_keras.text.tokenizer import EOS, PAD, UNK, read_vocabulary
+from t2t_keras.text.vocabulary import EOS, PAD, UNK, read_vocabulary
 
 if TYPE_CHECKING:
     from sentencepiece.sentencepiece_model_pb2 import ModelProto

@@ -20,7 +20,7 @@ import numpy as np
 
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.text.tokenizer import PAD
+from t2t_keras.text.vocabulary import PAD
 
 from .extended_hparams import ExtendedHParams
 from .marian_vocabulary import NO_ID, TokenList

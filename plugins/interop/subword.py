@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.tokenizer import EOS, text_ids
+from t2t_keras.text.vocabulary import EOS, text_ids
 
 from .subword_pieces import (
     ESCAPE_CHARACTERS,

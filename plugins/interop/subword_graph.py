@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from t2t_keras.text.sentences_graph import CPU, text_pieces
-from t2t_keras.text.tokenizer import EOS
+from t2t_keras.text.vocabulary import EOS
 
 from .subword_pieces import SYMBOL_END, SYMBOL_MARK, SYMBOL_START, UNDEFINED, spellings
 

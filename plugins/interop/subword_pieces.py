@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from t2t_keras.files.text_files import decoded_lines
-from t2t_keras.text.tokenizer import read_vocabulary, write_vocabulary
+from t2t_keras.text.vocabulary import read_vocabulary, write_vocabulary
 
 # Escapes consist of these characters.
 ESCAPE_CHARACTERS = frozenset("\\_u;0123456789")

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.text.sentences import WHITE_SPACE
 from t2t_keras.text.sentences_graph import CPU, text_pieces
-from t2t_keras.text.tokenizer import EOS, UNK
+from t2t_keras.text.vocabulary import EOS, UNK
 
 
 class TokenGraph(tf.Module):

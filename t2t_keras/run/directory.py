@@ -51,7 +51,8 @@ from t2t_keras.run.config import (
     is_run,
     require_run,
 )
-from t2t_keras.text.tokenizer import UNK, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import UNK
 
 
 def source_texts(

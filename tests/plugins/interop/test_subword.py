@@ -30,7 +30,8 @@ from t2t_keras.plugins.interop.subword_training import (
     count_tokens,
     train_subwords,
 )
-from t2t_keras.text.tokenizer import EOS, PAD, load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.vocabulary import EOS, PAD
 
 VOCABULARIES = {
     name: f"oracle/misc/subword_{name}.vocab"

@@ -61,7 +61,7 @@ class Pronunciation(TextProcessor):
 def phonemes_only(problem, tokenizer):
     """Restricts outputs to phonemes."""
     from t2t_keras.decoding.constraint import BannedTokens
-    from t2t_keras.text.tokenizer import EOS
+    from t2t_keras.text.vocabulary import EOS
 
     allowed = {EOS, *(tokenizer.encode(symbol)[0] for symbol in problem.symbols)}
     banned = set(range(tokenizer.vocab_size)) - allowed

@@ -21,14 +21,10 @@ from t2t_keras.errors import UserError
 from t2t_keras.files.text_files import uncompressed_suffix
 from t2t_keras.problem import Pair, Source
 from t2t_keras.text.sentences import is_blank
-from t2t_keras.text.tokenizer import UNK, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import UNK
 
-from .findings import (
-    FAULTS,
-    Finding,
-    language_finding,
-    unreadable_source,
-)
+from .findings import FAULTS, Finding, language_finding, unreadable_source
 from .measurements import Norm, measure
 from .tables import two_codes
 

@@ -30,7 +30,8 @@ from t2t_keras.export.directory import require_intact
 from t2t_keras.export.settings import SETTINGS, ExportSettings
 from t2t_keras.files.json_files import write_json
 from t2t_keras.problem import Problem, TextProcessor
-from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer, load_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+from t2t_keras.text.vocabulary import EOS, PAD
 
 from .ctranslate2_pool import TranslatorPool
 

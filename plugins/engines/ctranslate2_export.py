@@ -22,7 +22,7 @@ from t2t_keras.export.formats import require_quantization
 from t2t_keras.export.verify import Verification, search_of
 from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.text.tokenizer import UNK
+from t2t_keras.text.vocabulary import UNK
 
 from .ctranslate2_engine import (
     EOS_TOKEN,

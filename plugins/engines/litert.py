@@ -33,7 +33,7 @@ from t2t_keras.export.verify import Output, Verification
 from t2t_keras.files.json_files import write_json
 from t2t_keras.model.backend import Nest
 from t2t_keras.model.layers import SelfAttentionCache
-from t2t_keras.text.tokenizer import PAD
+from t2t_keras.text.vocabulary import PAD
 
 from . import LITERT_OPTIONS
 

@@ -10,7 +10,7 @@ import tensorflow_text
 from t2t_keras.text.sentence_piece_graph import sentence_piece_op
 from t2t_keras.text.sentences import WHITE_SPACE
 from t2t_keras.text.sentences_graph import CPU, text_ids_graph, text_pieces
-from t2t_keras.text.tokenizer import EOS, UNK
+from t2t_keras.text.vocabulary import EOS, UNK
 
 from .t2t.subwords import SYMBOL_END, SYMBOL_MARK, SYMBOL_START, UNDEFINED, spellings
 

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from t2t_keras.errors import UserError
 from t2t_keras.files.text_files import decoded_lines
-from t2t_keras.text.tokenizer import (
-    UNK,
-    WordListTokenizer,
-    read_vocabulary,
-    write_vocabulary,
-)
+from t2t_keras.text.tokenizer import WordListTokenizer
+from t2t_keras.text.vocabulary import UNK, read_vocabulary, write_vocabulary
 
 if TYPE_CHECKING:
     from .words_graph import WordGraph

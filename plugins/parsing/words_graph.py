@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from t2t_keras.text.sentences_graph import CPU, text_pieces
-from t2t_keras.text.tokenizer import EOS, UNK
+from t2t_keras.text.vocabulary import EOS, UNK
 
 from .words import ENDINGS, SHAPE, SPECIAL, ending_pattern
 

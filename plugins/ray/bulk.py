@@ -22,7 +22,6 @@ import math
 import os
 import pickle
 import re
-import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -867,8 +866,7 @@ def _locked(folder: Path) -> Iterator[None]:
             "or name another folder"
         )
 
-    purpose = f"process {os.getpid()} on {socket.gethostname()}"
-    with lock(folder / _LOCK, refusal, purpose):
+    with lock(folder / _LOCK, refusal):
         yield
 
 

@@ -17,7 +17,7 @@ from t2t_keras.cli.command import Command, not_negative
 from t2t_keras.cli.training import settings_of
 from t2t_keras.console import end_spinner, say
 from t2t_keras.errors import UserError, first_line, quantity, require_extra
-from t2t_keras.files.atomic import purpose_of_holder
+from t2t_keras.files.atomic import OccupiedDirectory, lock
 from t2t_keras.processes import T2T, end_with_parent
 from t2t_keras.run.config import TRAINING_LOCK
 
@@ -158,14 +158,22 @@ def _await_earlier_training(folder: Path) -> None:
     Raises:
         UserError: they have not ended in five minutes.
     """
+
+    def refusal(holder: str) -> UserError:
+        return OccupiedDirectory(
+            f"--output_dir: an earlier process of this training still writes to "
+            f"{folder}{holder and f', {holder}'}; end it, and run the same command to "
+            "continue"
+        )
+
     deadline = time.monotonic() + _SECONDS_TO_RESTART
-    while (holder := purpose_of_holder(folder / TRAINING_LOCK)) is not None:
-        if time.monotonic() >= deadline:
-            raise UserError(
-                f"--output_dir: an earlier process of this training still writes to "
-                f"{folder}{holder and f', {holder}'}; end it, and run the same command "
-                "to continue"
-            )
+    while True:
+        try:
+            with lock(folder / TRAINING_LOCK, refusal):
+                return
+        except OccupiedDirectory:
+            if time.monotonic() >= deadline:
+                raise
         time.sleep(_SECONDS_BETWEEN_TRIES)
 
 

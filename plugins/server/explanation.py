@@ -16,7 +16,8 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.problem import TextProcessor
 from t2t_keras.text.alignment import split_words, words_of_tokens
-from t2t_keras.text.tokenizer import EOS, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import EOS
 
 from .requests import NUM_ALTERNATIVES, Options, Outputs
 

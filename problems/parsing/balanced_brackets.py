@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from t2t_keras.errors import UserError
 from t2t_keras.text.sentences_graph import CPU
-from t2t_keras.text.tokenizer import EOS, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import EOS
 
 from .graph import word_kinds
 from .linearise import Brackets

@@ -14,13 +14,15 @@ import re
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, TextIO
+from typing import Any, Literal, TextIO
+
+from filelock import Timeout
 
 from t2t_keras.checking import Count
 from t2t_keras.cli.command import KeyValues
 from t2t_keras.errors import UserError, quantity, short_repr
 from t2t_keras.files import text_files as text_lines
-from t2t_keras.files.atomic import is_in_place, is_pipe, is_special, lock_file
+from t2t_keras.files.atomic import is_pipe, is_special, locked
 from t2t_keras.files.json_files import from_fields, read_json, write_json
 from t2t_keras.files.text_files import COMPRESSED, open_binary, raw_lines, readable
 from t2t_keras.options import split_pairs
@@ -181,9 +183,8 @@ def open_output(
     settings = dict(json.loads(json.dumps(settings)))  # tuples become lists
     incomplete, record = incomplete_files(path)
     is_resumed = resume and incomplete.exists()
-    with open(incomplete, "a+b") as locked:
-        _lock(locked, incomplete)
-        size = os.fstat(locked.fileno()).st_size
+    with _locked(incomplete):
+        size = incomplete.stat().st_size
         if is_resumed:
             saved = _read_record(incomplete, record, settings)
         elif size and not record.exists():  # this program writes a record first
@@ -219,19 +220,25 @@ def open_output(
         record.unlink()
 
 
-def _lock(file: IO[bytes], path: Path) -> None:
-    """Locks an incomplete file.
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Locks an incomplete file, which is made if absent.
 
     Raises:
         UserError: another process is writing it, or has just finished it.
     """
-    with contextlib.suppress(BlockingIOError):
-        lock_file(file, waits=False, path=path)
-        if is_in_place(file, path):
-            return
-    raise UserError(
-        f"{path}: another process is writing it; wait for it, or name another --output"
-    )
+    path.touch()  # `locked` would also make the directory
+    with contextlib.ExitStack() as stack:
+        is_ours = False
+        with contextlib.suppress(Timeout):
+            stack.enter_context(locked(path, waits=False))
+            is_ours = path.exists()
+        if not is_ours:
+            raise UserError(
+                f"{path}: another process is writing it; wait for it, or name another "
+                "--output"
+            )
+        yield
 
 
 def _open_text(file: int | str | Path, mode: Literal["w", "a"]) -> TextIO:

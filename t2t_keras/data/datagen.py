@@ -390,8 +390,8 @@ def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
 def publish(directory: Path, done: Path, data_dir: Path, manifest_path: Path) -> None:
     """Moves the finished files into the data directory, the manifest last."""
     if done.exists():  # another run may have published them
-        left_by_a_kill = {*done.glob("*.incomplete"), *done.glob("*.tmp")}
-        paths = sorted({*done.iterdir()} - left_by_a_kill)
+        # A killed run has left the incomplete ones.
+        paths = [x for x in sorted(done.iterdir()) if x.suffix != ".incomplete"]
         for path in sorted(paths, key=lambda path: path == manifest_path):
             os.replace(path, data_dir / path.name)
     # Another run may make its lock file there again, and then removes the rest.

@@ -35,8 +35,8 @@ from t2t_keras.text.tokenizer import (
     tokenizer_class,
     tokenizer_classes,
     vocabulary_suffix,
-    write_vocabulary,
 )
+from t2t_keras.text.vocabulary import write_vocabulary
 
 # The number of pairs by split and name of the corpus. A source that is not a mixture
 # has one corpus, whose name is empty.

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.model.backend import Nest
-from t2t_keras.text.tokenizer import EOS, PAD
+from t2t_keras.text.vocabulary import EOS, PAD
 
 
 class Constraint(Protocol):

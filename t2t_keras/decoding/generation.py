@@ -16,13 +16,8 @@ from t2t_keras.decoding.inputs import checked_texts
 from t2t_keras.errors import UserError, quantity, short_repr
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import (
-    EOS,
-    GraphTokenizer,
-    Tokenizer,
-    padded_rows,
-    text_ids,
-)
+from t2t_keras.text.tokenizer import GraphTokenizer, Tokenizer, padded_rows
+from t2t_keras.text.vocabulary import EOS, text_ids
 
 
 class IdTokenizer:

@@ -37,7 +37,8 @@ from t2t_keras.decoding.search_loop import Hypotheses, rounded_length
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.model.backend import Nest, require_tensorflow
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import EOS, PAD
 
 _MAX_FUNCTIONS = 32  # a new combination of options replaces the oldest one
 

@@ -21,7 +21,8 @@ from t2t_keras.text.sentences import (
     split_long_text,
     split_sentences,
 )
-from t2t_keras.text.tokenizer import EOS, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import EOS
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from t2t_keras.decoding.options import KINDS, UNKNOWN, DecodingOptions
 from t2t_keras.model.backend import Nest
 from t2t_keras.text.sentences import WHITE_SPACE
 from t2t_keras.text.sentences_graph import CPU
-from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import EOS, PAD
 
 if TYPE_CHECKING:
     import tensorflow as tf

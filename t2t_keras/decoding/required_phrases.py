@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.decoding.candidates import Candidates, top_candidates
 from t2t_keras.decoding.search_loop import NEG_INF
-from t2t_keras.text.tokenizer import EOS, PAD
+from t2t_keras.text.vocabulary import EOS, PAD
 
 
 class PhraseState(NamedTuple):

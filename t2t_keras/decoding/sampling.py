@@ -16,7 +16,7 @@ from t2t_keras.decoding.search_loop import (
 )
 from t2t_keras.model.backend import Nest
 from t2t_keras.problem import LengthPenalty
-from t2t_keras.text.tokenizer import EOS, PAD
+from t2t_keras.text.vocabulary import EOS, PAD
 
 
 def sample(

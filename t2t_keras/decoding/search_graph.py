@@ -26,7 +26,8 @@ from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.search_loop import GrowingLoop, Hypotheses, SearchLoop, compiled
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import PAD, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import PAD
 
 
 class SearchInputs(NamedTuple):

@@ -18,7 +18,7 @@ from t2t_keras.decoding.engine import length_penalty
 from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.model.backend import Nest
 from t2t_keras.problem import LengthPenalty
-from t2t_keras.text.tokenizer import PAD
+from t2t_keras.text.vocabulary import PAD
 
 NEG_INF = float("-inf")  # log-probability of an empty beam slot
 

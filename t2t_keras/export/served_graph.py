@@ -34,7 +34,7 @@ from t2t_keras.export.served_inputs import (
     search_groups,
 )
 from t2t_keras.text.sentences import BLANK, WHITE_ENDS
-from t2t_keras.text.tokenizer import EOS, PAD, UNK
+from t2t_keras.text.vocabulary import EOS, PAD, UNK
 
 
 class StoredWeight(tf.Module):

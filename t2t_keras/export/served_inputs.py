@@ -21,7 +21,8 @@ from t2t_keras.text.sentences_graph import (
     split_long_text_graph,
     split_sentences_graph,
 )
-from t2t_keras.text.tokenizer import EOS, PAD, GraphTokenizer
+from t2t_keras.text.tokenizer import GraphTokenizer
+from t2t_keras.text.vocabulary import EOS, PAD
 
 
 def require(condition: tf.Tensor, message: str) -> tf.Operation:

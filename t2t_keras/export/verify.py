@@ -13,7 +13,7 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.problem import TextProcessor
 from t2t_keras.text.sentences import is_blank
-from t2t_keras.text.tokenizer import EOS
+from t2t_keras.text.vocabulary import EOS
 
 if TYPE_CHECKING:
     import tensorflow as tf

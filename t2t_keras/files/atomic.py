@@ -5,14 +5,17 @@ A lock on a directory keeps other processes from writing there at the same time.
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import secrets
+import socket
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TextIO
+from typing import TextIO
+
+from filelock import FileLock, Timeout
 
 from t2t_keras.errors import UserError
 
@@ -25,11 +28,20 @@ _OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
 _NAME_BYTES = 220  # length of a temporary name's stem; 255 bytes are allowed in all
 
 
+# Error codes of file systems without locks, such as Lustre mounted without `flock`.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+# Error codes of a file that is gone; NFS has the last one.
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+
+
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yields a temporary path, which is renamed to `path` when the block ends.
 
-    If `path` is a link, the link is replaced, and its target stays.
+    The new file has the mode of the old one. If `path` is a link, the link is replaced,
+    and its target stays.
 
     Args:
         path: the path of the finished file.
@@ -41,52 +53,54 @@ def atomic(path: Path) -> Iterator[Path]:
     stem = os.fsdecode(os.fsencode(path.name)[:_NAME_BYTES])
     _remove_leftovers(path.parent, stem)
     try:
-        incomplete, descriptor = _new_file(path.parent, stem)
+        incomplete, held = _new_file(path.parent, stem)
     except OSError as error:
         error.filename = str(path)  # users do not know the temporary name
         raise
     try:
         yield incomplete
+        if path.is_file() and not path.is_symlink():
+            incomplete.chmod(stat.S_IMODE(path.stat().st_mode))
         os.replace(incomplete, path)
     except BaseException:
         incomplete.unlink(missing_ok=True)
         raise
     finally:
-        os.close(descriptor)
+        held.release()
 
 
-def _new_file(directory: Path, stem: str) -> tuple[Path, int]:
-    """Makes a temporary file; returns its path and an open, locked descriptor.
+def _new_file(directory: Path, stem: str) -> tuple[Path, FileLock]:
+    """Makes a temporary file; returns its path and its lock.
 
     The lock tells other processes that the file is not a leftover.
     """
     while True:
         path = directory / f"{stem}.{secrets.token_hex(4)}{_INCOMPLETE}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        held = _file_lock(path)
         try:
-            descriptor = os.open(path, flags, 0o666)
-        except FileExistsError:
+            path.touch(exist_ok=False)  # a lock would also make the directory
+            held.acquire(blocking=False)
+        except (FileExistsError, Timeout):  # the lock of who takes it for a leftover
             continue
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(descriptor).st_nlink:
-            return path, descriptor
-        os.close(descriptor)  # another process took it for a leftover before the lock
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+        return path, held
 
 
 def _remove_leftovers(directory: Path, stem: str) -> None:
     """Removes the temporary files of processes that were killed."""
     pattern = re.compile(rf"{re.escape(stem)}\.[0-9a-f]{{8}}{re.escape(_INCOMPLETE)}")
     names = os.listdir(directory) if directory.is_dir() else []
-    for name in filter(pattern.fullmatch, names):
+    for path in (directory / name for name in names if pattern.fullmatch(name)):
         # Without locks, nothing tells whether another process writes the file.
-        with contextlib.suppress(OSError):
-            descriptor = os.open(directory / name, os.O_RDWR)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                (directory / name).unlink()
-            finally:
-                os.close(descriptor)
+        with contextlib.suppress(OSError), _file_lock(path).acquire(blocking=False):
+            path.unlink()
+
+
+def _file_lock(path: Path) -> FileLock:
+    """Returns a lock that any thread may release, and that SIGKILL frees."""
+    return FileLock(path, thread_local=False, fallback_to_soft=False)
 
 
 @contextlib.contextmanager
@@ -141,21 +155,6 @@ def is_special(path: str | Path) -> bool:
     return Path(path).exists() and not Path(path).is_file()
 
 
-# Error codes of file systems without locks, such as Lustre mounted without `flock`.
-NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-
-
-# Error codes of a file that is gone; NFS has the last one for an open file.
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
-
-
-# What this program writes to its lock files, see `lock`.
-_PURPOSE = re.compile(r"process \d+ on .*", re.DOTALL)
-
-
-_MAX_PURPOSE = 1 << 20
-
-
 class OccupiedDirectory(UserError):
     """Another process has the lock of a directory."""
 
@@ -164,13 +163,12 @@ class Lock:
     """A lock on a directory that this process holds; `lock` returns it.
 
     Args:
-        path: the lock file in the directory.
-        file: the same file, open and locked.
+        path: the lock file in the directory, which is locked.
     """
 
-    def __init__(self, path: Path, file: TextIO) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = file
+        self._file = path.stat()
 
     def require_place(self) -> None:
         """Refuses to write any more if the locked file is not at its path any more.
@@ -181,7 +179,13 @@ class Lock:
         Raises:
             UserError: the directory was removed, renamed or replaced.
         """
-        if not is_in_place(self._file, self._path):
+        try:
+            is_in_place = os.path.samestat(self._file, self._path.stat())
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            is_in_place = False
+        if not is_in_place:
             raise UserError(
                 f"{self._path.parent} was removed, renamed or replaced while this "
                 f"process worked there ({self._path.name} is not the file that it has "
@@ -191,64 +195,48 @@ class Lock:
 
 
 @contextlib.contextmanager
-def lock(
-    path: Path, refusal: Callable[[str], UserError] | None, purpose: str = ""
-) -> Iterator[Lock]:
+def lock(path: Path, refusal: Callable[[str], UserError] | None) -> Iterator[Lock]:
     """Holds a lock on a directory.
 
     Args:
-        path: the lock file in the directory; both are made if absent.
-        refusal: maps the purpose of the process that has the lock, or "", to the error
-            to raise. None: wait for the lock instead.
-        purpose: written to the lock file, for the messages of other processes, unless
-            the file has other content.
+        path: the lock file in the directory; both are made if absent. It says which
+            process has the lock.
+        refusal: maps the process that has the lock, as "process 1 on host", to the
+            error to raise. None: wait for the lock instead.
 
     Raises:
         UserError: another process has the lock (the error that `refusal` returns).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    with open(descriptor, "r+", encoding="utf-8", errors="replace") as file:
+    with contextlib.ExitStack() as stack:
         try:
-            lock_file(file, waits=refusal is None, path=path)
-        except BlockingIOError:
-            assert refusal is not None  # otherwise `lock_file` waits
-            raise refusal(_purpose(file)) from None
-        is_ours = not file.read(1) or _purpose(file) != ""
-        if is_ours:
-            _replace_content(file, purpose)
-        try:
-            yield Lock(path, file)
-        finally:
-            if is_ours:
-                _replace_content(
-                    file, ""
-                )  # a purpose is valid only while the lock is held
+            stack.enter_context(locked(path, waits=refusal is None))
+        except Timeout:
+            holder = ""
+            with contextlib.suppress(OSError):  # it has just removed the directory
+                holder = path.read_text(errors="replace")
+            assert refusal is not None  # otherwise `locked` waits
+            raise refusal(holder) from None
+        with contextlib.suppress(OSError):  # a full disk; only messages lack it
+            path.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+        yield Lock(path)
 
 
-def _replace_content(file: TextIO, text: str) -> None:
-    file.seek(0)
-    file.truncate()
-    file.write(text)
-    file.flush()
-
-
-def lock_file(file: IO[str] | IO[bytes], waits: bool, path: Path) -> None:
-    """Locks an open file until it is closed, if the file system has locks.
+@contextlib.contextmanager
+def locked(path: Path, waits: bool) -> Iterator[None]:
+    """Locks a file, if the file system has locks; the file's content stays.
 
     Args:
-        file: the open file.
+        path: the file; it and its directory are made if absent.
         waits: whether to wait for another process that has the lock.
-        path: the path of the file.
 
     Raises:
-        BlockingIOError: another process has the lock, and `waits` is false.
+        Timeout: another process has the lock, and `waits` is false.
     """
+    held = _file_lock(path)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-    except BlockingIOError:
-        raise
-    except OSError as error:
+        held.acquire(blocking=waits)
+    except OSError as error:  # which a `Timeout` is, too
         if error.errno not in NO_LOCKS:
             raise
         print(
@@ -256,34 +244,7 @@ def lock_file(file: IO[str] | IO[bytes], waits: bool, path: Path) -> None:
             f"({error.strerror}); make sure that no other process writes there",
             file=sys.stderr,
         )
-
-
-def is_in_place(file: IO[str] | IO[bytes], path: Path) -> bool:
-    """Returns whether an open file is still the one at its path."""
     try:
-        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
-    except OSError as error:
-        if error.errno not in _GONE:
-            raise
-        return False
-
-
-def purpose_of_holder(path: Path) -> str | None:
-    """Returns the purpose of the process that holds a lock; None if none holds it."""
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return None
-    with open(descriptor, "r+", encoding="utf-8", errors="replace") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _purpose(file)
-    return None
-
-
-def _purpose(file: TextIO) -> str:
-    """Returns the content of a lock file, if this program has written it."""
-    file.seek(0)
-    content = file.read(_MAX_PURPOSE)
-    return content if _PURPOSE.fullmatch(content) else ""
+        yield
+    finally:
+        held.release()

@@ -16,9 +16,7 @@ train.lock      locked by the process that trains here
 import contextlib
 import dataclasses
 import functools
-import os
 import shutil
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -53,7 +51,8 @@ from t2t_keras.run.config import (
     is_run,
     require_run,
 )
-from t2t_keras.text.tokenizer import UNK, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import UNK
 
 
 def source_texts(
@@ -306,5 +305,4 @@ def training_lock(path: str | Path) -> contextlib.AbstractContextManager[Lock]:
             "directory"
         )
 
-    this_process = f"process {os.getpid()} on {socket.gethostname()}"
-    return lock(Path(path) / TRAINING_LOCK, refusal, this_process)
+    return lock(Path(path) / TRAINING_LOCK, refusal)

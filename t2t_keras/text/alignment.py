@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.tokenizer import EOS, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import EOS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 import sentencepiece
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.tokenizer import (
+from t2t_keras.text.vocabulary import (
     EOS,
     PAD,
     UNK,

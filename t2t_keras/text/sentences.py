@@ -31,7 +31,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from t2t_keras.text.tokenizer import EOS
+from t2t_keras.text.vocabulary import EOS
 
 # For character classes of regular expressions: what `str.strip` removes.
 WHITE_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"

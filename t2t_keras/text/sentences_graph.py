@@ -15,7 +15,7 @@ from t2t_keras.text.sentences import (
     WITHOUT_SPACES,
     tag_pattern,
 )
-from t2t_keras.text.tokenizer import EOS, PAD
+from t2t_keras.text.vocabulary import EOS, PAD
 
 # String operations do not run on accelerators, and a table must be read on its device.
 CPU = "/device:CPU:0"

@@ -4,31 +4,17 @@
 """
 
 import abc
-import itertools
-import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
-from t2t_keras.files.text_files import require_fetched
+from t2t_keras.text.vocabulary import EOS, PAD, text_ids
 
 if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
-
-
-# The ids that mean the same in every vocabulary. tensor2tensor's vocabularies have no
-# unknown token: there, 2 is a token like any other.
-PAD = 0
-
-
-EOS = 1
-
-
-UNK = 2
 
 
 class GraphTokenizer(Protocol):
@@ -108,12 +94,6 @@ class Tokenizer(Protocol):
 
     def save(self, path: Path) -> None:
         """Writes the vocabulary file, which `load_tokenizer` reads."""
-
-
-def text_ids(ids: Sequence[int], vocab_size: int) -> list[int]:
-    """Returns the ids before the first EOS, without PAD and unknown ids."""
-    before_end = itertools.takewhile(EOS.__ne__, map(int, ids))
-    return [token for token in before_end if PAD < token < vocab_size]
 
 
 def padded_rows(
@@ -230,32 +210,3 @@ class WordListTokenizer(abc.ABC):
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the tokens before the first EOS, separated by spaces."""
         return " ".join(self.pieces[i] for i in text_ids(ids, self.vocab_size))
-
-
-def read_vocabulary(path: Path) -> bytes:
-    """Returns the content of a vocabulary file.
-
-    Raises:
-        UserError: it cannot be read.
-    """
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"cannot read the vocabulary {path}: {error.strerror}"
-        ) from None
-    require_fetched(str(path), content)
-    return content
-
-
-def write_vocabulary(path: Path, content: bytes) -> None:
-    """Writes a vocabulary file atomically."""
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:  # a new file, and no link
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -15,7 +15,8 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, weight_name
 from t2t_keras.run.config import Tokenizers, checkpoint_of, run_of
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import EOS, PAD
 from t2t_keras.training.hooks import Hook
 
 

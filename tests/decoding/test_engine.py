@@ -14,7 +14,7 @@ from t2t_keras.decoding.engine import (
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.problem import TextProcessor
-from t2t_keras.text.tokenizer import EOS
+from t2t_keras.text.vocabulary import EOS
 
 TEXTS = ["the old dog .", "", "a dog runs . the woman reads a very long book ."]
 

@@ -1,5 +1,7 @@
 """Files that appear as a whole or not at all, and locks."""
 
+import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -10,8 +12,7 @@ import pytest
 from helpers.errors import refused
 
 from t2t_keras.errors import UserError
-from t2t_keras.files.atomic import atomic, lock, purpose_of_holder
-from t2t_keras.text.tokenizer import write_vocabulary
+from t2t_keras.files.atomic import atomic, lock
 
 
 @pytest.fixture
@@ -41,10 +42,27 @@ def umask() -> int:
     return mask
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o444])
+def test_a_new_file_has_the_mode_of_the_old_one(mode, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "file").chmod(mode)
+    with atomic(tmp_path / "file") as path:
+        path.write_text("content")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "file").read_text() == "content"
+
+
 def test_nothing_is_left_after_an_error(tmp_path):
     with pytest.raises(KeyError), atomic(tmp_path / "file") as path:
         path.write_text("half")
         raise KeyError
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_absent_directory_is_not_made(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught, atomic(tmp_path / "no" / "file"):
+        pass
+    assert caught.value.filename == str(tmp_path / "no" / "file")
     assert not list(tmp_path.iterdir())
 
 
@@ -85,33 +103,49 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"file", *unrelated}
 
 
-def test_a_vocabulary_is_not_written_through_a_link(tmp_path, victim):
-    for name in ("vocab", f"vocab.{os.getpid()}.tmp"):
-        (tmp_path / name).symlink_to(victim)
-    write_vocabulary(tmp_path / "vocab", b"new")
-    assert (tmp_path / "vocab").read_bytes() == b"new"
-
-
-def test_a_lock_tells_its_purpose_while_it_is_held(tmp_path):
+def test_a_lock_names_its_holder(tmp_path):
     path = tmp_path / "lock"
-    with lock(path, None, "process 1 on host"):
-        assert purpose_of_holder(path) == "process 1 on host"
-        refusal = lock(path, lambda purpose: UserError(f"busy: {purpose}"))
-        refused("busy: process 1 on host", refusal.__enter__)
-    assert path.read_text() == "" and purpose_of_holder(path) is None
     path.write_text("process 9 on the host of a killed process")
-    with lock(path, None, "process 2 on host"):
-        assert path.read_text() == "process 2 on host"
+    with lock(path, None):
+        refusal = lock(path, lambda holder: UserError(f"busy: {holder}"))
+        refused(f"busy: process {os.getpid()} on .", refusal.__enter__)
+    with lock(path, UserError):  # free again
+        pass
 
 
-def test_a_lock_does_not_truncate_what_others_wrote(tmp_path):
-    path = tmp_path / "lock"
-    path.write_text("my notes")
-    with lock(path, None, "process 1 on host"):
-        assert purpose_of_holder(path) == ""
-    assert path.read_text() == "my notes"
-    assert purpose_of_holder(tmp_path / "absent") is None
-    assert not (tmp_path / "absent").exists()
+def test_sigkill_frees_a_lock(tmp_path):
+    program = "from pathlib import Path\n"
+    program += "from t2t_keras.files.atomic import lock\n"
+    program += "with lock(Path('lock'), None): print('held', flush=True); input()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout.readline() == b"held\n"
+        held = lock(tmp_path / "lock", UserError)
+        refused(f"process {process.pid} on .", held.__enter__)
+        process.kill()
+        process.wait()
+        with lock(tmp_path / "lock", UserError):
+            pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS])
+def test_a_file_system_without_locks_is_said(code, tmp_path, monkeypatch, capsys):
+    def flock(file, operation):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with lock(tmp_path / "run" / "lock", UserError) as held:
+        held.require_place()
+    says = f"run: this file system has no locks ({os.strerror(code)}); make sure that"
+    assert says in capsys.readouterr().err
+    (tmp_path / "file.01234567.incomplete").touch()  # perhaps of another process
+    with atomic(tmp_path / "file") as path:
+        path.write_text("content")
+    assert sorted(os.listdir(tmp_path)) == ["file", "file.01234567.incomplete", "run"]
 
 
 def anew(directory):
@@ -132,7 +166,7 @@ CHANGES = {
 def test_a_lock_knows_whether_its_directory_is_still_there(change, tmp_path):
     directory = tmp_path / "run"
     message = f"{directory} was removed, renamed or replaced .*lock is not the file"
-    with lock(directory / "lock", None, "process 1 on host") as held:
+    with lock(directory / "lock", None) as held:
         held.require_place()
         (directory / "new").touch()
         held.require_place()

@@ -46,6 +46,7 @@ LIGHT = (
     *(f"{name}.py" for name in UNITS if name not in ("model", "text", "data")),
     *("cli", "files", "run/config.py", "run/history.py", "hparams", "problems"),
     *(f"text/{name}.py" for name in ("tokenizer", "sentences", "alignment")),
+    "text/vocabulary.py",
     *(f"data/{name}.py" for name in ("datagen", "encoding", "manifest", "mixture")),
     *(f"data/{name}.py" for name in ("sources", "vocabulary", "write_shards")),
     *(f"decoding/{name}.py" for name in ("options", "engine", "inputs", "translator")),

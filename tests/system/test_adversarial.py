@@ -11,7 +11,7 @@ import t2t_keras
 from t2t_keras.cli import translation
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.text.sentences import is_blank
-from t2t_keras.text.tokenizer import UNK
+from t2t_keras.text.vocabulary import UNK
 
 OPTIONS = {"max_source_length": 32, "no_repeat_ngram": 3, "extra_length": 1}
 SPACES = " \t\u3000\u2028\x85\xa0\u1680\r\x1c"

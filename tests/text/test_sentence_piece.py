@@ -19,7 +19,8 @@ from helpers.tokenizer_checks import (
 )
 
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.tokenizer import EOS, PAD, UNK, load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.vocabulary import EOS, PAD, UNK
 
 CORPUS = [
     f"{subject} {does} {phrase}."

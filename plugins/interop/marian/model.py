@@ -21,7 +21,7 @@ import numpy as np
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.text.tokenizer import PAD
+from t2t_keras.text.vocabulary import PAD
 
 from ..extended_transformer import ExtendedHParams
 from .vocabulary import NO_ID, TokenList

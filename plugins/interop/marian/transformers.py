@@ -9,7 +9,7 @@ import numpy as np
 
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.files.text_files import require_fetched_file
-from t2t_keras.text.tokenizer import EOS, PAD
+from t2t_keras.text.vocabulary import EOS, PAD
 
 from ..extended_transformer import ExtendedHParams
 from ..given_settings import read_json_object, require_setting

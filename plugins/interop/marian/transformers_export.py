@@ -16,7 +16,8 @@ from t2t_keras.files.json_files import write_json
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import EOS, PAD
 
 from ..extended_transformer import ExtendedHParams
 from .model import layer_weights

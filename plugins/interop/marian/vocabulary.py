@@ -20,7 +20,7 @@ import sentencepiece
 
 from t2t_keras.errors import UserError
 from t2t_keras.files.text_files import decoded_lines
-from t2t_keras.text.tokenizer import (
+from t2t_keras.text.vocabulary import (
     EOS,
     PAD,
     UNK,

@@ -12,9 +12,9 @@ from typing import Self
 from t2t_keras.console import say
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.files.text_files import read_lines
-from t2t_keras.text.tokenizer import EOS as _EOS_ID
-from t2t_keras.text.tokenizer import PAD as _PAD_ID
 from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.vocabulary import EOS as _EOS_ID
+from t2t_keras.text.vocabulary import PAD as _PAD_ID
 
 from ..t2t.subword_training import train_subwords
 from ..t2t.subwords import SubwordTokenizer

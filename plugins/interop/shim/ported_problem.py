@@ -12,7 +12,7 @@ from typing import Self
 from t2t_keras.data.manifest import vocab_files
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.problem import SIDES, Problem, Split, TextProcessor
-from t2t_keras.text.tokenizer import write_vocabulary
+from t2t_keras.text.vocabulary import write_vocabulary
 from t2t_keras.user_code import definition_location, error_in_file
 
 from . import say_once

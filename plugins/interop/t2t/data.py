@@ -15,7 +15,8 @@ from t2t_keras.data.record_index import RecordIndex, find_shards, index_path, sh
 from t2t_keras.errors import UserError
 from t2t_keras.files.json_files import sha256, write_json
 from t2t_keras.problem import SIDES, SPLITS, Problem, Split
-from t2t_keras.text.tokenizer import EOS, Tokenizer, load_tokenizer, write_vocabulary
+from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+from t2t_keras.text.vocabulary import EOS, write_vocabulary
 
 from .subwords import SubwordTokenizer
 

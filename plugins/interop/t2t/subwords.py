@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from t2t_keras.errors import UserError
 from t2t_keras.files.text_files import decoded_lines
-from t2t_keras.text.tokenizer import EOS, read_vocabulary, text_ids, write_vocabulary
+from t2t_keras.text.vocabulary import EOS, read_vocabulary, text_ids, write_vocabulary
 
 if TYPE_CHECKING:
     from ..tokenizer_graphs import SubwordGraph

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.tokenizer import (
+from t2t_keras.text.tokenizer import WordListTokenizer
+from t2t_keras.text.vocabulary import (
     EOS,
     UNK,
-    WordListTokenizer,
     read_vocabulary,
     text_ids,
     write_vocabulary,

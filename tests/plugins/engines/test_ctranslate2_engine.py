@@ -41,7 +41,7 @@ from t2t_keras.text import sentences, sentences_graph
 from t2t_keras.text.alignment import format_alignment
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.sentences import split_sentences
-from t2t_keras.text.tokenizer import EOS, PAD
+from t2t_keras.text.vocabulary import EOS, PAD
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 

@@ -17,7 +17,8 @@ from t2t_keras import registry
 from t2t_keras.plugins.parsing.next_word import rotate
 from t2t_keras.plugins.parsing.words import WordTokenizer, word_classes
 from t2t_keras.problems.parsing.linearise import BRACKETS
-from t2t_keras.text.tokenizer import EOS, UNK, load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.vocabulary import EOS, UNK
 
 # Of 20 rare lower-case words, 15 end in "ated".
 TEXTS = [f"{chr(97 + i) * 3}ated the dog" for i in range(15)] + ["xx 7 zz yy ww vv"]

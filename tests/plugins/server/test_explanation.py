@@ -18,7 +18,8 @@ from t2t_keras.plugins.server.explanation import missing_features, word_probabil
 from t2t_keras.plugins.server.requests import PredictRequest
 from t2t_keras.plugins.server.served_model import ServedModel
 from t2t_keras.problem import Problem, TextProcessor
-from t2t_keras.text.tokenizer import EOS, PAD, UNK, WordListTokenizer
+from t2t_keras.text.tokenizer import WordListTokenizer
+from t2t_keras.text.vocabulary import EOS, PAD, UNK
 
 TEXT = "The old dog . A dog runs ."
 OPTIONS = {"beam_size": 3, "n_best": 2}

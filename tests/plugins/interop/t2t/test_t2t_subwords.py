@@ -30,7 +30,8 @@ from t2t_keras.plugins.interop.t2t.subwords import (
     split_tokens,
     unescape_token,
 )
-from t2t_keras.text.tokenizer import EOS, PAD, load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.vocabulary import EOS, PAD
 
 VOCABULARIES = {
     name: f"oracle/misc/subword_{name}.vocab"

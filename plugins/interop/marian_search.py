@@ -20,7 +20,7 @@ def decoding_options(
         names: the names of both settings, for messages.
 
     Raises:
-        UserError: a value is not a number, or no search has it.
+        UserError: a value is not a number, or impossible in a search.
     """
     try:
         options = DecodingOptions(

@@ -42,7 +42,7 @@ class Missing(type):
 
     The class can be stored and can be a base class, and its attributes are classes of
     this type too, since they are names. Any other use of it or of a derived class
-    raises `UserError`: an answer, such as "not equal", would be a wrong one.
+    raises `UserError`, because any answer, such as "not equal", could be wrong.
     """
 
     tensor2tensor_name: str

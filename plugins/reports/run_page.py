@@ -1,6 +1,6 @@
 """The page of a run: curves, sentences, attention, costs and settings, in one file.
 
-`t2t page` writes it, and `t2t train --page` keeps it up to date while training goes on.
+`t2t page` writes it, and `t2t train --page` keeps it up to date during the training.
 """
 
 import argparse

@@ -242,8 +242,8 @@ class Translator:
 
         Every target token is aligned with the source token to which the position that
         predicts it attends most, EOS left out; two words are aligned if any of their
-        tokens are. Words are what ASCII white space separates in the texts that the
-        model reads and writes, so a language without spaces must be given as words.
+        tokens are. Words are separated by ASCII white space in the texts that the model
+        reads and writes; put spaces between the words of languages without spaces.
 
         Args:
             sources: the sources; see `score`.

@@ -259,7 +259,7 @@ def _matmul_gflops(dtype: str, repetitions: int) -> float:
 
 
 def _compare_killed_training(folder: Path) -> dict[str, int]:
-    """Trains on the toy problem twice, killing one of both, by `t2t train`.
+    """Trains on the toy problem twice by `t2t train`, and kills one training.
 
     Returns:
         "arrays", how many the last checkpoint has, and "different_arrays", how many of

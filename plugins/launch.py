@@ -339,8 +339,8 @@ def _launch(args: argparse.Namespace) -> dict[str, Any]:
 def reserved_port(host: str = "") -> socket.socket:
     """Returns a socket whose port no other program gets while it is open.
 
-    A training process can still bind the port: it sets this option too, and nobody
-    listens here.
+    A training process can still bind the port, because it also sets this option and
+    nobody listens here.
     """
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

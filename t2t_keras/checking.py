@@ -1,9 +1,9 @@
 """Type hints as run-time checks, for arguments, options and the fields of JSON files.
 
-pydantic decides; the sentence about a value that it refuses comes from the hint, which
+pydantic checks the values. The message about a refused value comes from the hint, which
 may have limits, `Annotated[int, Interval(ge=1)]`, or another `Rule`. A public function
-with the decorator `checked` refuses wrong types. pydantic is imported by the first
-check that needs it, because that takes a tenth of a second.
+with the decorator `checked` refuses wrong types. The first check imports pydantic,
+because that takes a tenth of a second.
 """
 
 import collections.abc
@@ -145,8 +145,8 @@ _WORDS: dict[object, str] = {
 def _check(hint: Any, text_rule: Rule | None) -> _Check:
     """Returns the check of a hint.
 
-    It converts nothing but lists to tuples and NumPy's scalars to numbers. Objects are
-    instances of their class, whose fields are not checked; an iterable may be anything.
+    Only lists are converted, to tuples, and NumPy's scalars, to numbers. The fields of
+    objects and the items of iterables are not checked.
     """
     from pydantic import AllowInfNan, BeforeValidator, ConfigDict, Strict, with_config
 
@@ -208,7 +208,7 @@ def _check_union(checks: list[_Check]) -> _Check:
 
 
 def _check_generic(origin: type, items: list[_Check], is_fixed: bool) -> _Check:
-    """Returns the check of a class whose items have checks, as `dict[str, int]`."""
+    """Returns the check of a generic class, such as `dict[str, int]`."""
     from pydantic import BeforeValidator, Strict
 
     hints = tuple(hint for hint, _ in items)
@@ -262,13 +262,13 @@ def _check_instance(cls: type, words: str) -> _Check:
 
 
 def _without_numpy(value: Any) -> Any:
-    """Returns a number that NumPy has made as one of Python."""
+    """Returns a scalar of NumPy as a number of Python, any other value unchanged."""
     is_scalar = isinstance(value, numbers.Number) and hasattr(value, "item")
     return value.item() if is_scalar else value
 
 
 def _after(rule: object) -> object:
-    """Returns the metadata by which pydantic checks a rule; others are its own."""
+    """Returns the metadata for pydantic that check a rule; others are its own."""
     from pydantic import AfterValidator
     from pydantic_core import PydanticCustomError
 

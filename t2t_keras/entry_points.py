@@ -17,8 +17,8 @@ def load_plugins(group: str) -> dict[str, Any]:
     - `t2t_keras.problems`, `.models`, `.hparams`, `.scorers`,
       `.schedule_factors`: modules that register definitions;
     - `t2t_keras.commands`: a `cli.command.Command` for each command of `t2t`;
-    - `t2t_keras.extensions`: a `cli.extensions.Extension` for each `COMMAND.NAME`;
-    - `t2t_keras.formats`: a `data.pair_files.Format` for each suffix of files of pairs;
+    - `t2t_keras.extensions`: a `cli.command.Extension` for each `COMMAND.NAME`;
+    - `t2t_keras.formats`: a `data.sources.Format` for each suffix of files of pairs;
     - `t2t_keras.archives`: a `data.sources.ArchiveFormat`;
     - `t2t_keras.tokenizers`: a `text.tokenizer.Tokenizer` class for each
       `Problem.tokenizer`;
@@ -130,7 +130,7 @@ def unknown_name(
 ) -> str:
     """Returns the message for an unknown option: its counterpart or the nearest name.
 
-    A name of ours that is misspelt comes before another toolkit's name.
+    A misspelt name of this project takes precedence over another toolkit's name.
 
     Args:
         context: see `counterpart`.

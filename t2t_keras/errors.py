@@ -58,9 +58,9 @@ def did_you_mean(name: str, names: Iterable[str], template: str = "'{}'") -> str
 
 
 def misspelt_names(name: str, names: Iterable[str]) -> list[str]:
-    """Returns the names that differ by one letter, or by two letters that are swapped.
+    """Returns the names that differ by one letter, or by two swapped letters.
 
-    Hyphens and underscores are equal, and so are upper and lower case.
+    Hyphens equal underscores, and upper case equals lower case.
     """
     return [other for other in names if _is_misspelling(name, other)]
 

@@ -23,9 +23,9 @@ _FOLDER = Path(__file__).parent
 def templates(folder: Path = _FOLDER) -> "Environment":
     """Returns the templates of a folder, which escape the values that they show.
 
-    A value of `markupsafe.Markup` is HTML and stays as it is, and so do all values in
-    a template of Markdown. A template that extends
-    `html_page.html` has the blocks `title`, `style` for further rules, and `body`.
+    A `markupsafe.Markup` is HTML and stays as it is, and so do all values in a template
+    of Markdown. A template that extends `html_page.html` has the blocks `title`,
+    `style` for further rules, and `body`.
     """
     from jinja2 import (
         Environment,

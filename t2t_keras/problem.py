@@ -109,7 +109,7 @@ class TextProcessor:
 Split = Literal["train", "dev", "test"]
 
 
-# The formulas of `decoding.length_penalty`.
+# The formulas of `decoding.engine.length_penalty`.
 LengthPenalty = Literal["gnmt", "power", "average", "none"]
 
 
@@ -177,7 +177,7 @@ class Problem:
         tokenizer: "sentencepiece", or the name of a plugin's tokenizer, such as
             "t2t_subword".
         vocab_size: number of tokens in each vocabulary; None: it depends on the number
-            of training pairs, see `data.vocabulary_size`.
+            of training pairs, see `data.vocabulary.proposed_size`.
         shared_vocab: whether both sides share one vocabulary.
         max_length: training pairs with more tokens on a side, EOS included, are
             dropped.

@@ -140,8 +140,8 @@ class Registry(Generic[T]):
 class Summaries(Mapping[str, str]):
     """The one-line summary of each definition, by name.
 
-    That is the problem's own, or the first line of the docstring; it is the error if
-    the definition cannot be made, which is tried when the summary is read.
+    It is the problem's own summary or the first line of the docstring. Reading it makes
+    the definition; if that fails, the summary is the error.
     """
 
     def __init__(self, definitions: Mapping[str, Definition[Any]]) -> None:

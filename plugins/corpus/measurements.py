@@ -39,11 +39,11 @@ _MISREAD = re.compile(
 
 
 class LanguageOdds:
-    """How much likelier texts are in one language than in another.
+    """Compares the likelihoods of texts in two languages.
 
     Args:
-        source: the code of the one.
-        target: the code of the other.
+        source: the code of the first language.
+        target: the code of the second language.
 
     Raises:
         ImportError: py3langid, which is in the extra [data], is not installed.
@@ -58,7 +58,7 @@ class LanguageOdds:
         self._identifier.set_languages([source, target])
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns the evidence that each text is in the one language [N]."""
+        """Returns the log-odds of the first language for each text, [N]."""
         odds = []
         for text in texts:
             scores = dict(self._identifier.rank(text[:_CHARACTERS]))
@@ -74,8 +74,8 @@ class Norm:
         languages: of source and target; None: those that most pairs have.
 
     Attributes:
-        odds: tells the two languages apart; None: nothing does, because py3langid is
-            not installed, or does not tell which side of a pair is in which language.
+        odds: tells the two languages apart; None: py3langid is not installed, or
+            cannot tell which side of a pair is in which language.
         ratio: median of the logarithm of target characters per source character.
     """
 
@@ -116,7 +116,7 @@ def clear_directions(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def _language_odds(languages: tuple[str, str] | None) -> LanguageOdds | None:
-    """Returns what tells two languages apart; None: nothing does."""
+    """Returns the odds of two languages; None if py3langid cannot compare them."""
     source, target = (code.split("_")[0] for code in languages or ("", ""))
     if source == target:
         return None

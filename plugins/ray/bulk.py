@@ -2,13 +2,13 @@
 
 Ray Data does the work: tasks read the files and cut them into the chunks of lines that
 `t2t translate` computes together, actors with the model compute them, and the results
-come back in the order of the lines, whatever the order in which they were computed. If
-an actor or its node is lost, Ray has its chunks computed again.
+come back in the order of the lines. If an actor or its node is lost, Ray computes its
+chunks again.
 
 An output appears under its name when it is complete. A log in the folder of the
 outputs, `cluster.jsonl`, has the settings on which they depend, and then an object for
-each output that is finished: these are not written again. Faulty lines are listed in
-`cluster.faults.jsonl`. They may be many, so that they are never all in memory.
+each finished output, which is not written again. Faulty lines are listed in
+`cluster.faults.jsonl`. There may be many, so they are never all in memory.
 """
 
 import argparse
@@ -380,8 +380,8 @@ class TextWorker:
         """Returns the rows of a chunk.
 
         Raises:
-            UserError: the model cannot be loaded, or is not that of the command; or
-                the worker fails with every line, or the lines have ended several.
+            UserError: the model cannot be loaded or is not the command's, the worker
+                fails with every line, or the lines have ended several workers.
         """
         if chunk.texts:
             self._count_begin(chunk)
@@ -460,7 +460,7 @@ class TextWorker:
         counts.update(new_counts)
 
     def _require_health(self, error: Exception) -> None:
-        """Refuses to go on if the worker fails with a simple line as well."""
+        """Raises UserError if the worker also fails with a simple line."""
         simple = ("a", "a") if self._request.scores_pairs else ("a",)
         try:
             self._rows([simple], [1], 0)
@@ -531,7 +531,7 @@ class Losses:
 
 
 def _replaced_weights(request: Request) -> UserError:
-    """Returns the error of a model that is not the one of the command."""
+    """Returns the error for weights that differ from the command's."""
     advice = "wait for the end of the training"
     if request.checkpoint != "ema":
         advice = f"name a step, or {advice}"
@@ -703,7 +703,7 @@ def _read_file(row: dict[str, Any]) -> Iterator[dict[str, bytes]]:
 
 
 class _UnreadableInput(UserError):
-    """An input cannot be read to its end, so that its output is removed."""
+    """An input cannot be read to its end; its output is removed."""
 
 
 def write_outputs(
@@ -786,7 +786,7 @@ def _finished(job: BulkJob) -> dict[int, dict[str, Any]]:
     An output is not finished if it or an input has changed.
 
     Raises:
-        UserError: the folder has outputs of other settings.
+        UserError: the folder has outputs with other settings.
     """
     settings = json.loads(json.dumps(job.settings))  # tuples become lists
     entries = {}
@@ -822,7 +822,7 @@ def _log_output(
     Args:
         job: the job.
         file: the index of the file.
-        stamps: those of the inputs from before they were read.
+        stamps: the stamps of the inputs before they were read.
         counts: the sums over its lines.
     """
     output = job.outputs[file]

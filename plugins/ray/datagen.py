@@ -1,8 +1,8 @@
 """The stages of data generation, divided into tasks that run on other machines.
 
-`survey` counts the pairs. The parts of a split depend on the sources alone, so that a
-later run, with other machines, continues where an earlier one stopped; so does a part
-that a task has begun, wherever the task is repeated.
+`survey` counts the pairs. The parts of a split depend only on the sources, so a later
+run continues where an earlier one stopped, even on other machines. In the same way, a
+repeated task continues a part that was begun.
 """
 
 import bisect
@@ -47,9 +47,9 @@ CorpusPositions = Mapping[str, list[list[Position]]]
 
 
 class ClusterStages(Stages):
-    """The work of data generation in tasks, which leave the same bytes.
+    """The work of data generation in tasks, with the same bytes as on one machine.
 
-    The machines of the tasks share the data directory and the files of the sources.
+    The machines share the data directory and the files of the sources.
 
     Args:
         run: runs the tasks of a stage.

@@ -245,7 +245,7 @@ def _train(
 
 
 class _RemoteProcess:
-    """A process of a node; see `launched_processes.Process`.
+    """A process of a node; see `plugins.launch.Process`.
 
     Args:
         actor: runs the process.

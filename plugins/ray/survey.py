@@ -231,7 +231,7 @@ def line_positions(counts: Iterable[LineCount]) -> list[Position]:
 def read_pairs_from(
     source: Source, index: int, positions: Sequence[Sequence[Position]] | None
 ) -> Iterator[Pair]:
-    """Yields the pairs of a corpus from one on.
+    """Yields the pairs of a corpus from an index on.
 
     Args:
         source: the source of the corpus.
@@ -251,7 +251,7 @@ def read_pairs_from(
 def read_lines_from(
     path: str | Path, index: int, positions: Sequence[Position]
 ) -> Iterator[str]:
-    """Yields the lines of a file from one on, as `read_lines` does.
+    """Yields the lines of a file from an index on, as `read_lines` does.
 
     Args:
         path: the file.

@@ -70,7 +70,7 @@ def _usage(path: Path, checkpoint: str | None) -> dict[str, str]:
     """Returns the words after `t2t translate`, and the arguments of `load`.
 
     They name the run by its path from the current folder, or by its name if it is
-    elsewhere: a card has no absolute paths of the machine.
+    elsewhere, because a card has no absolute paths.
     """
     folder = path.resolve()
     is_below = Path.cwd() in folder.parents

@@ -245,7 +245,7 @@ def _check_describe(args: argparse.Namespace) -> None:
 
 
 def _directory(args: argparse.Namespace) -> str | None:
-    """Returns the directory of `--model`, or that in the place of a set; None: a set.
+    """Returns the directory of `--model` or in the place of SET; None: it is a set.
 
     Raises:
         UserError: it is a data directory.

@@ -1,6 +1,6 @@
 """The page of a run: curves, sentences, attention, costs and settings, in one file.
 
-`t2t page` writes it, and `t2t train --page` keeps it up to date while training goes on.
+`t2t page` writes it, and `t2t train --page` keeps it up to date during the training.
 """
 
 import argparse
@@ -173,8 +173,8 @@ class _ShownSample(NamedTuple):
         heading: its line.
         score: the metric and its score; "": it has none.
         texts: texts by their names.
-        outputs: the steps at which the output was the same, and that output, where
-            the differences from the one before are marked; the newest first.
+        outputs: the steps with the same output, and that output with its differences
+            from the one before marked; the newest first.
     """
 
     heading: str

@@ -235,7 +235,7 @@ class Service:
             self._unparsed_bytes -= len(body)
 
     def _hold(self, size: int) -> None:
-        """Counts bytes of a body; the caller forgets them at the end, in any case.
+        """Counts bytes of a body; the caller subtracts them at the end, in any case.
 
         Raises:
             Overloaded: all bodies together are too large.

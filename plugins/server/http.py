@@ -68,7 +68,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serves; what clients break has one line in the log, not a traceback each."""
+        """Serves; an error that a client causes is one line in the log."""
         asyncio.get_running_loop().set_exception_handler(_log_failure)
         await super().serve(sockets)
 
@@ -94,7 +94,7 @@ class Server(uvicorn.Server):
 
 
 def _log_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Logs the failure of a connection, or as asyncio does any other one."""
+    """Logs the failure of a connection in one line, others as asyncio does."""
     if "protocol" in context:
         _LOGGER.warning("a connection was closed: %r", context.get("exception"))
     else:

@@ -58,9 +58,9 @@ class _Signature(NamedTuple):
     """The inputs of a signature.
 
     Attributes:
-        texts: those that are texts.
-        optional: further texts; "" where they are left out.
-        has_options: whether decoding options are inputs, too.
+        texts: the texts.
+        optional: further texts, "" by default.
+        has_options: whether decoding options are also inputs.
     """
 
     texts: tuple[str, ...]
@@ -304,15 +304,15 @@ def _rows(
 
 
 def _row(name: str, index: int, row: object) -> dict[str, object]:
-    """Returns the inputs of a row, with the optional texts that it leaves out.
+    """Returns the inputs of a row, with "" for optional texts that it lacks.
 
     Args:
         name: the name of the signature.
         index: the position of the row.
-        row: the row; if the signature has one text, perhaps this alone.
+        row: the row, or the text alone if the signature has one text.
 
     Raises:
-        UserError: the row has not the inputs of the signature.
+        UserError: the row does not have the inputs of the signature.
     """
     signature = _SIGNATURES[name]
     texts = signature.texts

@@ -2,8 +2,8 @@
 
 Optuna's journal is made for disks that machines share, so that any number of processes
 may work on one study. It has no heartbeat. Instead, the process that trains a trial
-holds a lock in the run directory: a trial that runs while nobody holds its lock was
-lost, and is tried again, with the same values and from its last checkpoint.
+holds a lock in the run directory. A running trial whose lock nobody holds was lost; it
+is tried again with the same values, from its last checkpoint.
 """
 
 import contextlib
@@ -268,7 +268,7 @@ class SweepStudy:
         """Takes a trial that was lost or, if there are fewer than `count`, a new one.
 
         Returns:
-            The trial, whose lock this process holds; None: there is none now.
+            The trial, whose lock this process holds; None: there is none to take.
         """
         with lock(self.directory / _STUDY_LOCK, None):
             attempts = self._attempts()
@@ -318,8 +318,8 @@ class SweepStudy:
     def _propose(self, trials: list[FrozenTrial]) -> None:
         """Adds the next trial.
 
-        A study in memory draws the values, so that they are entered all at once, and
-        of the last attempt at each trial only.
+        A study in memory, with only the last attempt at each trial, draws the values;
+        they enter the journal all at once.
         """
         settings = self.settings
         entropy = [settings.seed, len(trials)]
@@ -364,7 +364,7 @@ class ClaimedTrial:
         sweep: the trials of the sweep.
         study: Optuna's study.
         trial: Optuna's trial.
-        held: what `release` gives up.
+        held: the lock and what else `release` gives up.
     """
 
     def __init__(
@@ -389,9 +389,9 @@ class ClaimedTrial:
         self._compared = set(sorted(self._scores)[:-1])
 
     def is_behind(self, scores: Mapping[int, float]) -> bool:
-        """Records the scores by step, up to one where the trial is behind others.
+        """Records scores by step, and returns whether the trial is behind others.
 
-        Such a trial has ended, as pruned.
+        Recording stops at the first step where it is behind; the trial is then pruned.
         """
         for step in sorted(scores.keys() - self._compared):
             with lock(self._study_lock, None):

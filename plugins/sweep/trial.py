@@ -41,7 +41,7 @@ class _Running:
         trial: what it trains.
         process: the process.
         slot: which of the processes that run at a time, from 0; it has its GPU.
-        is_pruned: whether the trial has ended as pruned, so that the process shall end.
+        is_pruned: whether the trial was pruned, so that the process must end.
     """
 
     trial: ClaimedTrial
@@ -84,7 +84,7 @@ class TrialRunner:
 
         Raises:
             UserError: the first trial, which has the values of the set, was refused
-                before a step. It stays unfinished.
+                before its first step. It stays unfinished.
         """
         ended = {x.index for x in self._study.trials() if x.state != "running"}
         with _stopping(self._stop):

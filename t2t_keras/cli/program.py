@@ -166,7 +166,7 @@ def _unknown_names(
 ) -> list[str]:
     """Returns a sentence for each name that is a flag of no command.
 
-    A name of ours that is misspelt comes before another toolkit's name, or its keys.
+    A misspelt name of this project takes precedence over another toolkit's name.
     """
     command = parser.prog.split()[-1]
     sentences: list[str] = []
@@ -191,7 +191,8 @@ def _counterparts(
 ) -> list[str]:
     """Returns what to use instead of a name of another toolkit, or of its keys.
 
-    OpenNMT-tf's files have tables, such as `data`. Keys with names of ours are none.
+    OpenNMT-tf's files have tables, such as `data`. Keys with names of this project are
+    skipped.
     """
     if advice := counterpart(command, f"--{name}", str(value)):
         return [advice]

@@ -75,7 +75,7 @@ _CHUNK = 1000  # pairs after which the progress is updated
 class Stages:
     """The long work of data generation, on this machine.
 
-    A subclass may do it elsewhere; it leaves the same bytes in the data directory.
+    A subclass may do it elsewhere, with the same bytes in the data directory.
 
     Args:
         workers: the number of processes; None for one on each core. With 1 all is done
@@ -280,7 +280,7 @@ def generate(
 
 
 def run_stages(plan: DataPlan, stages: Stages) -> None:
-    """Runs the stages in order, from where an earlier run has stopped."""
+    """Runs the stages in order, from where an earlier run stopped."""
     with lock(
         plan.directory / "lock", lambda holder: _busy(plan.directory)
     ) as directory_lock:

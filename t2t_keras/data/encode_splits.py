@@ -125,7 +125,7 @@ class EncodingState:
     checksums: list[Count] = dataclasses.field(default_factory=list)
 
     def add(self, encoded: Encoded) -> Self:
-        """Returns the state after a further chunk; its files have to be flushed yet."""
+        """Returns the state after another chunk, whose files are not yet flushed."""
         return dataclasses.replace(
             self,
             pairs=self.pairs + encoded.pairs,

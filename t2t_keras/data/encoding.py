@@ -4,7 +4,7 @@ Every example has a key, a hash of the seed and of its index in the source, and 
 whole data set is ordered by the keys: the remainder of its key determines the shard of
 an example, and a shard is sorted by key. This shuffles globally in bounded memory:
 while pairs are encoded, each record is appended to a spill file of its shard, and
-later one shard at a time is read and sorted (`spill_files.read_sorted`).
+later one shard at a time is read and sorted (`write_shards.read_sorted`).
 """
 
 import bisect

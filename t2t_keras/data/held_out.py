@@ -24,10 +24,10 @@ _SPARE = 1000
 def hold_out(problem: Problem, sizes: Mapping[Split, int], seed: int) -> Problem:
     """Returns a problem whose dev and test pairs are some of its training pairs.
 
-    The source texts get a random order. The pairs of the first ones become dev, those
-    of the next ones test: all pairs with the same source stay together. A source with
-    more pairs than a split still needs is passed over, so a split has its size, or
-    slightly less where nearly every source occurs several times.
+    The source texts are put in a random order. The pairs of the first texts become dev,
+    the pairs of the next ones test, so all pairs with the same source stay together. A
+    source with more pairs than a split still needs is skipped. A split can therefore be
+    slightly smaller than asked if nearly every source occurs several times.
 
     Args:
         problem: a problem with training pairs. A source is taken out of all corpora of
@@ -80,12 +80,12 @@ class HeldOut:
         """Returns the place of a pair's source in the order, a hash of 64 bits.
 
         Args:
-            pair: the pair, without a tag. One with a blank side has no place, since it
-                is not held out.
+            pair: the pair, without a tag. A pair with a blank side has no rank, since
+                it is not held out.
         """
         if is_blank(pair[0]) or is_blank(pair[1]):
             return None
-        text = " ".join(pair[0].split())  # white space makes no other source
+        text = " ".join(pair[0].split())  # white space does not matter
         seed = struct.pack("<q", self.seed)
         return hash_64(seed + text.encode("utf-8", "surrogatepass"))
 

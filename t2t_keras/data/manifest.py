@@ -252,7 +252,7 @@ class Manifest(DataConfig):
         text_sha256: split -> SHA-256 of the raw sources and of the raw targets. Data of
             earlier versions have none.
         single_sentences: split -> side -> share of the examples whose text on that side
-            is one sentence, by the rules of `text.sentence_ends`. Data of earlier
+            is one sentence, by the rules of `text.sentences`. Data of earlier
             versions, and data without texts, have none.
         index_sha256: split -> `RecordIndex.sha256`. Data of earlier versions have none.
         languages: the language codes of source and target; None: unknown.

@@ -42,7 +42,7 @@ than n finished hypotheses, the alive ones, cut off, follow them in the result.
 
 PAD is never generated, nor is a token that the constraint excludes; the probabilities
 of the other tokens stay as the model gives them. So every score equals what teacher
-forcing (`decoding.scoring`) computes for the same sequence.
+forcing (`Translator.score`) computes for the same sequence.
 
 Shapes: B sentences, K beams, N candidates, V tokens of the vocabulary, S source tokens,
 T tokens so far.

@@ -262,7 +262,7 @@ def _build(symbols: tf.Tensor, is_word: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
     """Returns the successors of all nodes, and which of them are in a word.
 
     Nodes are made by their depth. The row of a node is that of the longest shorter end
-    of its text that is a node, except where phrases go on.
+    of its text that is a node, except where a phrase continues.
 
     Args:
         symbols: [F, L], see `_symbols`.
@@ -430,8 +430,8 @@ class ForbiddenTables:
         self._level_stops = np.cumsum(np.bincount(lengths))
         counts = np.bincount(parents[1:], minlength=len(ordered))
         starts = 1 + np.cumsum(counts) - counts
-        # One entry more: the empty prefix within a character, which goes on with bytes
-        # that are not the first of a character.
+        # The last entry is the empty prefix within a character, which continues with
+        # bytes that are not the first of a character.
         first_bytes = self._last_bytes[1 : 1 + counts[0]]
         start, stop = 1 + np.searchsorted(first_bytes, [0x80, 0xC0])
         self._num_children = np.append(counts, stop - start).astype(np.int32)
@@ -491,7 +491,7 @@ class ForbiddenTables:
         """Returns the keys and targets of `ForbiddenPhrases`.
 
         They are found level by level. Where a state and its context lead to the same
-        state, longer prefixes do so, too.
+        state, so do their longer prefixes.
         """
 
         def add_level(

@@ -1,6 +1,6 @@
 """The search of a batch as a graph, with the limits and constraints of the options.
 
-`GraphEngine` and the SavedModel contain it. `teacher_forcing` scores given targets.
+`GraphEngine` and the SavedModel contain it.
 """
 
 from collections.abc import Mapping

@@ -65,18 +65,18 @@ class Translator:
     lacks. The inputs are sorted by length into batches; this changes neither the order
     of the outputs nor, except for rounding, the outputs themselves.
 
-    A blank input (see `blank_text`) has the empty output, with score 0. An output
+    A blank input (see `is_blank`) has the empty output, with score 0. An output
     is one line: line breaks in it become spaces. The problem's text processor
     determines what inputs and outputs look like.
 
     With the option `split_sentences`, an input of several sentences is split into them
-    (see `text.sentence_ends`), and its output is that of its sentences, joined. An
-    input or a sentence of more than `max_source_length` tokens is split as well (see
-    `text.long_texts`). All parts are decoded like separate inputs, each with its own
+    (see `text.sentences`), and its output is that of its sentences, joined. An input or
+    a sentence of more than `max_source_length` tokens is split as well (see
+    `split_long_text`). All parts are decoded like separate inputs, each with its own
     limits. Their best outputs are joined to the best output of the whole, their second
     best to the second best, and so on; there are as many as the part with the fewest
-    has (see `long_inputs.join_hypotheses`). With the option `truncate`, or if the text
-    form cannot join parts, what is too long is truncated instead, with a warning.
+    has (see `inputs.join_hypotheses`). With the option `truncate`, or if the text
+    processor cannot join parts, what is too long is truncated instead, with a warning.
 
     Args:
         engine: computes the model.
@@ -242,8 +242,8 @@ class Translator:
 
         Every target token is aligned with the source token to which the position that
         predicts it attends most, EOS left out; two words are aligned if any of their
-        tokens are. Words are what ASCII white space separates in the texts that the
-        model reads and writes, so a language without spaces must be given as words.
+        tokens are. Words are separated by ASCII white space in the texts that the model
+        reads and writes; put spaces between the words of languages without spaces.
 
         Args:
             sources: the sources; see `score`.

@@ -38,9 +38,9 @@ class ExportFormat:
             imports it in the function.
         convert: returns the export of a run's checkpoint, for given decoding options,
             and writes it into the run directory at the first call. It raises
-            `UserError` if TensorFlow must run the checkpoint or, unless the last
-            argument is true because the user asks for the format's engine, is the
-            better choice. None: it always must.
+            `UserError` if TensorFlow must run the checkpoint, or if it is the better
+            choice. The last argument is true if the user asks for the format's engine;
+            the better choice does not matter then. None: TensorFlow must always run it.
         find_converted: returns what `convert` has written for these arguments, or None,
             without TensorFlow; it raises `UserError` as `convert` does.
     """

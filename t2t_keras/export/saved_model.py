@@ -2,7 +2,7 @@
 
 TensorFlow Serving, C++ and Python can run it. Next to the graph are
 
-- `t2t_export.json`: the settings, see `saved_model_loader.SavedModelSettings`;
+- `t2t_export.json`: the settings, see `SavedModelSettings`;
 - `assets.extra/source.spm`, `target.spm` (or `.subwords`): the vocabularies;
 - `assets.extra/tf_serving_warmup_requests`: requests that TensorFlow Serving replays.
 

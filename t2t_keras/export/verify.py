@@ -1,6 +1,6 @@
 """Verification: an export is compared with the run before it gets its name.
 
-So is the text processor: what it does in the graph, and in Python.
+The text processor in the graph is compared with the one in Python.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""Files: `atomic` writing and locks, and what is in them.
+"""Reading and writing of files.
 
-`json_files` has JSON with checksums, `text_files` lines of text, `config_files` TOML
-and YAML that users write.
+`atomic` writes files as a whole and locks directories. `json_files` has JSON with
+checksums, `text_files` lines of text, `config_files` TOML and YAML that users write.
 """

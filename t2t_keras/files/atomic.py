@@ -171,10 +171,10 @@ class Lock:
         self._file = path.stat()
 
     def require_place(self) -> None:
-        """Refuses to write any more if the locked file is not at its path any more.
+        """Raises UserError if the locked file is no longer at its path.
 
-        Somebody may remove the directory and begin anew under its name. The new
-        directory has another lock file, so that this lock keeps nobody out of it.
+        Somebody may remove the directory and create another with its name. That one has
+        another lock file, so this lock keeps nobody out of it.
 
         Raises:
             UserError: the directory was removed, renamed or replaced.

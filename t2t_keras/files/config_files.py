@@ -27,9 +27,9 @@ def parse_toml(text: str, path: str) -> dict[str, object]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses aliases, which can stand for more than any memory holds.
+    """Refuses aliases, which can expand to more than the memory holds.
 
-    It also refuses a key that a mapping has twice: YAML would keep the last value.
+    It also refuses a duplicate key in a mapping, of which YAML would keep the last.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:

@@ -1,8 +1,8 @@
 """The Keras backend: tensors, base classes of layers, formulas that depend on it.
 
-What executes the operations that are traced is an `Execution`. TensorFlow's kernels
-execute operations one by one, each with a pass over its arrays. XLA fuses them. So a
-formula that is fast for one may be slow for the other: both stand here.
+An `Execution` describes what executes the traced operations. TensorFlow's kernels
+execute them one by one, each with a pass over its arrays; XLA fuses them. A formula
+that is fast for one may be slow for the other, so this module has both.
 """
 
 import contextlib
@@ -30,19 +30,19 @@ Nest: TypeAlias = Any
 
 
 def arange(size: int | Tensor) -> Tensor:
-    """Returns 0 ... `size` - 1, int32; `keras.ops.arange` has the bits of `floatx`."""
+    """Returns 0 ... `size` - 1, int32; `keras.ops.arange` depends on `floatx`."""
     return ops.arange(size, dtype="int32")
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Returns x in float32, or in float64 if it is."""
+    """Returns x in float32, or unchanged if it is float64."""
     return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
 
 
 def to_ids(x: Tensor) -> Tensor:
-    """Returns x as integers, as `keras.layers.Embedding` reads it.
+    """Returns x as integers, as `keras.layers.Embedding` does.
 
-    Keras takes inputs for float32 where it knows only their shape.
+    Keras assumes float32 for inputs of which it knows only the shape.
     """
     is_id = keras.backend.standardize_dtype(x.dtype) in ("int32", "int64")
     return x if is_id else ops.cast(x, "int32")

@@ -86,7 +86,7 @@ def alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
 
 @serializable
 class LabelSmoothedCrossEntropy(keras.losses.Loss):
-    """The label-smoothed cross-entropy (5.4) for `compile`, of tokens without padding.
+    """The label-smoothed cross-entropy (5.4) for `compile`, without padding.
 
     See `cross_entropies`. As in Keras, the reduction "sum_over_batch_size" or "mean",
     the default, divides the weighted sum by the number of tokens, and
@@ -138,9 +138,9 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
 
 def expand_weights(sample_weight: Tensor | None, rank: int) -> Tensor | None:
-    """Returns the weights with axes of size 1 at the end, as many as `rank` needs.
+    """Returns the weights with axes of size 1 appended, up to the given rank.
 
-    Without them Keras takes weights of rows [B] for those of positions [T].
+    Without them, Keras would take weights of rows [B] for weights of positions [T].
     """
     if sample_weight is None:
         return None

@@ -64,8 +64,8 @@ class Transformer(TransformerParts):
         target_embedding: the layer that embeds target ids.
         softmax_embedding: the layer whose transposed matrix maps to logits.
         output_bias: the bias [V] of the logits, which a subclass may add in `build`.
-        preprocessor: the `text.preprocessor.Preprocessor` with which `generate` takes
-            texts; None: it takes ids only. It is not saved with the model.
+        preprocessor: the `decoding.generation.Preprocessor` with which `generate`
+            takes texts; None: it takes ids only. It is not saved with the model.
     """
 
     _generator: Any = None  # see `generate`

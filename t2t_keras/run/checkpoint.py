@@ -245,7 +245,7 @@ class CheckpointDirectory(CheckpointPaths):
         return os.path.getmtime(f"{self.path(step)}.index")
 
     def require_place(self) -> None:
-        """Refuses to write if the training's lock does; see `Lock.require_place`."""
+        """Raises UserError if the directory is gone; see `Lock.require_place`."""
         if self.lock:
             self.lock.require_place()
 

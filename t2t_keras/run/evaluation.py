@@ -1,7 +1,7 @@
 """The evaluation of a run: a checkpoint or an export on a split of its data.
 
-Or of all its checkpoints, during training or afterwards, for which tensor2tensor has
-three programs (`t2t-translate-all`, `t2t-bleu`, `t2t-eval`).
+All checkpoints can be evaluated during training or afterwards, for which tensor2tensor
+has three programs (`t2t-translate-all`, `t2t-bleu`, `t2t-eval`).
 """
 
 import contextlib

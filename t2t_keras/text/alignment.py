@@ -1,7 +1,7 @@
 """Word alignments: links between the words of a source and a target.
 
-They are read from files in Pharaoh's format (`0-0 1-2`), become links between tokens
-for guided alignment, and are read from the attention of target tokens.
+They are read from files in Pharaoh's format (`0-0 1-2`) and become links between tokens
+for guided alignment. For a trained model, they are read from its attention.
 """
 
 import itertools
@@ -25,7 +25,7 @@ class AlignedPair(tuple[str, str]):
     """A pair with the links between its words, for guided alignment.
 
     Attributes:
-        links: the links; words are those of `text.token_words.split_words`.
+        links: the links; words are those of `split_words`.
     """
 
     links: Alignment

@@ -321,7 +321,7 @@ _MAY_END = re.compile(
 
 
 def mark_sentence_ends(text: str) -> str:
-    """Does what `sentences.mark_sentence_ends` does, without TensorFlow."""
+    """Does what `sentences_graph.mark_sentence_ends_graph` does, in Python."""
     return "\n ".join(map(_marked_line, text.split("\n")))
 
 

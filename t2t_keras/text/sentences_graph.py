@@ -67,7 +67,7 @@ def _replaced(texts: tf.Tensor, rules: Sequence[tuple[str, str]]) -> tf.Tensor:
 def split_sentences_graph(
     texts: tf.Tensor, tags: Sequence[str] = ()
 ) -> tf.RaggedTensor:
-    """Splits texts into sentences, as `sentence_ends.split_sentences` does.
+    """Splits texts into sentences, as `sentences.split_sentences` does.
 
     Args:
         texts: [B] strings.

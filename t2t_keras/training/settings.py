@@ -137,7 +137,7 @@ def train_settings(
     init_from: str | Path | None = None,
     options: OptionValues | None = None,
 ) -> TrainSettings:
-    """Returns the settings that arguments of `train` mean.
+    """Returns the settings for the arguments of `train`.
 
     Without a problem, the run in `output_dir` is resumed, and its settings replace all
     that are not given.
@@ -151,7 +151,7 @@ def train_settings(
         data_dir: a field of `TrainSettings`; None: not given.
         seed: likewise.
         init_from: likewise.
-        options: fields of `TrainOptions`; those of the run count for others.
+        options: fields of `TrainOptions`; the others are as in the run.
 
     Raises:
         UserError: a name is missing or unknown, an option is impossible, or there is no
@@ -199,7 +199,7 @@ def train_settings(
 def _run_settings(
     run: Path, config: RunConfig | None, options: OptionValues
 ) -> TrainSettings:
-    """Returns the settings of a run whose training is resumed, with other options."""
+    """Returns the settings for resuming a run, with changes to its options."""
     if config is None:
         raise UserError(
             f"--problem is missing; only a run is resumed without it, and {run} is "
@@ -220,7 +220,7 @@ def _run_settings(
 
 
 def repeated_options(config: RunConfig, changes: OptionValues) -> OptionValues:
-    """Returns the options of a run that is resumed, with changes.
+    """Returns the options for resuming a run, with changes.
 
     Args:
         config: the configuration of the run.

@@ -64,9 +64,9 @@ def endless_skipping(
 
     Args:
         step: the number of updates so far.
-        skipped_in_a_row: how many of the last ones were skipped.
+        skipped_in_a_row: the number of last updates that were skipped.
         good_steps: the steps of the good checkpoints, ascending.
-        bad_steps: the steps of the others, which were set aside.
+        bad_steps: the steps of the other checkpoints, which were set aside.
     """
     if good_steps:
         advice = (
@@ -523,7 +523,7 @@ class Trainer:
     def _doubtful_count(self, step: int) -> int:
         """Returns how many skipped updates in a row make the weights doubtful.
 
-        They are more than half of an interval between checkpoints. So it is the same
+        It is more than half of an interval between checkpoints, so that it is the same
         wherever the training was interrupted.
         """
         interval = min(step, self._save_interval)
@@ -533,7 +533,7 @@ class Trainer:
         return int(self._step.skipped_in_a_row.read_value())
 
     def _refuse_skipped_updates(self, step: int, limit: int) -> None:
-        """Refuses to go on if the last updates have all been skipped.
+        """Raises UserError if the last updates have all been skipped.
 
         A checkpoint is good if an update from its weights had a finite loss. A skipped
         update leaves the weights as they are, so these are the checkpoints before the

@@ -302,11 +302,11 @@ def _read_tied(
 ) -> np.ndarray:
     """Reads a matrix that a file may hold under several names.
 
-    Of copies that differ, the first is taken, as by transformers 4.
+    If copies differ, the first is taken, as by transformers 4.
 
     Args:
         tensors: the model's tensors.
-        names: the names, that of the original first.
+        names: the names, first the original's.
         check: gets a sentence about copies that differ.
     """
     first, *copies = [name for name in names if tensors.has(name)] or names[:1]

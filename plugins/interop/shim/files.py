@@ -191,7 +191,7 @@ def dataset_files(
 ) -> Iterator[tuple[int, Iterator[str]]]:
     """Yields each file, or column, of a dataset: its size in bytes, and its lines.
 
-    A dataset has here any number of files, so that each language may have a vocabulary.
+    Unlike a dataset of pairs, it may have one file, for a vocabulary of one language.
 
     Raises:
         UserError: the dataset cannot be downloaded or read.

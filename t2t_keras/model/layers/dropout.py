@@ -214,7 +214,7 @@ class Dropout(Layer):
     `keras.layers.Dropout` takes its seed from a state variable: under `tf.distribute`
     all replicas draw the same mask, and no mask can be drawn again. It also rounds the
     scale in 16 bits. Here the mask depends only on the caller's seed, on the layer's
-    path in the model and on the names of the elements, see `dropout_keys`; it is the
+    path in the model and on the names of the elements, see `ElementKeys`; it is the
     same with every backend, device and compiler. Without a seed, the layer draws one
     from a state variable.
     """
@@ -266,11 +266,10 @@ class Dropout(Layer):
 def training_seed(
     layer: keras.layers.Layer, seed: DropoutSeed | None, training: bool
 ) -> DropoutSeed | None:
-    """Returns the seed of a layer's call: the caller's, or in training one of a state.
+    """Returns the caller's seed or, in training, one from the first inner dropout.
 
-    A layer that contains others passes the seed on to them. It must not rely on Keras
-    to tell them of `training`: `stateless_call`, with which `fit` trains on JAX, does
-    not. The state is that of the first inner dropout.
+    A layer that contains others passes the seed to them. It cannot rely on Keras to
+    pass `training`: `stateless_call`, with which `fit` trains on JAX, does not.
     """
     if seed is not None or not training:
         return seed

@@ -99,16 +99,10 @@ class Display(Protocol):
 
 # The display that is on the terminal now; there is at most one.
 _displays: list[Display] = []
-
-
 # What the user waits for; threads may wait for several things at once.
 _waits: list[str] = []
-
-
 # What a signal has changed.
 _notes: list[str] = []
-
-
 # What handlers of signals delay until the main thread has printed its line; None:
 # it prints nothing now.
 _delayed: list[Callable[[], None]] | None = None
@@ -297,8 +291,6 @@ def speed(units: float, unit: str, decimals: int = 1) -> str:
 
 
 _SECONDS_BETWEEN_LINES = 10.0
-
-
 # The type of `progress`: (task, unit, total) -> a function to call with the units done.
 Meter = Callable[[str, str, int], AbstractContextManager[Callable[[int], None]]]
 

@@ -76,12 +76,8 @@ XLA_FLAGS = {
     "xla_gpu_dot_merger_threshold_mb": 0,
 }
 
-
 _FLAG = "--tf_xla_persistent_cache_directory"
-
-
 _MIN_FREE = 10**9  # bytes of the disk: XLA fails if it cannot write a program
-
 
 # What TensorFlow says of a file that is damaged, and of one from another program.
 _UNREADABLE = re.compile("Read less bytes|Can't parse |Serialized cache key does not")

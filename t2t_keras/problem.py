@@ -114,8 +114,6 @@ LengthPenalty = Literal["gnmt", "power", "average", "none"]
 
 
 Pair = tuple[str, str]  # (source text, target text)
-
-
 Source = Callable[[], Iterable[Pair]]  # called once for every pass over the pairs
 
 
@@ -353,9 +351,5 @@ class Problem:
 
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
-
-
 Side = Literal["source", "target"]
-
-
 SIDES: tuple[Side, Side] = ("source", "target")

@@ -22,13 +22,10 @@ from t2t_keras.errors import UserError
 # passes signals on and reports failures, so a process that loses contact with another
 # one ends silently, with the status LOST.
 LAUNCHED = "T2T_LAUNCHED"
-
-
 LOST = os.EX_UNAVAILABLE
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
 
 # The operation of Linux's prctl that sends a signal when the parent process ends.
 _PR_SET_PDEATHSIG = 1

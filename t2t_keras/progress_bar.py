@@ -18,11 +18,7 @@ from t2t_keras.console import current_words, hide_bar, show_bar
 # The terminal shows "^C" behind a row. In the last columns it would begin a line, which
 # the bar does not know.
 _FREE_COLUMNS = 3
-
-
 _BAR_WIDTH = 8  # at least
-
-
 _TIME_WIDTH = len("0:00:00")
 
 

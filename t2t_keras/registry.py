@@ -184,28 +184,16 @@ class Model(NamedTuple):
 
 
 _problems: Registry[Problem] = Registry("problems")
-
-
 _hparams: Registry[HParams] = Registry("hparams")
-
-
 _ranged_hparams: Registry[RangedHParams] = Registry("hparams", "ranges")
-
-
 _models: Registry[Model] = Registry("models")
-
-
 _schedule_factors: Registry[Callable[[Any, Any], Any]] = Registry(
     "schedule_factors", "schedule factors"
 )
-
-
 _optimizers: Registry[Callable[[Any, Any], Any]] = Registry("optimizers")
-
 
 # The error of each file of a `--usr_dir` that could not be imported.
 FAILED_FILES: dict[str, UserError] = {}
-
 
 _defers_errors = False
 
@@ -299,8 +287,6 @@ ModelDefinition = TypeVar("ModelDefinition", bound=Callable[..., Any])
 
 @overload
 def register_model(definition: ModelDefinition) -> ModelDefinition: ...
-
-
 @overload
 def register_model(
     *, hparams: type[HParams]

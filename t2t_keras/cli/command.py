@@ -282,7 +282,6 @@ def _number_of_values(parser: argparse.ArgumentParser, word: str) -> int:
 
 N = TypeVar("N", int, float)
 
-
 MAX_SEED = 2**31
 
 
@@ -634,30 +633,17 @@ def utf8(text: str) -> str:
 
 
 _NEGATIVE = "must not be negative, but is"
-
-
 _SEEDS = f"must be from 0 to {MAX_SEED - 1}, not"
-
 
 positive = _number_type(
     int, "positive integer", lambda n: n >= 1, "must be at least 1, not"
 )
-
-
 not_negative = _number_type(int, "integer", lambda n: n >= 0, _NEGATIVE)
-
-
 at_least_two = _number_type(int, "integer", lambda n: n >= 2, "must be at least 2, not")
-
-
 seed = _number_type(int, "integer", lambda n: 0 <= n < MAX_SEED, _SEEDS)
-
-
 positive_number = _number_type(
     float, "number", lambda x: 0 < x < math.inf, "must be above 0, not"
 )
-
-
 not_negative_number = _number_type(
     float, "number", lambda x: 0 <= x < math.inf, _NEGATIVE
 )
@@ -688,14 +674,8 @@ def extensions(command: str) -> list[Extension]:
 
 # Of `--engine`.
 DEFAULT_ENGINE = "auto"
-
-
 FLAGS = ("beam_size", "alpha", "n_best")
-
-
 _SAMPLING_OPTIONS = ("sampling", *DecodingOptions.names("of_sampling"))
-
-
 _RULE = """\
   A list is written [...]: protect=[url,email], glossary=[dog=Hund,cat=Katze].
   glossary and forbidden may also name a file, with `source TAB target`, or a

@@ -28,8 +28,6 @@ from t2t_keras.files.text_files import COMPRESSED, open_binary, raw_lines, reada
 from t2t_keras.options import split_pairs
 
 STDIN = 0
-
-
 STDOUT = 1
 
 

@@ -289,7 +289,6 @@ CORE = {
     **exporting.COMMANDS,
 }
 
-
 # The groups of commands in `t2t --help`; plugins may have others.
 GROUPS = ("data and training", "using a model", "judging a model")
 
@@ -579,8 +578,6 @@ def _commands_help() -> str:
 
 # Files that exist if there is a driver for NVIDIA GPUs.
 _NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
-
-
 _UNUSED_GPU = (
     "TensorFlow cannot use the NVIDIA GPU of this machine, and the CPU is used; "
     "{install} or mend the driver (TF_CPP_MIN_LOG_LEVEL=0 shows more), or "

@@ -165,11 +165,7 @@ class BatchPlan:
 
 # tensor2tensor's buckets.
 _FIRST_BOUND = 8
-
-
 _GROWTH = 1.1  # from one bound to the next
-
-
 _MAX_LENGTH = 256  # `max_length` of tensor2tensor's hparam sets
 
 
@@ -262,8 +258,6 @@ def _highly_composite(limit: int) -> int:
 
 # Limits of `StaticShapePlan`.
 _MAX_SHAPES = 12
-
-
 _MULTIPLE = 8  # Lengths are rounded up to it: GPUs' matrix units take eight rows.
 
 

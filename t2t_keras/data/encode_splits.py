@@ -27,14 +27,10 @@ from t2t_keras.problem import Pair, Problem, Side, Split
 from t2t_keras.processes import worker_pool
 
 CHUNK = 1000  # pairs that are sent to a worker at a time
-
-
 _CHUNK_CHARACTERS = 4_000_000  # characters after which fewer pairs are sent
-
 
 # Maps pairs, their config and the index of the first pair to encoded chunks.
 Encode = Callable[[Iterable[Pair], EncodingConfig, int], Iterator[Encoded]]
-
 
 _encoder = functools.cache(PairEncoder)  # a worker process has one
 

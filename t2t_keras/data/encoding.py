@@ -39,11 +39,7 @@ HASH_ENTRY = struct.Struct("<QQ")  # key of an example, hash of its texts
 # Precedes each record of a spill file: key, record bytes, source and target tokens,
 # index of the corpus.
 SPILL_HEADER = struct.Struct("<QIIII")
-
-
 _BUFFER = 1 << 16  # bytes that every open spill file may hold in memory
-
-
 _OTHER_FILES = 200  # that a process may have open
 
 

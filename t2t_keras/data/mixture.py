@@ -203,8 +203,6 @@ def sample_sizes(source: Source, totals: Mapping[str, int], size: int) -> list[i
 
 
 _FILES = ("source", "target", "pairs", "alignment")
-
-
 _FIELDS = {*_FILES, "name", "languages", "weight", "tag"}
 
 

@@ -13,20 +13,10 @@ from t2t_keras.data.record_index import part_starts
 from t2t_keras.errors import quantity
 
 _BUFFER = 256  # pairs among which the next one of a row is chosen
-
-
 _STREAM = 8192  # pairs, about: longer streams leave fewer unfilled rows at their end
-
-
 _MAX_STREAMS = 1024
-
-
 _MULTIPLE = 8  # Lengths of rows are multiples: GPUs' matrix units take eight rows.
-
-
 _GROWTH = 1.05  # from one length of rows to the next that is tried
-
-
 _MAX_FACTOR = 8  # longest rows that are tried, in multiples of the longest pair
 
 
@@ -151,14 +141,8 @@ def _fill(lengths: np.ndarray, row_lengths: np.ndarray) -> np.ndarray:
 
 
 _MAX_PADDING = 0.03
-
-
 _MAX_ESTIMATE = 0.028  # of the padding, by a sample
-
-
 _SAMPLE = 8192  # pairs by which the length of the rows is chosen
-
-
 _EVEN = 8  # From 64 on, the number of rows in a batch is a multiple: for eight GPUs.
 
 

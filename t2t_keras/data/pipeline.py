@@ -16,8 +16,6 @@ from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.problem import SIDES
 
 LINKS = {"links": tf.io.RaggedFeature(tf.int64)}
-
-
 _EXAMINED = 1000  # records
 
 
@@ -110,16 +108,12 @@ FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
     "targets": tf.io.RaggedFeature(tf.int64),
 }
-
-
 # The ids "source" [rows, S] and "target" [rows, T], int32, padded with 0. With packed
 # rows, "source_segments", "source_positions", "target_segments" and "target_positions"
 # of the same shapes: a segment is 1 + the number of the pair in the batch of a step,
 # over all replicas, and 0 in padding; positions begin with 0 in each pair. And perhaps
 # the "alignment" [rows, T, S], float32, see `alignment_weights`.
 Batch = dict[str, tf.Tensor]
-
-
 # (example, step, number of the pair in the batch) -> example.
 Augment = Callable[[bytes, int, int], bytes]
 

@@ -34,8 +34,6 @@ _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError, OverflowError),
     *(struct.error, SyntaxError, tokenize.TokenError),
 )
-
-
 _EDGE = 4096  # bytes at both ends of a shard, whose checksum tells if it has changed
 
 

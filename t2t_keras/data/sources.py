@@ -81,8 +81,6 @@ def checksum(source: Source) -> str:
 
 
 S = TypeVar("S")
-
-
 T = TypeVar("T")
 
 

@@ -14,17 +14,9 @@ import google_crc32c
 from t2t_keras.errors import UserError
 
 HEADER_BYTES = 12
-
-
 CHECKSUM_BYTES = 4
-
-
 FRAME = HEADER_BYTES + CHECKSUM_BYTES  # bytes of a record that are not payload
-
-
 _LENGTH = struct.Struct("<Q")
-
-
 _CRC = struct.Struct("<I")
 
 

@@ -34,11 +34,8 @@ def _title(word: str) -> str:
 
 L = TypeVar("L", int, np.ndarray)
 
-
 # A text that a vocabulary with normalization changes: spaces, a ligature, a digit.
 _PROBE = "  ﬁne  ① "
-
-
 _CASES = (str.lower, str.upper, _title)
 
 

@@ -160,10 +160,7 @@ def _train_on_file(
 # and May (EMNLP 2020) find the best results with some 8,000 on a million pairs and
 # 32,000 on 4.5 million.
 _SIZES = {10_000: 2_000, 100_000: 4_000, 500_000: 8_000, 2_000_000: 16_000}
-
-
 _LARGEST = 32_000
-
 
 # If a token occurs less often than this in the training examples, on average, most of
 # the vocabulary is seen too seldom to be learned.

@@ -13,7 +13,6 @@ from t2t_keras.text.tokenizer import padded_rows
 # all cores busy.
 MAX_PARALLEL_BATCHES = 4
 
-
 # With few distinct widths, the device's libraries can reuse what they have prepared.
 _WIDTH_MULTIPLE = 8
 

@@ -42,10 +42,8 @@ from t2t_keras.text.vocabulary import EOS, PAD
 
 _MAX_FUNCTIONS = 32  # a new combination of options replaces the oldest one
 
-
 # The options that are inputs of the graph, with their dtypes.
 _TENSOR_DTYPES = DecodingOptions.dtypes("is_tensor")
-
 
 # A tf.function of a batch, for which TensorFlow has no type.
 _Function: TypeAlias = Any

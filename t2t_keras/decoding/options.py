@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 # What an address does not end in, since it belongs to the sentence around it.
 _LAST = r"[^\s<>\"'.,;:!?()\[\]{}]"
 
-
 KINDS = {
     "url": rf"(?:(?:https?|ftp)://|www\.)[^\s<>\"]*{_LAST}",
     "email": r"[\w.%+-]+@[\w-]+(?:\.[\w-]+)+",
@@ -32,8 +31,6 @@ KINDS = {
     "number": r"\p{Nd}+(?:[.,:/-]\p{Nd}+)*",
     "symbol": r"(?:\p{So}[\x{FE0F}\x{200D}\x{1F3FB}-\x{1F3FF}]*)+",
 }
-
-
 UNKNOWN = "unknown"  # characters that the source's vocabulary does not have
 
 

@@ -56,10 +56,7 @@ def length_penalties(
 # The inner loop ends when one row in 16 is done, or after 8 steps: each step appends to
 # the cache, which copies everything appended since the inner loop began.
 _ROWS_PER_DONE = 16
-
-
 _MAX_INNER_STEPS = 8
-
 
 _PAD = np.int64(PAD)
 
@@ -267,14 +264,8 @@ def where_rows(condition: tf.Tensor, x: Nest, y: Nest) -> Nest:
 # One row would need more kernels: XLA pads a matrix of fewer than 8 rows, such as that
 # of 4 beams, for each product.
 _ROWS = (2, 8, *(2**n for n in range(5, 31)))
-
-
 _LENGTHS = tuple(2**n for n in range(4, 31))
-
-
 _STEPS = 32  # the number of steps is a multiple of it
-
-
 # The cache is preallocated for 1 / 4 of the steps in the first stage, for 1 / 2 in the
 # second, and for all in the third. Each is a multiple of 8 steps, so XLA does not pad
 # the cache.

@@ -52,7 +52,6 @@ from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
 # copy it.
 EXTRA = "assets.extra"
 
-
 # Characters that lossy vocabularies leave out or replace.
 _PROBE = "a \u2460\u0416\u4e2d\U0001f600 \u00df"
 
@@ -140,8 +139,6 @@ def load_saved_model(export_dir: str | Path) -> tf.Module:
 
 
 WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
-
-
 _WARM_UP_TEXTS = 4
 
 

@@ -75,18 +75,13 @@ class StoredWeight(tf.Module):
 
 DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
-
 # The options that requests may have, as inputs of signatures: numbers, one for all rows
 # or one for each, and phrases, whose first axis is 1 or B. Empty phrases are padding.
 _OPTIONS = {
     name: tf.TensorSpec(None, dtype, name)
     for name, dtype in DecodingOptions.dtypes("is_served").items()
 }
-
-
 _OPTIONS["glossary"] = tf.TensorSpec([None, None, 2], tf.string, "glossary")
-
-
 _OPTIONS["forbidden"] = tf.TensorSpec([None, None], tf.string, "forbidden")
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 # How far scores may differ: float32 has seven digits, so below -100 it is a share.
 TOLERANCE = {"abs_tol": 1e-4, "rel_tol": 1e-6}
-
-
 MIN_SHARE = 0.25  # of identical outputs, where arithmetic differs
 
 

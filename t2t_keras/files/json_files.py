@@ -163,10 +163,7 @@ def without_repeated_steps(records: Iterable[dict[str, Any]]) -> list[dict[str, 
 
 T = TypeVar("T")
 
-
 TWO = Rule(lambda items: len(items) == 2, "a list of 2")
-
-
 FileName = Annotated[
     str,
     Rule(

@@ -29,23 +29,14 @@ try:
 except ImportError:  # it is in the extra [data]
     zstd = None  # type: ignore[assignment]
 
-
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")  # the suffixes of compressed files
-
-
 _KINDS = {".gz": "gzip", ".tgz": "gzip", ".xz": "xz", ".zst": "zstd", ".tar": "tar"}
-
-
 _KINDS |= {".bz2": "bzip2"}
-
-
 _OPEN: dict[str, Callable[..., Any]] = {
     ".gz": gzip.open,
     ".xz": lzma.open,
     ".bz2": bz2.open,
 }
-
-
 # The bytes with which compressed content begins. None of them begins a text.
 _MAGIC = {
     ".gz": (b"\x1f\x8b\x08",),
@@ -57,17 +48,11 @@ _MAGIC = {
         for block in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
     ),
 }
-
-
 # What is raised for a compressed file that is cut off, or is none.
 _DAMAGE: tuple[type[Exception], ...] = (
     *(EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.ReadError),
 )
-
-
 _BZIP2_DAMAGE = "Invalid data stream"  # an OSError
-
-
 if zstd is not None:
     _OPEN[".zst"] = zstd.open
     _DAMAGE += (zstd.ZstdError,)
@@ -87,11 +72,7 @@ _ANNEX_POINTER = re.compile(rb"(?:\.\./)*/?(?:\.git/)?annex/objects/[^\n]*\s*")
 
 
 LONGEST_LINE = 10_000_000  # bytes
-
-
 HEAD = 1 << 16  # bytes by which the format of a file is recognised
-
-
 _BUFFER = 1 << 20
 
 
@@ -299,8 +280,6 @@ def require_fetched_file(path: str | Path) -> None:
 
 
 _UNPACK = "unpack it (`{}`) and give the text files in it"
-
-
 _CONVERT = "convert it (`iconv -f {} -t UTF-8 {{name}} > utf8.txt`)"
 
 

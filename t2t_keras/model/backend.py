@@ -20,10 +20,8 @@ from t2t_keras.errors import UserError
 # A tensor of any Keras backend; Keras has no common type for them.
 Tensor: TypeAlias = Any
 
-
 # The shape that a layer is built for; None stands for any size of an axis.
 Shape: TypeAlias = tuple[int | None, ...]
-
 
 # A nested structure of tensors, or of their shapes: what a loop carries along.
 Nest: TypeAlias = Any
@@ -86,8 +84,6 @@ class Execution:
 
 
 _KERNELS = Execution()
-
-
 _execution = contextvars.ContextVar("execution", default=_KERNELS)
 
 

@@ -39,11 +39,7 @@ from t2t_keras.run.config import CheckpointPaths, is_run
 from t2t_keras.run.history import record_event
 
 _DATA = ".data-00000-of-00001"
-
-
 _SUFFIXES = (".index", _DATA)  # without the index, there is no checkpoint
-
-
 _INCOMPLETE = "incomplete."  # prefix of a file's name while it is written
 
 

@@ -105,12 +105,8 @@ class CheckpointPaths:
 
 # The file of a run directory that the process which trains there has locked.
 TRAINING_LOCK = "train.lock"
-
-
 # The fields of `RunConfig` that are paths.
 _PATHS = ("data_dir", "usr_dir", "init_from")
-
-
 # Fields that may differ when a run is resumed.
 _CHANGEABLE_FIELDS = {
     *("data_dir", "usr_dir", "hparams_set", "symbols", "tags", "languages"),
@@ -124,7 +120,6 @@ _CHANGEABLE_FIELDS = {
 # (English) and 0.2% (German) of Multi30k's sources, 2.1% and 4.5% of News Commentary's.
 # Most paragraphs and documents have several.
 SINGLE_SENTENCES = 0.9
-
 
 # Source and target; the same object twice for a shared vocabulary.
 Tokenizers = tuple[Tokenizer, Tokenizer]

@@ -215,10 +215,7 @@ def _without_lists(report: Mapping[str, object]) -> dict[str, object]:
 
 Point = dict[str, float]  # "step", and the metrics at that step
 
-
 _POLL_SECONDS = 5.0
-
-
 _HAS_STEP = Rule(
     lambda point: type(point.get("step")) is int, "an object with a number 'step'"
 )

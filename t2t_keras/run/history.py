@@ -69,11 +69,7 @@ SAMPLES_FILE = "samples.jsonl"
 
 
 _LISTS = ("samples", "worst", "best")  # the fields of `DevSamples` that are lists
-
-
 _SAMPLES = 10
-
-
 _EXTREMES = 5
 
 

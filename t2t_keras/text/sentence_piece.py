@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 
 SPACE = "\u2581"  # SentencePiece's space, with which a word begins
-
-
 _WORDS = re.compile(f"{SPACE}[^{SPACE}]*")
 
 
@@ -107,8 +105,6 @@ class BpeDropout:
 # the texts that it encodes this character is escaped, as is the escape character
 # itself. Decoding undoes the escapes in reverse order.
 ESCAPES = (("\x1b", "\x1b0"), (SPACE, "\x1b1"))
-
-
 # The piece for the newline's byte, which does not occur in a line of text.
 NEWLINE_PIECE = "<0x0A>"
 

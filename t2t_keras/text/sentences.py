@@ -35,11 +35,8 @@ from t2t_keras.text.vocabulary import EOS
 
 # For character classes of regular expressions: what `str.strip` removes.
 WHITE_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-
-
 # What `str.strip` removes from a text, for `tf.strings.regex_replace`.
 WHITE_ENDS = rf"\A[{WHITE_SPACE}]+|[{WHITE_SPACE}]+\z"
-
 
 # For character classes of regular expressions: control characters, those that Unicode
 # calls default ignorable (zero-width spaces and joiners, marks of direction, variation
@@ -51,12 +48,8 @@ INVISIBLE = (
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-
-
 # What a blank text consists of, see `is_blank`.
 BLANK = f"[{WHITE_SPACE}{INVISIBLE}]*"
-
-
 _VISIBLE = re.compile(f"[^{WHITE_SPACE}{INVISIBLE}]")
 
 
@@ -89,102 +82,48 @@ def _letters(category: str) -> str:
 
 # Contents of character classes. White space within a line:
 SPACE = WHITE_SPACE.replace("\t-\r", "\t\x0b-\r")
-
-
 CAPITAL = _letters("Lu")
-
-
 SMALL = _letters("Ll")
-
-
 # Letters that may be initials: also Hebrew and Arabic.
 _INITIAL = f"{CAPITAL}{SMALL}\u00aa\u00ba\u05d0-\u05ea\u0621-\u064a"
-
-
 _CONSONANT = "bcdfghjklmnpqrstvwxz\u00df\u00e7\u00f1\u0107\u010d\u010f\u0142\u0144"
-
-
 _CONSONANT += (
     "\u0148\u0159\u015b\u0161\u0165\u017a\u017c\u017e\u0431-\u0434\u0436\u0437"
 )
-
-
 _CONSONANT += "\u043a-\u043d\u043f-\u0442\u0444-\u0449"
-
-
 # Marks that end a sentence before white space: Latin, Greek, Armenian, Arabic, Urdu,
 # Devanagari, Burmese, Ethiopic, Khmer and Mongolian ones.
 _MARK = ".!?\u2026\u037e\u0589\u061f\u06d4\u0964\u0965\u104b\u1362\u17d4\u1803\u203c"
-
-
 _MARK += "\u2047-\u2049"
-
-
 _WIDE_MARK = "\u3002\uff01\uff1f\uff61"  # they need no white space
-
-
 _ELLIPSIS = "\u2026"
-
-
 _WIDE_PERIOD = "\uff0e"  # it is also a decimal point
-
-
 # Quotes and parentheses between the mark and the end:
 _WIDE_CLOSING = (
     "\u3009\u300b\u300d\u300f\u3011\u3015\uff02\uff07\uff09\uff3d\uff5d\uff63"
 )
-
-
 _CLOSING = "\"'\u2018-\u201d\u00ab\u00bb\u2039\u203a)\\]}" + _WIDE_CLOSING
-
-
 _AFTER_WIDE = f"\"'\u2019\u201d)\\]{_WIDE_CLOSING}"
-
-
 _DETACHED = ")\\]}\u201d\u00bb"  # those that also close after white space
-
-
 _QUOTE = "\"'`\u00b4\u2018-\u201f\u00bb\u2039\u203a"
-
-
 # What may stand between the end of a sentence and the first letter of the next:
 _OPENING = f"{_QUOTE}\u00ab(\\[{{\u00a1\u00bf\\-\u2010-\u2015"
-
-
 _WIDE_OPENING = (
     "\u201c\u2018\u3008\u300a\u300c\u300e\u3010\u3014\uff08\uff3b\uff5b\uff62"
 )
-
-
 # What cannot begin a sentence:
 _INNER = ",;:)\\]}%&/*+=<>|\u00b7" + _MARK + _WIDE_MARK + _WIDE_CLOSING
-
-
 _INNER += "\u3001\uff0c\uff1a\uff1b"
-
-
 # Symbols, such as emoji, which belong to the sentence before them:
 _SYMBOL = "\u2190-\u2bff\ufe0f\u200d\U0001f000-\U0001faff"
-
-
 # What a sentence cannot consist of: no letters or digits.
 _NO_WORD = f"{SPACE}!-/:-@\\[-`{{-~\u00a1-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb\u00bf"
-
-
 _NO_WORD += f"\u2010-\u206f{_SYMBOL}{_MARK}{_WIDE_MARK}{_WIDE_CLOSING}\u3000-\u3004"
-
-
 _NO_WORD += _WIDE_OPENING + INVISIBLE
-
-
 # What may precede an abbreviation, besides the beginning of the line:
 _BEFORE = f"{SPACE}.\\-\u2010-\u2015/(\\[{{\"'\u2018-\u201f\u00ab\u00bb"
-
-
 # Han, Hiragana, Katakana.
 _KANJI = "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-
-
 _KANJI += "\U00020000-\U0003ffff"
 
 
@@ -206,16 +145,12 @@ _ABBREVIATIONS = (
     "\u043f\u0440\u043e\u0444|\u0430\u043a\u0430\u0434|\u0440\u0435\u0434|"  # Russian
     "\u0921\u0949"  # Hindi
 )
-
-
 # Abbreviations before a number.
 _NUMBERED = (
     "no|nos|fig|figs|vol|vols|ch|chap|sec|sect|art|arts|par|ref|refs|eq|eqs|ed|abs|kap|"
     "anm|ziff|tab|est|bd|p\u00e1g|p\u00e1gs|n\u00fam|cap|pag|op|"
     "jan|feb|mar|apr|aug|sept|oct|okt|nov|dec|dez|janv|f\u00e9vr|juil|ao\u00fbt|d\u00e9c"
 )
-
-
 _SHORT = "|".join(
     (
         f"[{_INITIAL}]",
@@ -224,19 +159,12 @@ _SHORT = "|".join(
         f"(?i:{_ABBREVIATIONS})",
     )
 )
-
-
 _FIRST = rf"(?:\A|[{_BEFORE}])"
-
-
 # "am 3. Mai", "am 3.10. um", but not "it costs 3.50. Then".
 _ORDINAL = (
     rf"(?:\A|[{_BEFORE.replace('.', '')}])(?:[0-3]?[0-9]\.[01]?[0-9]|[0-9]{{1,3}})"
 )
-
-
 _NUMBER = rf"[(\[#]?[0-9]|[IVXLC]+(?:[{SPACE},;:)]|\z)"
-
 
 _Rules = tuple[tuple[str, str], ...]
 
@@ -293,11 +221,8 @@ RULES = SentenceRules(
     ),
 )
 
-
 # Scripts without spaces between words: CJK characters and their punctuation.
 WITHOUT_SPACES = "\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff65"
-
-
 WITHOUT_SPACES += "\U00020000-\U0003ffff"
 
 
@@ -309,11 +234,7 @@ def _compiled(rules: _Rules) -> list[tuple[re.Pattern[str], str]]:
 _INITIAL_RULES, _CASED_RULES, _FINAL_RULES = (
     _compiled(rules) for rules in (RULES.initial, RULES.cased, RULES.final)
 )
-
-
 _HAS_CAPITAL = re.compile(RULES.capital).search
-
-
 # A line without it is one sentence.
 _MAY_END = re.compile(
     f"[{_MARK}][{_CLOSING}{_SYMBOL}]*[{SPACE}]|[{_WIDE_MARK}{_WIDE_PERIOD}]"

@@ -11,11 +11,7 @@ from t2t_keras.files.text_files import require_fetched
 # The ids that mean the same in every vocabulary. tensor2tensor's vocabularies have no
 # unknown token: there, 2 is a token like any other.
 PAD = 0
-
-
 EOS = 1
-
-
 UNK = 2
 
 

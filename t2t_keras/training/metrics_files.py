@@ -103,8 +103,6 @@ class SampleFile(Hook):
 
 
 _SPEEDS = ("tokens_per_s", "steps_per_s", "_share")
-
-
 _LOSSES = ("nll", "perplexity", "smoothed_loss", "gradient_norm")
 
 

@@ -21,8 +21,6 @@ from t2t_keras.training.step import StepResult
 
 # Without a progress bar, a line is printed at least this often.
 _SECONDS_BETWEEN_LINES = 30.0
-
-
 # The bar is updated at most this often.
 _SECONDS_BETWEEN_UPDATES = 0.5
 

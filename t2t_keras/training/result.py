@@ -65,8 +65,6 @@ class TrainResult:
 
 # The options on which the results depend.
 _OPTIONS = ("eval_sentences", "best_by", "bleu_tokenize", "average_last")
-
-
 # What each start of a training finds out for itself.
 _EVERY_TIME = ("step", "stopped_by", "process_group")
 

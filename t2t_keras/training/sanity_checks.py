@@ -133,22 +133,13 @@ def _peak() -> str:
 
 
 _Floats: TypeAlias = NDArray[np.float32]
-
-
 _Ids: TypeAlias = NDArray[np.int32]
-
 
 # The lengths of three pairs, and the pairs in each packed row.
 _LENGTHS = {"source": (3, 2, 5), "target": (4, 1, 3)}
-
-
 _ROWS = ((2, 0), (1,))
-
-
 # How far logits may differ, in standard deviations: bfloat16 has 1%, mixed pairs 30%.
 _TOLERANCE = 0.1
-
-
 # How far losses may differ, relative to them: mixed pairs differ by 0.5% and more.
 _LOSS_TOLERANCE = 0.002
 

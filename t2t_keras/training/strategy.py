@@ -26,13 +26,8 @@ _EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
 )
-
-
 _MINUTES_TO_CONNECT = 10
-
-
 _IPV6 = socket.has_dualstack_ipv6()
-
 
 # Collective operations raise these errors when a process is gone.
 _GONE = (

@@ -47,10 +47,7 @@ from t2t_keras.training.strategy import (
 # Each skipped update halves the loss scale of float16.
 MAX_SKIPPED_IN_A_ROW = 50
 
-
 _DIVERGED = 10.0  # times the loss of the uniform distribution
-
-
 _REMEDY = "a lower learning_rate, a longer warmup_steps or clip_norm=1"
 
 
@@ -139,8 +136,6 @@ def compilation_notice(hparams: HParams) -> str:
 
 
 _SIGNAL_NAMES = tuple(signal.name for signal in SIGNALS)
-
-
 _STEPS_BETWEEN_STOP_CHECKS = 10
 
 

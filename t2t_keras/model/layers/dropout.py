@@ -22,7 +22,6 @@ from t2t_keras.model.backend import (
 # PyTorch cannot multiply uint32 numbers, so it computes in int64.
 _WORD = "int64" if keras.backend.backend() == "torch" else "uint32"
 
-
 # Any constant would do; without one, the key of 0 would be 0.
 _OFFSET = 0x9E3779B9
 

@@ -10,7 +10,6 @@ from t2t_keras.model.backend import Tensor, arange
 
 PAD = 0  # the id of padding
 
-
 # Added to the scores of illegal positions. It is finite so that a row without any legal
 # position (an empty sentence that pads a batch) does not become NaN. The dtype is part
 # of it: a user's `floatx` must not decide on that of a bias.

@@ -214,11 +214,12 @@ def lock(path: Path, refusal: Callable[[str], UserError] | None) -> Iterator[Loc
         except Timeout:
             holder = ""
             with contextlib.suppress(OSError):  # it has just removed the directory
-                holder = path.read_text(errors="replace")
+                holder = path.read_text("utf-8", errors="replace")
             assert refusal is not None  # otherwise `locked` waits
             raise refusal(holder) from None
         with contextlib.suppress(OSError):  # a full disk; only messages lack it
-            path.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            path.write_text(holder, "utf-8")
         yield Lock(path)
 
 

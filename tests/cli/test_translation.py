@@ -26,10 +26,10 @@ MODES = {
 
 
 @pytest.fixture(scope="module")
-def model(earlier):
+def model(trained_run):
     """The flags for a small run."""
     flags = ("--decode_hparams", "extra_length=4")
-    return "--output_dir", earlier / "run-translate_text", *flags
+    return "--output_dir", trained_run, *flags
 
 
 loaded = functools.cache(t2t_keras.load)
@@ -138,7 +138,7 @@ def test_what_cannot_be_resumed(model, interrupted, tmp_path, capfd):
         *argv, "--beam_size", 2
     )
     assert "scores was False, is now True" in refusal(*argv, "--scores")
-    assert "model was " in refusal(*argv, "--checkpoint", "ema")
+    assert "model was " in refusal(*argv, "--checkpoint", 1)
     write(tmp_path / "in", *SOURCES[:3], "other", *SOURCES[4:])
     assert "of another input, which differs in the first 4 lines" in refusal(*argv)
     write(tmp_path / "in", *SOURCES[:3])

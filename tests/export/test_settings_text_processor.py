@@ -9,8 +9,7 @@ from t2t_keras.export.saved_model import SavedModelSettings
 from t2t_keras.export.settings import SETTINGS
 from t2t_keras.problem import TextProcessor
 
-# What a SavedModel recorded before `text_form` was named `text_processor`.
-EARLIER = {
+SETTINGS_OF_A_MODEL = {
     "version": "0.1.0",
     "problem": "parsing_wsj",
     "languages": None,
@@ -25,15 +24,15 @@ EARLIER = {
 
 
 @pytest.mark.parametrize(
-    ("text_form", "tags", "expected"),
+    ("name", "tags", "expected"),
     [
         ("plain", ["<2de>"], lambda: TextProcessor(tags=("<2de>",))),
         ("registered", [], lambda: registry.problem("parsing_wsj").text_processor),
         ("unknown", [], lambda: None),
     ],
 )
-def test_an_export_of_an_earlier_version(text_form, tags, expected, tmp_path):
-    fields = EARLIER | {"text_form": text_form, "tags": tags}
+def test_the_settings_tell_the_text_processor(name, tags, expected, tmp_path):
+    fields = SETTINGS_OF_A_MODEL | {"text_processor": name, "tags": tags}
     (tmp_path / SETTINGS).write_text(json.dumps(fields), encoding="utf-8")
     settings = SavedModelSettings.read(tmp_path)
     assert settings.make_text_processor() == expected()

@@ -127,7 +127,7 @@ def test_encoded_parts_are_reused(plain, tmp_path, monkeypatch):
 
 def test_each_way_continues_the_other(plain, tmp_path):
     problem, expected = plain
-    with faults(110, interrupt), pytest.raises(KeyboardInterrupt):
+    with faults(80, interrupt), pytest.raises(KeyboardInterrupt):
         generate(problem, tmp_path / "a", stages=HERE)
     generate(problem, tmp_path / "a", workers=1)
     assert files(tmp_path / "a") == expected

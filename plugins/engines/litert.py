@@ -5,8 +5,6 @@ run it (`examples/translate_litert.py`). The export is verified with the interpr
 which the extra `[litert]` installs.
 """
 
-import dataclasses
-import importlib.metadata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ from t2t_keras.decoding.search_loop import (
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import replaced, require_free, size_of
 from t2t_keras.export.formats import require_quantization
-from t2t_keras.export.settings import SETTINGS, text_processor_settings
+from t2t_keras.export.settings import SETTINGS, make_settings
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.files.json_files import write_json
 from t2t_keras.model.backend import Nest
@@ -99,17 +97,7 @@ def export_litert(
             verify.check(_search_of(new / MODEL), exact=quantization is None)
         limits = {"max_source_length": resolved.max_source_length}
         write_json(new / LIMITS, limits | {"quantization": quantization})
-        settings = {
-            "version": importlib.metadata.version("t2t_keras"),
-            "problem": translator.problem.name,
-            "languages": translator.problem.languages,
-            "hparams": dataclasses.asdict(translator.model.hparams),
-            "decoding": resolved.recorded(),
-            "quantization": quantization,
-            "verified": len(verify.texts) if verify else 0,
-            "identical": verify.identical if verify else 0,
-            **text_processor_settings(translator.problem),
-        }
+        settings = make_settings(translator, resolved, quantization, verify)
         write_json(new / SETTINGS, settings)
         translator.save_tokenizers(new)
     return size_of(Path(export_dir))

@@ -10,7 +10,6 @@ Every loader of SavedModels ignores `assets.extra`, and tools copy it.
 """
 
 import dataclasses
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,8 @@ from t2t_keras.export.settings import (
     SETTINGS,
     ExportedTranslator,
     TextProcessorSettings,
+    make_settings,
     refuse_unknown_dtype,
-    text_processor_settings,
 )
 from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.export.verify import Verification, search_of, verify_text_processor
@@ -257,19 +256,8 @@ def export_saved_model(
                 processor = translator.problem.text_processor
                 pairs = verify.texts, verify.outputs
                 verify_text_processor(processor, *pairs, resolved.raw)
-        settings = {
-            "version": importlib.metadata.version("t2t_keras"),
-            "problem": translator.problem.name,
-            "languages": translator.problem.languages,
-            "hparams": dataclasses.asdict(translator.model.hparams),
-            "decoding": resolved.recorded(),
-            "quantization": quantization,
-            "ids_only": ids_only,
-            "verified": len(verify.texts) if verify else 0,
-            "identical": verify.identical if verify else 0,
-            **text_processor_settings(translator.problem),
-        }
-        write_json(new / SETTINGS, settings)
+        settings = make_settings(translator, resolved, quantization, verify)
+        write_json(new / SETTINGS, settings | {"ids_only": ids_only})
         (new / EXTRA).mkdir()
         translator.save_tokenizers(new / EXTRA)
         texts = verify.texts[-_WARM_UP_TEXTS:] if verify else []

@@ -1,9 +1,10 @@
 """The settings of an export, and the translator that they describe."""
 
 import dataclasses
+import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from t2t_keras import registry
 from t2t_keras.decoding.engine import Engine
@@ -12,6 +13,10 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.files.json_files import from_fields, read_json
 from t2t_keras.problem import Problem, TextProcessor
+
+if TYPE_CHECKING:
+    from t2t_keras.decoding.graph_engine import ModelTranslator
+    from t2t_keras.export.verify import Verification
 
 SETTINGS = "t2t_export.json"
 
@@ -100,8 +105,34 @@ class TextProcessorSettings(ExportSettings):
         return None
 
 
-def text_processor_settings(problem: Problem) -> dict[str, object]:
-    """Returns the fields of `TextProcessorSettings` for a problem."""
+def make_settings(
+    translator: "ModelTranslator",
+    options: DecodingOptions,
+    quantization: str | None,
+    verify: "Verification | None",
+) -> dict[str, object]:
+    """Returns the fields of `TextProcessorSettings` for an export.
+
+    Args:
+        translator: the translator that is exported.
+        options: its decoding options.
+        quantization: the dtype to which the weights are rounded; None: float32.
+        verify: the verification that the export has passed; None: there was none.
+    """
+    return {
+        "version": importlib.metadata.version("t2t_keras"),
+        "problem": translator.problem.name,
+        "languages": translator.problem.languages,
+        "hparams": dataclasses.asdict(translator.model.hparams),
+        "decoding": options.recorded(),
+        "quantization": quantization,
+        "verified": len(verify.texts) if verify else 0,
+        "identical": verify.identical if verify else 0,
+        **_text_processor_settings(translator.problem),
+    }
+
+
+def _text_processor_settings(problem: Problem) -> dict[str, object]:
     text_processor = problem.text_processor
     settings: dict[str, object] = {"text_processor": "unknown", "tags": []}
     if type(text_processor) is TextProcessor:

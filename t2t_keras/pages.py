@@ -1,11 +1,11 @@
 """The frame and the style sheet of all HTML pages.
 
 A page that is one file needs neither network nor framework. It is a template of Jinja2
-that extends `html_page.html`, with `templates`, or `html_page(title, body)`;
-`html_parts.html` has macros of what several pages show. A server sends `style_sheet()`
-as a separate file. The head of `html_page.css` lists the classes and the variables of
-colours that a page may use. Rules that a page adds take their colours from these
-variables, so that they suit both modes.
+that extends `html_page.html`; `templates` finds both. `html_parts.html` has macros of
+what several pages show. A server sends `style_sheet()` as a separate file. The head of
+`html_page.css` lists the classes and the variables of colours that a page may use.
+Rules that a page adds take their colours from these variables, so that they suit both
+modes.
 """
 
 import functools
@@ -50,20 +50,3 @@ def templates(folder: Path = _FOLDER) -> "Environment":
 def style_sheet() -> str:
     """Returns the style sheet of all pages."""
     return (_FOLDER / "html_page.css").read_text(encoding="utf-8")
-
-
-def html_page(title: str, body: str, style: str = "", script: str = "") -> str:
-    """Returns a page in one file, which loads nothing.
-
-    Args:
-        title: its title, as text.
-        body: HTML for the body, whose texts the caller has escaped.
-        style: further rules, after those of `style_sheet`.
-        script: a program that runs when the body has been read, without `</script`.
-    """
-    if script:
-        body += f"\n<script>\n{script}\n</script>"
-    from markupsafe import Markup
-
-    frame = templates().get_template("html_page.html")
-    return frame.render(title=title, style=Markup(style), body=Markup(body))

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from t2t_keras.pages import html_page, style_sheet
+from t2t_keras.pages import style_sheet, templates
 
 # (text or line, what is behind it, the least contrast of WCAG 2.2 AA): 4.5 for text,
 # 3 for what must be seen to use a page (1.4.3, 1.4.11).
@@ -50,8 +50,16 @@ def test_colours_can_be_read(mode):
         assert value >= required_contrast, (foreground, background, value)
 
 
-def test_a_page_is_whole_and_loads_nothing():
-    page = html_page("a < b", "<p>text</p>", "p { color: var(--muted) }", "let x = 1;")
+PAGE = """{% extends "html_page.html" %}
+{% block title %}{{ title }}{% endblock %}
+{% block style %}p { color: var(--muted) }{% endblock %}
+{% block body %}<p>text</p><script>let x = 1;</script>{% endblock %}
+"""
+
+
+def test_a_page_is_whole_and_loads_nothing(tmp_path):
+    (tmp_path / "page.html").write_text(PAGE, "utf-8")
+    page = templates(tmp_path).get_template("page.html").render(title="a < b")
     assert "<title>a &lt; b</title>" in page
     assert page.index("</style>") < page.index("<p>text</p>") < page.index("let x = 1;")
     assert page.index(style_sheet()) < page.index("p { color: var(--muted) }")

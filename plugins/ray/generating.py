@@ -8,7 +8,7 @@ from typing import Any, get_args
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.data import run_datagen
 from t2t_keras.errors import require_extra
-from t2t_keras.problem import Problem, Split
+from t2t_keras.problem import Split
 
 from .cluster import WorkerSize, absolute, add_cluster, cluster_extension
 
@@ -34,7 +34,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     from .datagen import ClusterStages
     from .task_runner import RayTaskRunner
 
-    def make_stages(problem: Problem) -> ClusterStages:
+    def make_stages() -> ClusterStages:
         files = [Path(args.mixture)] if args.mixture else []
         for split in get_args(Split):
             for side in ("source", "target"):

@@ -153,13 +153,14 @@ def _check_datagen(args: argparse.Namespace) -> None:
 
 def run_datagen(
     args: argparse.Namespace,
-    make_stages: "Callable[[Problem], Stages] | None" = None,
+    make_stages: "Callable[[], Stages] | None" = None,
 ) -> dict[str, object]:
     """Generates the data that the flags ask for; returns what `--json` prints.
 
     Args:
         args: the flags.
-        make_stages: returns the `stages` of `data.datagen.generate` for a problem.
+        make_stages: returns the `stages` of `data.datagen.generate`, once the flags are
+            known to name a problem.
     """
     from t2t_keras.data.datagen import generate
 
@@ -172,7 +173,7 @@ def run_datagen(
         args.seed,
         args.dev_size or 0,
         args.test_size or 0,
-        make_stages(problem) if make_stages else None,
+        make_stages() if make_stages else None,
     )
     dropped = Counter[str]()
     for reasons in manifest.dropped.values():

@@ -330,7 +330,7 @@ def fit_steps(work: Workload, jit_compile: bool) -> Callable[[int], None]:
     hparams = work.hparams
 
     class FitModel(keras.Model):
-        """Takes pairs, and draws dropout from a seed of its own."""
+        """The model of pairs; a seed generator seeds its dropout."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -282,12 +282,12 @@ class SweepStudy:
                     return None
             trial = self._study.ask()
             index = trial.user_attrs[_INDEX]
-            held = contextlib.ExitStack()
+            resources = contextlib.ExitStack()
             path = run_dir(self.directory, index) / _TRIAL_LOCK
-            held.enter_context(lock(path, None))
-            held.callback(self._claimed.discard, index)
+            resources.enter_context(lock(path, None))
+            resources.callback(self._claimed.discard, index)
             self._claimed.add(index)
-            return ClaimedTrial(self, self._study, trial, held)
+            return ClaimedTrial(self, self._study, trial, resources)
 
     def _attempts(self) -> dict[int, FrozenTrial]:
         """Returns the last attempt at each trial by its number, in their order."""
@@ -364,7 +364,7 @@ class ClaimedTrial:
         sweep: the trials of the sweep.
         study: Optuna's study.
         trial: Optuna's trial.
-        held: the lock and what else `release` gives up.
+        resources: the lock and what else `release` gives up.
     """
 
     def __init__(
@@ -372,7 +372,7 @@ class ClaimedTrial:
         sweep: SweepStudy,
         study: optuna.Study,
         trial: optuna.Trial,
-        held: contextlib.ExitStack,
+        resources: contextlib.ExitStack,
     ) -> None:
         self.index: int = trial.user_attrs[_INDEX]
         self.hparams: Mapping[str, Value] = trial.user_attrs[_HPARAMS]
@@ -382,7 +382,7 @@ class ClaimedTrial:
         self._study_lock = sweep.directory / _STUDY_LOCK
         self._study = study
         self._trial = trial
-        self._held = held
+        self._resources = resources
         attempt = study.get_trials(deepcopy=False)[trial.number]
         self._scores = dict(attempt.intermediate_values)
         # An earlier attempt may have ended before it was compared at its last step.
@@ -422,7 +422,7 @@ class ClaimedTrial:
 
     def release(self) -> None:
         """Gives up the lock; a trial that has not ended can be claimed again."""
-        self._held.close()
+        self._resources.close()
 
 
 def _open_study(path: Path, settings: SweepSettings) -> tuple[str, optuna.Study]:

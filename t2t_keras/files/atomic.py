@@ -21,16 +21,12 @@ from t2t_keras.errors import UserError
 
 _INCOMPLETE = ".incomplete"  # suffix of a file's name while it is written
 
-
 _OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
-
 
 _NAME_BYTES = 220  # length of a temporary name's stem; 255 bytes are allowed in all
 
-
 # Error codes of file systems without locks, such as Lustre mounted without `flock`.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-
 
 # Error codes of a file that is gone; NFS has the last one.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
@@ -53,7 +49,7 @@ def atomic(path: Path) -> Iterator[Path]:
     stem = os.fsdecode(os.fsencode(path.name)[:_NAME_BYTES])
     _remove_leftovers(path.parent, stem)
     try:
-        incomplete, held = _new_file(path.parent, stem)
+        incomplete, file_lock = _new_file(path.parent, stem)
     except OSError as error:
         error.filename = str(path)  # users do not know the temporary name
         raise
@@ -66,7 +62,7 @@ def atomic(path: Path) -> Iterator[Path]:
         incomplete.unlink(missing_ok=True)
         raise
     finally:
-        held.release()
+        file_lock.release()
 
 
 def _new_file(directory: Path, stem: str) -> tuple[Path, FileLock]:
@@ -76,16 +72,16 @@ def _new_file(directory: Path, stem: str) -> tuple[Path, FileLock]:
     """
     while True:
         path = directory / f"{stem}.{secrets.token_hex(4)}{_INCOMPLETE}"
-        held = _file_lock(path)
+        file_lock = _file_lock(path)
         try:
             path.touch(exist_ok=False)  # a lock would also make the directory
-            held.acquire(blocking=False)
+            file_lock.acquire(blocking=False)
         except (FileExistsError, Timeout):  # the lock of who takes it for a leftover
             continue
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
-        return path, held
+        return path, file_lock
 
 
 def _remove_leftovers(directory: Path, stem: str) -> None:
@@ -234,9 +230,9 @@ def locked(path: Path, waits: bool) -> Iterator[None]:
     Raises:
         Timeout: another process has the lock, and `waits` is false.
     """
-    held = _file_lock(path)
+    file_lock = _file_lock(path)
     try:
-        held.acquire(blocking=waits)
+        file_lock.acquire(blocking=waits)
     except OSError as error:  # which a `Timeout` is, too
         if error.errno not in NO_LOCKS:
             raise
@@ -248,4 +244,4 @@ def locked(path: Path, waits: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        held.release()
+        file_lock.release()

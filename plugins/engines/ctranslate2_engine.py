@@ -12,7 +12,6 @@ from pathlib import Path
 import ctranslate2
 import numpy as np
 
-from t2t_keras import registry
 from t2t_keras.checking import Positive
 from t2t_keras.decoding.batches import batches, batches_of_pairs
 from t2t_keras.decoding.engine import (
@@ -27,7 +26,11 @@ from t2t_keras.decoding.engine import (
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.export.directory import require_intact
-from t2t_keras.export.settings import SETTINGS, ExportSettings
+from t2t_keras.export.settings import (
+    SETTINGS,
+    ExportSettings,
+    registered_text_processor,
+)
 from t2t_keras.files.json_files import write_json
 from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
@@ -166,7 +169,7 @@ class CTranslate2Engine:
         self.problem_name = settings.problem
         self.options = DecodingOptions.of_recorded(settings.decoding, path / SETTINGS)
         if settings.tags is None:
-            self.text_processor = registry.problem(settings.problem).text_processor
+            self.text_processor = registered_text_processor(settings.problem, path)
         else:
             self.text_processor = TextProcessor(tags=tuple(settings.tags))
         self.source_tokenizer = load_tokenizer(next(path.glob("source.*")))

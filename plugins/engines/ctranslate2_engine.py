@@ -25,7 +25,6 @@ from t2t_keras.decoding.engine import (
 )
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, quantity
-from t2t_keras.export.directory import require_intact
 from t2t_keras.export.settings import (
     SETTINGS,
     ExportSettings,
@@ -151,7 +150,7 @@ class CTranslate2Engine:
         compute_type: CTranslate2's type of computation, such as `int8_float32`.
 
     Raises:
-        UserError: the directory was not written by `t2t export`, or is damaged.
+        UserError: the directory was not written by `t2t export`.
     """
 
     name = "ctranslate2"
@@ -159,12 +158,7 @@ class CTranslate2Engine:
 
     def __init__(self, export_dir: str | Path) -> None:
         path = Path(export_dir)
-        require_intact(path)
         settings = CTranslate2Settings.read(path)
-        if settings is None:
-            raise UserError(
-                f"--export_dir: {path} has no {SETTINGS}; export the model again"
-            )
         self.settings = settings
         self.problem_name = settings.problem
         self.options = DecodingOptions.of_recorded(settings.decoding, path / SETTINGS)

@@ -59,7 +59,7 @@ class SavedModelSettings(TextProcessorSettings):
         ids_only: whether the graph has no tokenizers.
     """
 
-    ids_only: bool = False
+    ids_only: bool
 
 
 def load_translator(export_dir: str | Path) -> ExportedTranslator:
@@ -76,8 +76,6 @@ def load_translator(export_dir: str | Path) -> ExportedTranslator:
         raise UserError(f"--export_dir: {path} has no saved_model.pb")
     require_intact(path)
     settings = SavedModelSettings.read(path)
-    if settings is None:
-        raise UserError(f"--export_dir: {path} was not written by `t2t export`")
     if settings.ids_only:
         raise UserError(
             f"--export_dir: {path} maps ids to ids; call its signatures with "

@@ -47,16 +47,18 @@ class ExportSettings:
     identical: int = 0
 
     @classmethod
-    def read(cls, export_dir: Path) -> Self | None:
-        """Returns the settings of an export; None if it has none.
+    def read(cls, export_dir: Path) -> Self:
+        """Returns the settings of an export.
 
         Raises:
-            UserError: the file is damaged.
+            UserError: the file is absent or damaged.
         """
         path = export_dir / SETTINGS
         fields = read_json(path, "export the model again")
         if fields is None:
-            return None
+            raise UserError(
+                f"--export_dir: {export_dir} has no {SETTINGS}; export the model again"
+            )
         return from_fields(cls, fields, path)
 
 
@@ -94,8 +96,8 @@ class TextProcessorSettings(ExportSettings):
         tags: words before sources that are one token.
     """
 
-    text_processor: Literal["plain", "registered", "unknown"] = "unknown"
-    tags: list[str] = dataclasses.field(default_factory=list)
+    text_processor: Literal["plain", "registered", "unknown"]
+    tags: list[str]
 
     def make_text_processor(self, export_dir: Path) -> TextProcessor:
         """Returns the text processor.

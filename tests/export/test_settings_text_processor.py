@@ -68,4 +68,4 @@ def test_a_saved_model_of_another_program(tmp_path):
     path = write_export(tmp_path / "1")
     (path / SETTINGS).unlink()
     (path / SUMS).unlink()
-    refused("was not written by `t2t export`$", t2t_keras.load, path)
+    refused("has no SHA256SUMS: `t2t export` did not write it", t2t_keras.load, path)

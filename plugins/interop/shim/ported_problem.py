@@ -13,7 +13,7 @@ from t2t_keras.data.manifest import vocab_files
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.problem import SIDES, Problem, Split, TextProcessor
 from t2t_keras.text.vocabulary import write_vocabulary
-from t2t_keras.user_code import definition_location, error_in_file
+from t2t_keras.usr_dir import definition_location, error_in_file
 
 from . import say_once
 from .encoders import TextEncoder

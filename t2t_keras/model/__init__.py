@@ -10,7 +10,7 @@ Keras.
 """
 
 from t2t_keras.model.build import build_model
-from t2t_keras.model.decoder import Decoder, DecoderLayer
+from t2t_keras.model.decoder import Decoder, DecoderLayer, DecoderMask
 from t2t_keras.model.encoder import Encoder, EncoderLayer
 from t2t_keras.model.layers import (
     Block,
@@ -37,6 +37,7 @@ __all__ = [
     "CrossAttention",
     "Decoder",
     "DecoderLayer",
+    "DecoderMask",
     "DecodingCache",
     "Dropout",
     "Embedding",

@@ -9,16 +9,9 @@ from keras import ops
 from t2t_keras.entry_points import load_plugin
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import GUIDED_HEAD
-from t2t_keras.model.backend import (
-    Stack,
-    Tensor,
-    arange,
-    from_rows,
-    set_mask,
-    to_ids,
-    to_rows,
-)
+from t2t_keras.model.backend import Stack, Tensor, arange, set_mask, to_ids
 from t2t_keras.model.decoder import DecoderBias
+from t2t_keras.model.execution import from_rows, to_rows
 from t2t_keras.model.layers.attention import SelfAttention
 from t2t_keras.model.layers.cache import DecodingCache
 from t2t_keras.model.layers.dropout import (

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from t2t_keras.data.pipeline import Batch
 from t2t_keras.errors import UserError
-from t2t_keras.model.backend import Execution, executed_by
+from t2t_keras.model.execution import Execution, executed_by
 from t2t_keras.model.layers.masks import Packing
 from t2t_keras.model.loss import count_tokens
 from t2t_keras.model.transformer import Transformer

@@ -12,11 +12,9 @@ from t2t_keras.model.backend import (
     Shape,
     Tensor,
     at_least_float32,
-    current_execution,
-    from_rows,
     serializable,
-    to_rows,
 )
+from t2t_keras.model.execution import current_execution, from_rows, to_rows
 from t2t_keras.model.layers.cache import (
     UsedColumns,
     add_used,

@@ -58,6 +58,16 @@ def set_mask(x: Tensor, mask: Tensor) -> None:
     keras_backend.set_keras_mask(x, mask)
 
 
+def inner_layers(
+    layer: keras.layers.Layer, recursive: bool = True
+) -> list[keras.layers.Layer]:
+    """Returns the layers inside a layer, and those inside them if it is recursive.
+
+    Keras has a public list for models only, and without the inner ones.
+    """
+    return layer._flatten_layers(include_self=False, recursive=recursive)
+
+
 # Models that contain these classes are loaded without `custom_objects`.
 serializable = keras.saving.register_keras_serializable(package="t2t_keras")
 
@@ -85,7 +95,7 @@ class Block(Layer):
 
     def build(self, input_shape: Shape) -> None:
         """Builds the inner layers."""
-        for layer in self._flatten_layers(include_self=False, recursive=False):
+        for layer in inner_layers(self, recursive=False):
             # Keras has built them already when it loads a model.
             if not layer.built:
                 layer.build(input_shape)

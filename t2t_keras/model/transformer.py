@@ -9,7 +9,14 @@ from keras import ops
 from t2t_keras.entry_points import load_plugin
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import GUIDED_HEAD
-from t2t_keras.model.backend import Stack, Tensor, arange, set_mask, to_ids
+from t2t_keras.model.backend import (
+    Stack,
+    Tensor,
+    arange,
+    inner_layers,
+    set_mask,
+    to_ids,
+)
 from t2t_keras.model.decoder import DecoderBias
 from t2t_keras.model.execution import from_rows, to_rows
 from t2t_keras.model.layers.attention import SelfAttention
@@ -338,7 +345,7 @@ class Transformer(TransformerParts):
         batch = ops.shape(encoder_output)[0]
         softmax = self.softmax_embedding
         kernels = {softmax.path: softmax.cast_kernel()}
-        for layer in self.decoder._flatten_layers():
+        for layer in inner_layers(self.decoder):
             if isinstance(layer, Linear):
                 kernels.update(layer.cast_weights())
         layer_caches = []

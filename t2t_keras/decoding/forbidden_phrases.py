@@ -25,7 +25,8 @@ _OUTSIDE, _INSIDE, _AFTER_PHRASE, _MATCHED = range(4)
 
 # The symbols after the bytes: the last character belongs to no word (or there is
 # none), and the next one belongs to no word (or there is none).
-_BEGIN, _END = 256, 257
+_BEGIN = 256
+_END = 257
 _NUM_SYMBOLS = 258
 
 # The first byte of these characters does not tell whether they belong to a word. It
@@ -101,8 +102,8 @@ class PhraseAutomaton:
         is_waiting = waiting > 0
         continues = tf.gather(_CONTINUES, following)
         is_word = tf.gather(_IS_WORD_AFTER.ravel(), waiting * 256 + following)
-        first = tf.gather(_WAITING, waiting)
-        nodes = tf.where(is_waiting, self._after(nodes, first, is_word), nodes)
+        lead_byte = tf.gather(_WAITING, waiting)
+        nodes = tf.where(is_waiting, self._after(nodes, lead_byte, is_word), nodes)
         of_same = tf.where(is_waiting, is_word, tf.gather(self._is_word, nodes))
         next_nodes = tf.where(
             continues,
@@ -116,12 +117,12 @@ class PhraseAutomaton:
         )
 
     def _after(
-        self, nodes: tf.Tensor, first: tf.Tensor, is_word: tf.Tensor
+        self, nodes: tf.Tensor, lead_byte: tf.Tensor, is_word: tf.Tensor
     ) -> tf.Tensor:
         """Returns the nodes after the first byte of a character."""
         nodes = self._after_begin(nodes)
         nodes = tf.where(is_word, nodes, self._successor(nodes, _END))
-        return self._after_byte(nodes, first, is_word)
+        return self._after_byte(nodes, lead_byte, is_word)
 
     def _after_byte(
         self, nodes: tf.Tensor, byte: tf.Tensor, is_word: tf.Tensor
@@ -171,11 +172,11 @@ def _symbols(phrases: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         position == 0, starts_word[:, None], ~continues & (position < lengths)
     )
     may_stand |= is_last & ends_word[:, None]
-    begins = may_stand & ((position == 0) | ~_shifted(is_word))
-    ends = may_stand & (is_last | ~is_word)
+    has_begin = may_stand & ((position == 0) | ~_shifted(is_word))
+    has_end = may_stand & (is_last | ~is_word)
     columns = [
-        tf.where(begins, _BEGIN, -1),
-        tf.where(ends, _END, -1),
+        tf.where(has_begin, _BEGIN, -1),
+        tf.where(has_end, _END, -1),
         tf.where(position < lengths, content, -1),
     ]
     symbols = tf.stack(columns, 2)  # [F, L, 3]
@@ -353,14 +354,14 @@ class ForbiddenPhrases:
         """Returns the states after a step."""
         state = tf.gather(state, parents, batch_dims=1)
         contexts = tf.gather(self._contexts, state)
-        after = tf.gather_nd(self._transitions, tf.stack([contexts, tokens], 2))
+        states = tf.gather_nd(self._transitions, tf.stack([contexts, tokens], 2))
         keys = tf.reshape(self._key(state, tokens), [-1])
         exceptions = tf.searchsorted(self._keys, keys)
         is_exception = tf.gather(self._keys, exceptions) == keys
         targets = tf.gather(self._targets, exceptions)
-        shape = tf.shape(after)
+        shape = tf.shape(states)
         return tf.where(
-            tf.reshape(is_exception, shape), tf.reshape(targets, shape), after
+            tf.reshape(is_exception, shape), tf.reshape(targets, shape), states
         )
 
     def _key(self, states: tf.Tensor, tokens: tf.Tensor | int) -> tf.Tensor:
@@ -476,8 +477,8 @@ class ForbiddenTables:
             following = tf.gather(self._last_bytes, children)
             states = automaton.advance(tf.repeat(states, counts), following)
             origins = tf.repeat(origins, counts)
-            places = tf.stack([tf.gather(contexts, origins), children], 1)
-            differs = states != tf.gather_nd(after_prefixes, places)
+            in_context = tf.stack([tf.gather(contexts, origins), children], 1)
+            differs = states != tf.gather_nd(after_prefixes, in_context)
             frontier = (
                 tf.boolean_mask(x, differs) for x in (origins, children, states)
             )
@@ -487,8 +488,8 @@ class ForbiddenTables:
         is_in_character = tf.gather(automaton.is_in_character(), origins)
         within_character = len(self._num_children) - 1
         may_end = automaton.may_end()
-        ends = tf.where(may_end != tf.gather(may_end, contexts))[:, 0]
-        keys = tf.concat([ends * len(self._indices) + EOS, [tf.int64.max]], 0)
+        end_states = tf.where(may_end != tf.gather(may_end, contexts))[:, 0]
+        keys = tf.concat([end_states * len(self._indices) + EOS, [tf.int64.max]], 0)
         any_size = tf.TensorShape([None])
         *_, keys, targets = tf.while_loop(
             lambda origins, *_: tf.size(origins) > 0,

@@ -73,7 +73,9 @@ class PhraseAutomaton:
             self._successors, self._is_word = _build(symbols, is_word)
         self.num_states = tf.shape(self._is_word)[0] * len(_WAITING)
         nodes = tf.range(tf.shape(self._is_word)[0])
-        self._ends_phrase = self._after_end(nodes) == _MATCHED
+        # Whether a phrase ends where no letter or digit comes next.
+        after_end = self._successor(self._after_begin(nodes), _END)
+        self._ends_phrase = after_end == _MATCHED
 
     def contexts(self) -> tf.Tensor:
         """Returns the state like each one that has no beginning of a phrase."""
@@ -136,10 +138,6 @@ class PhraseAutomaton:
         """Returns the nodes after `_BEGIN`, where it is in the text."""
         is_word = tf.gather(self._is_word, nodes)
         return tf.where(is_word, nodes, self._successor(nodes, _BEGIN))
-
-    def _after_end(self, nodes: tf.Tensor) -> tf.Tensor:
-        """Returns the nodes if no letter or digit comes next."""
-        return self._successor(self._after_begin(nodes), _END)
 
     def _successor(self, nodes: tf.Tensor, symbols: tf.Tensor | int) -> tf.Tensor:
         flat = tf.reshape(self._successors, [-1])

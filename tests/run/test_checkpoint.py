@@ -73,7 +73,7 @@ def test_damaged_checkpoints_are_skipped_and_not_averaged(tmp_path):
     for step in (2, 3):
         (tmp_path / f"model.ckpt-{step}{DATA}").write_bytes(b"")
     variables = {"model/b": tf.Variable(tf.zeros([4]))}
-    assert checkpoints.restore_newest(variables, {}, warnings.append) == 1
+    assert checkpoints.restore_newest(variables, warnings.append) == 1
     assert warnings[1].endswith("; training resumes from step 1")
     checkpoints.set_aside(1)
     assert checkpoints.steps() == [1]

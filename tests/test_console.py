@@ -10,7 +10,7 @@ import sys
 import pytest
 import rich.progress
 
-from t2t_keras import console
+from t2t_keras import console, display
 from t2t_keras.console import progress
 from t2t_keras.progress_bar import ProgressBar
 from t2t_keras.training.interval import TimeLeft
@@ -54,13 +54,13 @@ def test_a_spinner_has_words_and_leaves_nothing(monkeypatch):
     terminal = make_terminal(monkeypatch)
     with console.busy("loading"):
         with console.busy("building"):
-            console._displays[-1].refresh()
+            display._displays[-1].refresh()
         console.say("a message")
-        console._displays[-1].refresh()
+        display._displays[-1].refresh()
     shown = plain(terminal.getvalue())
     assert shown.index("loading") < shown.index("building") < shown.rindex("loading")
     assert final_rows(terminal.getvalue()) == ["a message"]
-    assert not console._displays and sys.stderr is terminal
+    assert not display._displays and sys.stderr is terminal
 
 
 def test_a_failure_and_a_bar_end_the_spinner(monkeypatch):
@@ -69,7 +69,7 @@ def test_a_failure_and_a_bar_end_the_spinner(monkeypatch):
         raise KeyError
     assert final_rows(terminal.getvalue()) == []
     with console.busy("loading"), progress("counting", "lines", 4) as advance:
-        assert [display.is_spinner for display in console._displays] == [False]
+        assert [shown.is_spinner for shown in display._displays] == [False]
         advance(4)
     (row,) = final_rows(terminal.getvalue())
     assert row.startswith("counting: 4 lines in")
@@ -77,7 +77,7 @@ def test_a_failure_and_a_bar_end_the_spinner(monkeypatch):
 
 def test_only_a_terminal_has_a_spinner(capfd):
     with console.busy("loading"):
-        assert not console._displays
+        assert not display._displays
     assert capfd.readouterr().err == ""
 
 

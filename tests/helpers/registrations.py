@@ -4,16 +4,18 @@ import sys
 from pathlib import Path
 
 from t2t_keras import hparam, registry
+from t2t_keras.plugins.reports import compare
 
 # What decorators add to: definitions by name, and what hyper-parameters look up.
-REGISTRIES = (
-    *(registry._problems, registry._models, registry._hparams),
-    *(registry._schedule_factors, registry._optimizers),
-)
+REGISTRIES = {
+    **{"problems": registry._problems, "hparams": registry._hparams},
+    **{"models": registry._models, "ranges": registry._ranged_hparams},
+    "schedule_factors": registry._schedule_factors,
+    **{"optimizers": registry._optimizers, "scorers": compare._scorers},
+}
 LOOKUPS = (
-    hparam.MODEL_HPARAMS,
-    hparam.OTHER_SCHEDULE_FACTORS,
-    hparam.OTHER_OPTIMIZERS,
+    *(hparam.MODEL_HPARAMS, hparam.UNUSABLE_MODELS),
+    *(hparam.OTHER_SCHEDULE_FACTORS, hparam.OTHER_OPTIMIZERS),
 )
 
 
@@ -21,23 +23,32 @@ class Registrations:
     """What is registered, and where modules are found, to return to later."""
 
     def __init__(self) -> None:
-        for registered in REGISTRIES:  # those of installed packages stay
+        for registered in REGISTRIES.values():  # those of installed packages stay
             registered.definitions()
-        self._dicts = [
-            (names, dict(names))
-            for names in (*(x._definitions for x in REGISTRIES), *LOOKUPS)
-        ]
+        names = (*(x._definitions for x in REGISTRIES.values()), *LOOKUPS)
+        self._dicts = [(definitions, dict(definitions)) for definitions in names]
         self._path = list(sys.path)
+
+    def clear(self, *kinds: str) -> None:
+        """Removes also what the package and its plugins register."""
+        for kind in kinds:
+            REGISTRIES[kind]._definitions.clear()
+
+    def replace(self, kind: str, name: str, value: object) -> None:
+        """Registers a stand-in under a name that has a definition."""
+        definitions = REGISTRIES[kind]._definitions
+        old = definitions[name]
+        definitions[name] = registry.Definition(lambda: value, old.location, old.doc)
 
     def restore(self) -> None:
         """Removes later definitions, and the modules of folders on the path since."""
         for names, earlier in self._dicts:
             names.clear()
             names.update(earlier)
-        folders = {str(Path(folder).resolve()) for folder in sys.path}
-        folders -= {str(Path(folder).resolve()) for folder in self._path}
+        folders = {Path(folder).resolve() for folder in sys.path}
+        folders -= {Path(folder).resolve() for folder in self._path}
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
-            if file and str(Path(file).parent.resolve()) in folders:
+            if file and folders & {*Path(file).resolve().parents}:
                 del sys.modules[name]
         sys.path[:] = self._path

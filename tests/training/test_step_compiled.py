@@ -8,11 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.errors import refused
 from helpers.one_step import HPARAMS, Setup, assert_close, unequal_batch
-from helpers.small_run import assert_same, trainer, weights
-
-from t2t_keras.hparam import HParams
 
 PLAIN = HPARAMS.override(
     **{"dropout": 0.1, "attention_dropout": 0.2, "ffn_dropout": 0.1},
@@ -76,21 +72,3 @@ def test_xla_gets_no_scatter_and_no_constant_step():
     assert " scatter(" not in program
     assert program.count(" sort(") == 1  # of the ids
     assert " = s64[2]{0} parameter(" in program
-
-
-@pytest.mark.slow
-def test_a_compiled_run_resumes_exactly(data_dir, tmp_path):
-    options = {"bucketing": "static", "jit_compile": True, "dropout": 0.3}
-    trainer(data_dir, tmp_path / "a", **options).train()
-    trainer(data_dir, tmp_path / "b", **options, train_steps=2).train()
-    trainer(data_dir, tmp_path / "b", **options).train()
-    assert_same(weights(tmp_path / "b"), weights(tmp_path / "a"))
-
-
-def test_other_batches_than_static_ones_are_refused():
-    refused(
-        "jit_compile needs bucketing 'static' or 'packed', not",
-        HParams,
-        jit_compile=True,
-        bucketing="exact",
-    )

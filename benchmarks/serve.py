@@ -31,8 +31,6 @@ from typing import NamedTuple, TypeAlias
 
 import workload
 
-from t2t_keras.cli.command import positive, positive_number
-from t2t_keras.export.formats import find_loader
 from t2t_keras.processes import T2T
 
 _HEAD = (
@@ -52,20 +50,20 @@ def main() -> None:
         help="run directories and exports",
     )
     parser.add_argument("--input", required=True, help="one sentence per line")
-    parser.add_argument("--clients", type=positive, nargs="+", default=[1, 32, 200])
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 32, 200])
     parser.add_argument(
         "--long_clients", type=int, default=0, help="other clients, with long texts"
     )
     parser.add_argument(
-        "--characters", type=positive, default=2000, help="characters of a long text"
+        "--characters", type=int, default=2000, help="characters of a long text"
     )
     parser.add_argument(
         "--seconds",
-        type=positive_number,
+        type=float,
         default=5.0,
         help="seconds of each measurement",
     )
-    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="as in train.py")
     args = parser.parse_args()
     report: dict[str, object] = {
@@ -301,9 +299,8 @@ def ctranslate2_client(path: str) -> Connect:
 
 def translate(path: str, source: str) -> float:
     """Returns the sentences per second of `t2t translate`, without its start."""
-    directory = "--export_dir" if find_loader(Path(path)) else "--output_dir"
     process = subprocess.run(
-        [sys.executable, *T2T, "translate", directory, path, "--input", source],
+        [sys.executable, *T2T, "translate", path, "--input", source],
         check=True,
         capture_output=True,
         text=True,

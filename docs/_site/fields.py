@@ -26,6 +26,7 @@ class FieldMeanings(griffe.Extension):
                     func=ast.Name(id="option" | "_option"), args=[default, meaning, *_]
                 )
             ):
-                text = ast.literal_eval(meaning)
-                attr.docstring = griffe.Docstring(text, parent=attr)
+                # The help of some flags is computed, for `--help` alone.
+                if isinstance(meaning, ast.Constant):
+                    attr.docstring = griffe.Docstring(meaning.value, parent=attr)
                 attr.value = ast.unparse(default)

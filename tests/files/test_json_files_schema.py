@@ -176,6 +176,7 @@ def test_an_export(tmp_path):
     settings = SavedModelSettings(
         **{"version": "1", "problem": "translate_text", "languages": ["en", "de"]},
         decoding=DecodingOptions(glossary=(("a", "b"),)).recorded(),
+        **{"text_processor": "plain", "tags": [], "ids_only": False},
     )
     path = tmp_path / SETTINGS
     write_json(path, dataclasses.asdict(settings))

@@ -3,7 +3,6 @@
 Flags are checked here before TensorFlow is imported, which takes seconds.
 """
 
-import argparse
 import contextlib
 import dataclasses
 import hashlib
@@ -19,13 +18,12 @@ from typing import Any, Literal, TextIO
 from filelock import Timeout
 
 from t2t_keras.checking import Count
-from t2t_keras.cli.command import KeyValues
+from t2t_keras.cli.command import Command
 from t2t_keras.errors import UserError, quantity, short_repr
 from t2t_keras.files import text_files as text_lines
 from t2t_keras.files.atomic import is_pipe, is_special, locked
 from t2t_keras.files.json_files import from_fields, read_json, write_json
 from t2t_keras.files.text_files import COMPRESSED, open_binary, raw_lines, readable
-from t2t_keras.options import split_pairs
 
 STDIN = 0
 STDOUT = 1
@@ -335,19 +333,20 @@ def require_writable(flag: str, path: str | None) -> None:
 
 
 def require_outputs(
-    args: argparse.Namespace, written: Mapping[str, Sequence[str | Path]]
+    command: Command, written: Mapping[str, Sequence[str | Path]]
 ) -> None:
     """Refuses output files that cannot be written, or that the command also reads.
 
     Args:
-        args: the flags. The files that they name, and standard input, are read.
+        command: the command. The files that its flags name, and standard input, are
+            read.
         written: flag -> the files that are written for it. The user names the first;
             there are none if the flag is not given.
 
     Raises:
         UserError: a file cannot be written, is also read, or is written twice.
     """
-    inputs, directories = _named(args, written)
+    inputs, directories = _named(command, written)
     flags_by_path: dict[str, str] = {}
     for flag, files in written.items():
         if files:
@@ -373,16 +372,13 @@ def require_outputs(
 
 
 def _named(
-    args: argparse.Namespace, written: Collection[str]
+    command: Command, written: Collection[str]
 ) -> tuple[list[Path | int], list[Path]]:
     """Returns the files and the directories that the other flags name."""
     words = list[str]()
-    for flag, value in vars(args).items():
-        if flag in written or flag == "argv":  # `argv` repeats the words of all flags
-            continue
-        if isinstance(value, KeyValues):
-            words += split_pairs(value.text).values()
-        values = value if isinstance(value, list | tuple) else [value]
+    for flag in command.given - set(written):
+        value = getattr(command, flag, None)
+        values = value if isinstance(value, tuple) else [value]
         words += [str(word) for word in values if isinstance(word, str | Path)]
     # A text may be too long for a path, or have U+0000.
     paths = [Path(word) for word in words if 0 < len(word) < 4096 and "\0" not in word]

@@ -1,6 +1,5 @@
 """The command that prints what is registered: `list`."""
 
-import argparse
 import contextlib
 import dataclasses
 import io
@@ -8,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, add_usr_dir
+from t2t_keras.cli.command import Command, UsrDirFlags
 from t2t_keras.console import columns, table
 from t2t_keras.errors import UserError, quantity
+from t2t_keras.options import option
 
 # A family with more sets than this is one line of the list.
 _SHOWN_SETS = 5
@@ -19,22 +19,37 @@ _SHOWN_SETS = 5
 _MAX_VALUE = 20
 
 
-def _list_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name",
-        nargs="?",
+@dataclasses.dataclass(kw_only=True)
+class List(UsrDirFlags, Command):
+    """Prints what is registered."""
+
+    summary = "print problems, models and hparam sets, or the fields of one set"
+    heading = "data and training"
+
+    name: str | None = option(
+        None,
+        "an hparam set, of which every field is printed: its value, base's value, its "
+        "meaning; a family of sets, such as paper; or ranges of hparams",
         metavar="NAME",
-        help="an hparam set, of which every field is printed: its value, base's value, "
-        "its meaning; a family of sets, such as paper; or ranges of hparams",
+        positional=True,
     )
-    parser.add_argument(
-        "--all", action="store_true", help="print the sets of every family"
-    )
-    add_usr_dir(parser)
+    all: bool = option(False, "print the sets of every family")
+
+    def run(self) -> dict[str, Any]:
+        """Returns the names and their summaries, or the fields of `name`."""
+        return _listed(self.name)
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Formats the lists; large families of sets are one line unless `all`."""
+        return _shown(_by_family(result, self.all))
+
+    def next_command(self) -> str:
+        """Returns the command that writes data."""
+        return "t2t datagen --problem NAME --data_dir DIR"
 
 
-def _list(args: argparse.Namespace) -> dict[str, Any]:
-    if args.name is None:
+def _listed(name: str | None) -> dict[str, Any]:
+    if name is None:
         listed = {
             "problems": registry.list_problems(),
             "models": registry.list_models(),
@@ -46,21 +61,20 @@ def _list(args: argparse.Namespace) -> dict[str, Any]:
         with contextlib.redirect_stdout(ignored), contextlib.redirect_stderr(ignored):
             return {kind: dict(summaries) for kind, summaries in listed.items()}
     # A user's file or ranges may have the name of a set, or of another file.
-    if args.name not in registry.list_hparams():
+    if name not in registry.list_hparams():
         sets: dict[str, str] = {}
         for family in registry.hparams_families():
-            if family.name == args.name:
+            if family.name == name:
                 sets |= family.sets
         if sets:
             return {"family": sets}
-        if args.name in registry.list_ranged_hparams():
-            return {"ranges_of_fields": _ranges(args.name)}
-        if args.name in registry.list_problems():
+        if name in registry.list_ranged_hparams():
+            return {"ranges_of_fields": _ranges(name)}
+        if name in registry.list_problems():
             raise UserError(
-                f"{args.name} is a problem; its flags: t2t datagen --problem "
-                f"{args.name} --help"
+                f"{name} is a problem; its flags: t2t datagen --problem {name} --help"
             )
-    return {"fields": _fields(args.name)}
+    return {"fields": _fields(name)}
 
 
 def _ranges(name: str) -> dict[str, dict[str, str]]:
@@ -83,7 +97,7 @@ def _fields(name: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def _abridge(result: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+def _by_family(result: dict[str, Any], with_all: bool) -> dict[str, Any]:
     """Groups the hparam sets by family, and leaves out those of large families."""
     if "hparams_sets" not in result:
         return result
@@ -92,11 +106,11 @@ def _abridge(result: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]
     for family in registry.hparams_families():
         sets = {name: result["hparams_sets"][name] for name in family.sets}
         is_small = len(sets) <= _SHOWN_SETS
-        (shown if is_small or args.all else further).append(family._replace(sets=sets))
+        (shown if is_small or with_all else further).append(family._replace(sets=sets))
     return result | {"hparams_sets": shown, "further_families": further}
 
 
-def _show_list(result: dict[str, Any]) -> str:
+def _shown(result: dict[str, Any]) -> str:
     if "fields" in result:
         return _fields_table(result["fields"])
     if "ranges_of_fields" in result:
@@ -151,14 +165,4 @@ def _fields_table(fields: dict[str, dict[str, Any]]) -> str:
     return columns(rows)
 
 
-COMMANDS = {
-    "list": Command(
-        "print problems, models and hparam sets, or the fields of one set",
-        _list_flags,
-        _list,
-        _show_list,
-        abridge=_abridge,
-        next_command=lambda args: "t2t datagen --problem NAME --data_dir DIR",
-        group="data and training",
-    ),
-}
+COMMANDS = {"list": List}

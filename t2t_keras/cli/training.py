@@ -1,6 +1,5 @@
 """The commands that write weights: `train` and `average`."""
 
-import argparse
 import dataclasses
 import inspect
 import os
@@ -11,23 +10,23 @@ from typing import Any
 
 from t2t_keras import registry
 from t2t_keras.cli.command import (
+    FURTHER,
+    MAX_SEED,
+    REQUIRED,
     Command,
-    add_further,
-    add_hparams,
-    add_option_flags,
-    add_run_dir,
-    add_usr_dir,
-    given_options,
-    not_negative,
-    positive,
+    FlagGroup,
+    HParamsFlags,
+    RunFlags,
+    UsrDirFlags,
+    option_flags,
     quoted,
-    seed,
 )
 from t2t_keras.cli.lines import require_directory, require_utf8
 from t2t_keras.console import say, table
-from t2t_keras.entry_points import load_plugins, plugin_names
+from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
+from t2t_keras.options import OptionValues, option
 from t2t_keras.processes import LAUNCHED, LOST
 from t2t_keras.training.settings import (
     TrainOptions,
@@ -35,130 +34,169 @@ from t2t_keras.training.settings import (
     train_settings,
 )
 
+_SAVING = FlagGroup("saving, evaluating, ending")
+_FURTHER_SAVING = FlagGroup(
+    "further options of saving, evaluating, ending", is_further=True
+)
+_COMMON = {"save_every", "eval_every", "eval_sentences", "patience"}
+_OTHERS = {field.name for field in dataclasses.fields(TrainOptions)} - _COMMON
 
-def _train_flags(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
+
+@dataclasses.dataclass(kw_only=True)
+class Train(HParamsFlags, UsrDirFlags, Command):
+    """Trains a model, or resumes its training."""
+
+    summary = "train a model, or resume its training"
+    heading = "data and training"
+    waiting = "preparing the training"
+    resumes = True
+    words_hint = "to resume a run: t2t train --output_dir RUN"
+    usage = (
         "t2t train --problem NAME --data_dir DIR --output_dir RUN [flags]\n"
         "       t2t train --output_dir RUN [flags]"
     )
-    parser.add_argument(
-        "--problem",
+
+    problem: str | None = option(
+        None,
+        "a name of `t2t list`; without it a run is resumed, with its settings unless "
+        "other flags change them",
         metavar="NAME",
-        help="a name of `t2t list`; without it a run is resumed, with its settings "
-        "unless other flags change them",
     )
-    add_hparams(parser, "with --init_from the hyper-parameters of that run")
-    parser.add_argument("--data_dir", metavar="DIR", help="what `t2t datagen` wrote")
-    parser.add_argument(
-        "--output_dir",
+    data_dir: str | None = option(None, "what `t2t datagen` wrote", metavar="DIR")
+    output_dir: str | None = option(
+        None, "the run directory, new or to be resumed", metavar="RUN"
+    )
+    train_steps: int | None = option(
+        None, "total steps (default: the hparam set's)", ge=1
+    )
+    init_from: str | None = option(
+        None,
+        "fine-tuning: a run directory, or a checkpoint in one, to take the initial "
+        "weights from; if the vocabularies differ, embeddings are matched by token",
         metavar="RUN",
-        help="the run directory, new or to be resumed",
+        group=FlagGroup("earlier runs"),
     )
-    add_usr_dir(parser)
-    parser.add_argument(
-        "--train_steps",
-        type=positive,
-        metavar="N",
-        help="total steps (default: the hparam set's)",
+    options: OptionValues = option_flags(
+        TrainOptions, {_SAVING: _COMMON, _FURTHER_SAVING: _OTHERS}
     )
-    _add_source_run_flags(parser)
-    _add_reporting_flags(parser)
-    _add_further_flags(parser)
-
-
-def _add_source_run_flags(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("earlier runs")
-    group.add_argument(
-        "--init_from",
-        metavar="RUN",
-        help="fine-tuning: a run directory, or a checkpoint in one, to take the "
-        "initial weights from; if the vocabularies differ, embeddings are matched by "
-        "token",
+    seed: int | None = option(
+        None,
+        "seed of the initial weights, the order of the data, and dropout (default: 0)",
+        ge=0,
+        lt=MAX_SEED,
+        group=FURTHER,
     )
-
-
-def _add_reporting_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds a flag for each field of `TrainOptions`, first those that most need."""
-    common = {"save_every", "eval_every", "eval_sentences", "patience"}
-    group = parser.add_argument_group("saving, evaluating, ending")
-    add_option_flags(group, TrainOptions, common)
-    further = add_further(parser, "further options of saving, evaluating, ending")
-    add_option_flags(
-        further,
-        TrainOptions,
-        {field.name for field in dataclasses.fields(TrainOptions)} - common,
+    simulate_devices: int = option(
+        0,
+        "number of replicas on the CPU, for tests (default: one on every GPU)",
+        ge=0,
+        group=FURTHER,
     )
-
-
-def _add_further_flags(parser: argparse.ArgumentParser) -> None:
-    further = add_further(parser, "further options")
-    further.add_argument(
-        "--seed",
-        type=seed,
-        help="seed of the initial weights, the order of the data, and dropout "
-        "(default: 0)",
-    )
-    further.add_argument(
-        "--simulate_devices",
-        type=not_negative,
-        default=0,
-        metavar="N",
-        help="number of replicas on the CPU, for tests (default: one on every GPU)",
-    )
-    further.add_argument(
-        "--accumulate",
-        type=positive,
-        metavar="N",
-        help="gradient accumulation: each replica divides its part of a batch into N "
+    accumulate: int | None = option(
+        None,
+        "gradient accumulation: each replica divides its part of a batch into N "
         "micro-batches, which takes the memory of one and gives the same update "
         "(default: 1)",
+        ge=1,
+        group=FURTHER,
     )
-    further.add_argument(
-        "--change_settings",
-        action="store_true",
-        help="resume the run with other values of some hyper-parameters: "
+    change_settings: bool = option(
+        False,
+        "resume the run with other values of some hyper-parameters: "
         f"{', '.join(sorted(CHANGEABLE_FIELDS))}",
+        group=FURTHER,
     )
-    for name, plugin in load_plugins("hooks").items():
-        further.add_argument(f"--{name}", action="store_true", help=plugin.help)
-    further.add_argument(
-        "--callbacks",
+    callbacks: str | None = option(
+        None,
+        "a function without arguments, such as one in --usr_dir, that returns a list "
+        "of Keras callbacks",
         metavar="MODULE:FUNCTION",
-        help="a function without arguments, such as one in --usr_dir, that returns a "
-        "list of Keras callbacks",
+        group=FURTHER,
     )
 
-
-def settings_of(args: argparse.Namespace) -> TrainSettings:
-    """Returns the settings that the flags of `t2t train` mean.
-
-    Raises:
-        UserError: a flag is missing, or names what is not there.
-    """
-    if args.output_dir is None:
-        required = "" if args.problem else "--problem, --hparams_set, --data_dir and "
-        raise UserError(
-            f"give {required}--output_dir; to resume a run, only --output_dir"
+    @classmethod
+    def plugin_flags(cls, problem: str | None, usr_dir: str | None) -> type | None:
+        """Returns a flag for each hook of a plugin."""
+        hooks = load_plugins("hooks").items()
+        return dataclasses.make_dataclass(
+            "Hooks",
+            [(name, bool, option(False, x.help, group=FURTHER)) for name, x in hooks],
         )
-    require_utf8("output_dir", args.output_dir)
-    return train_settings(
-        args.output_dir,
-        args.problem,
-        args.hparams_set,
-        usr_dir=args.usr_dir,
-        data_dir=args.data_dir,
-        init_from=args.init_from,
-        options=given_options(args, TrainOptions),
-    )
 
+    def needs_tensorflow(self) -> bool:
+        """Returns True."""
+        return True
 
-def _check_train(args: argparse.Namespace) -> None:
-    from t2t_keras.data.manifest import Manifest
+    def settings(self) -> TrainSettings:
+        """Returns the settings that the flags mean.
 
-    settings = settings_of(args)
-    problem = registry.problem(settings.problem)
-    settings.hparams.parse(args.hparams)
-    Manifest.open(Path(settings.data_dir), problem.data_name)
+        Raises:
+            UserError: a flag is missing, or names what is not there.
+        """
+        if self.output_dir is None:
+            required = "--problem, --hparams_set, --data_dir and "
+            raise UserError(
+                f"give {'' if self.problem else required}--output_dir; to resume a "
+                "run, only --output_dir"
+            )
+        require_utf8("output_dir", self.output_dir)
+        return train_settings(
+            self.output_dir,
+            self.problem,
+            self.hparams_set,
+            usr_dir=self.usr_dir,
+            data_dir=self.data_dir,
+            init_from=self.init_from,
+            options=self.options,
+        )
+
+    def check(self) -> None:
+        """Refuses settings and data with which no training can begin."""
+        from t2t_keras.data.manifest import Manifest
+
+        settings = self.settings()
+        problem = registry.problem(settings.problem)
+        settings.hparams.parse(self.hparams)
+        Manifest.open(Path(settings.data_dir), problem.data_name)
+
+    def run(self) -> dict[str, Any]:
+        """Trains, and returns the result of `train`."""
+        from t2t_keras.training.strategy import LostProcess
+        from t2t_keras.training.train import train
+
+        # All other parameters of `train` have a flag of the same name.
+        names = {*inspect.signature(train).parameters}
+        names -= {"options", "callbacks", "hooks"}
+        flags = {name: getattr(self, name) for name in names}
+        hooks = [name for name, asked in vars(self.plugin_values).items() if asked]
+        try:
+            callbacks = _load_callbacks(self.callbacks)
+            result = train(**flags, **self.options, callbacks=callbacks, hooks=hooks)
+        except LostProcess:
+            if LAUNCHED in os.environ:
+                raise SystemExit(LOST) from None
+            raise
+        stopped_by = result.stopped_by
+        by_signal = stopped_by in signal.Signals.__members__
+        if by_signal and result.is_chief:
+            say(
+                f"t2t train: {stopped_by}: saved step {result.step}; the same command "
+                "continues"
+            )
+        code = 128 + signal.Signals[stopped_by] if by_signal else 0
+        if not result.is_chief:
+            os._exit(code)  # TensorFlow would report the end of the chief as an error
+        if by_signal:
+            raise SystemExit(code)
+        return result.to_dict()
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Formats the end of a training in five rows, with dev for the average."""
+        return _shown(result)
+
+    def next_command(self) -> str:
+        """Returns the command that evaluates the run."""
+        return f"t2t evaluate {quoted(self.output_dir or '')}"
 
 
 def _load_callbacks(function_name: str | None) -> list[Any]:
@@ -185,38 +223,7 @@ def _load_callbacks(function_name: str | None) -> list[Any]:
     return callbacks
 
 
-def _train(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.training.strategy import LostProcess
-    from t2t_keras.training.train import train
-
-    # All other parameters of `train` have a flag of the same name.
-    names = {*inspect.signature(train).parameters} - {"options", "callbacks", "hooks"}
-    flags = {name: getattr(args, name) for name in names}
-    hooks = [name for name in plugin_names("hooks") if getattr(args, name, False)]
-    try:
-        callbacks = _load_callbacks(args.callbacks)
-        options = given_options(args, TrainOptions)
-        result = train(**flags, **options, callbacks=callbacks, hooks=hooks)
-    except LostProcess:
-        if LAUNCHED in os.environ:
-            raise SystemExit(LOST) from None
-        raise
-    stopped_by = result.stopped_by
-    by_signal = stopped_by in signal.Signals.__members__
-    if by_signal and result.is_chief:
-        say(
-            f"t2t train: {stopped_by}: saved step {result.step}; the same command "
-            "continues"
-        )
-    code = 128 + signal.Signals[stopped_by] if by_signal else 0
-    if not result.is_chief:
-        os._exit(code)  # TensorFlow would report the end of the chief as an error
-    if by_signal:
-        raise SystemExit(code)
-    return result.to_dict()
-
-
-def _show_train(result: dict[str, Any]) -> str:
+def _shown(result: dict[str, Any]) -> str:
     """Formats the end of a training in five rows, those of dev for the average too."""
     rows: dict[str, str] = {"steps": f"{result['step']} ({result['stopped_by']})"}
     rows["loss"] = _short(result["loss"])
@@ -237,46 +244,39 @@ def _short(value: float | None) -> str:
     return "not measured" if value is None else f"{value:.4g}"
 
 
-def _average_flags(parser: argparse.ArgumentParser) -> None:
-    add_run_dir(parser)
-    parser.add_argument(
-        "--last",
-        type=positive,
-        required=True,
-        metavar="N",
-        help="number of checkpoints to average: the newest ones",
+@dataclasses.dataclass(kw_only=True)
+class Average(RunFlags, Command):
+    """Averages the newest checkpoints of a run."""
+
+    summary = "average the newest checkpoints of a run"
+    heading = "data and training"
+    waiting = "averaging the checkpoints"
+
+    last: int = option(
+        REQUIRED, "number of checkpoints to average: the newest ones", ge=1
     )
 
+    def needs_tensorflow(self) -> bool:
+        """Returns True."""
+        return True
 
-def _average(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.run.checkpoint import average_run
+    def check(self) -> None:
+        """Refuses what is no directory."""
+        require_directory("output_dir", self.output_dir)
 
-    return {"checkpoint": str(average_run(args.output_dir, args.last))}
+    def run(self) -> dict[str, Any]:
+        """Returns the path of the average."""
+        from t2t_keras.run.checkpoint import average_run
+
+        return {"checkpoint": str(average_run(self.output_dir, self.last))}
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Returns the path of the average."""
+        return str(result["checkpoint"])
+
+    def next_command(self) -> str:
+        """Returns the command that evaluates the run."""
+        return f"t2t evaluate {quoted(self.output_dir)}"
 
 
-COMMANDS = {
-    "train": Command(
-        "train a model, or resume its training",
-        _train_flags,
-        _train,
-        _show_train,
-        uses_tensorflow=True,
-        check=_check_train,
-        waiting="preparing the training",
-        resumes=True,
-        words_hint="to resume a run: t2t train --output_dir RUN",
-        next_command=lambda args: f"t2t evaluate {quoted(args.output_dir)}",
-        group="data and training",
-    ),
-    "average": Command(
-        "average the newest checkpoints of a run",
-        _average_flags,
-        _average,
-        lambda result: result["checkpoint"],
-        uses_tensorflow=True,
-        check=lambda args: require_directory("output_dir", args.output_dir),
-        waiting="averaging the checkpoints",
-        next_command=lambda args: f"t2t evaluate {quoted(args.output_dir)}",
-        group="data and training",
-    ),
-}
+COMMANDS = {"train": Train, "average": Average}

@@ -1,0 +1,633 @@
+"""Command lines: the fields of a command's dataclass become its flags.
+
+cyclopts binds the words of a command line and the values of a `--config` file to
+flags, and lays out the help. The values are converted and checked as options are.
+"""
+
+import dataclasses
+import inspect
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+import cyclopts
+from cyclopts import App, Parameter, Token
+from cyclopts.help import HelpEntry, HelpPanel
+
+from t2t_keras import registry
+from t2t_keras.checking import alternatives, resolved_hints
+from t2t_keras.cli.command import Command, FlagGroup, FlagsOf
+from t2t_keras.console import two_columns
+from t2t_keras.entry_points import counterpart
+from t2t_keras.errors import UserError, did_you_mean, misspelt_names, require_local
+from t2t_keras.options import (
+    OptionValues,
+    check_options,
+    parse_value,
+)
+from t2t_keras.usr_dir import load_usr_dir
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+
+_ARGUMENTS = FlagGroup("arguments")
+_OPTIONS = FlagGroup("options")
+_MANY_CHOICES = 6  # a line of the help has 80 characters
+
+
+class UsageErrors(Exception):
+    """Mistakes in a command line, each a sentence that names no program."""
+
+    def __init__(self, *sentences: str) -> None:
+        super().__init__(*sentences)
+        self.sentences = sentences
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """A flag of a command.
+
+    Attributes:
+        name: its name, without hyphens.
+        options: the dataclass whose field it is.
+        hint: the type of its value, without None.
+        field: that field.
+        group: the heading of the help below which it stands.
+        holder: the field of the command that collects it with others, a dict; "": it
+            is a field of the command itself.
+    """
+
+    name: str
+    options: type
+    hint: Any
+    field: "dataclasses.Field[Any]"
+    group: FlagGroup
+    holder: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """The ways to write it, with hyphens."""
+        metadata = self.field.metadata
+        names = metadata.get("names", (f"--{self.name}",))
+        return [*names, *metadata.get("aliases", ())]
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether its value may stand on the command line without the flag."""
+        return bool(self.field.metadata.get("positional"))
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it takes several values."""
+        return get_origin(self.hint) is tuple
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it must be given."""
+        field = self.field
+        missing = dataclasses.MISSING
+        return field.default is missing and field.default_factory is missing
+
+    @property
+    def metavar(self) -> str:
+        """The word for its value in the help; "": it has none."""
+        if self.hint is bool:
+            return ""
+        metavar: str = self.field.metadata.get("metavar", "")
+        if metavar:
+            return metavar
+        if choices := self.choices:
+            few = len(choices) <= _MANY_CHOICES
+            return f"{{{','.join(choices)}}}" if few else "NAME"
+        return {int: "N", float: "X"}.get(self.hint, "TEXT")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Its possible values, if these are a few words."""
+        return get_args(self.hint) if get_origin(self.hint) is Literal else ()
+
+    @property
+    def label(self) -> str:
+        """What errors call it."""
+        return self.metavar if self.is_positional else f"--{self.name}"
+
+    def help(self) -> str:
+        """Returns the help, with the default."""
+        field = self.field
+        default = field.default
+        if field.metadata.get("from_problem"):
+            default = "the problem's"
+        text: str = field.metadata["help"]
+        unsaid = (None, False, (), "", 0, dataclasses.MISSING)
+        if default in unsaid or "(default" in text:
+            return text
+        return f"{text} (default: {default})"
+
+    def convert(self, tokens: Sequence[Token]) -> Any:
+        """Returns the value that words give; of several scalars, the last one counts.
+
+        Raises:
+            UserError: a word is not a value of the flag.
+        """
+        values = [self._value(token) for token in tokens]
+        return tuple(values) if self.is_list else values[-1]
+
+    def _value(self, token: Token) -> Any:
+        """Returns the value of one word."""
+        text = token.value
+        in_file = token.source not in ("", "cli")
+        prefix = f"{token.source}: " if in_file else "--"
+        label = f"{prefix}{self.name}"
+        metadata = self.field.metadata
+        if parse := metadata.get("parse"):
+            try:
+                return parse(_utf8(text, label))
+            except UserError as error:
+                raise UserError(f"{label}: {error}") from None
+        if metadata.get("is_text"):  # it may be empty, or look like an address
+            return _utf8(text, label)
+        if not text:
+            raise UserError(f"{label} is empty; give a value, or leave it out")
+        require_local(label, text)
+        if self.is_list:
+            return text
+        value = parse_value(self.options, self.field.name, text, prefix)
+        check_options(self.options, {self.field.name: value}, prefix)
+        return value
+
+
+def _utf8(text: str, label: str) -> str:
+    """Returns the text of a word; Python escapes bytes that are not UTF-8."""
+    if any("\udc80" <= character <= "\udcff" for character in text):
+        raise UserError(f"{label}: {text!r} is not valid UTF-8")
+    return text
+
+
+def flags_of(command: type) -> list[Flag]:
+    """Returns the flags of a command's dataclass; those of every command come last."""
+    own = {field.name for field in dataclasses.fields(Command)}
+    fields = sorted(dataclasses.fields(command), key=lambda field: field.name in own)
+    flags: list[Flag] = []
+    for field in fields:
+        if isinstance(part := field.metadata.get("flags_of"), FlagsOf):
+            flags += _collected(field.name, part)
+        elif "help" in field.metadata:
+            positional = field.metadata.get("positional")
+            group = _ARGUMENTS if positional else _OPTIONS
+            group = field.metadata.get("group") or group
+            flags.append(_flag(command, field, group))
+    return flags
+
+
+def _flag(
+    options: type,
+    field: "dataclasses.Field[Any]",
+    group: FlagGroup,
+    holder: str = "",
+) -> Flag:
+    """Returns the flag for a field of a dataclass."""
+    hint = alternatives(resolved_hints(options)[field.name])[0]
+    return Flag(field.name, options, hint, field, group, holder)
+
+
+def _collected(holder: str, part: FlagsOf) -> Iterator[Flag]:
+    """Yields the flags that one field of a command collects."""
+    fields = {field.name: field for field in dataclasses.fields(part.options)}
+    for group, names in part.groups.items():
+        for name, field in fields.items():
+            if name in names:
+                yield _flag(part.options, field, group, holder)
+    if part.keys:
+        metadata = {
+            "help": f'further options, such as "{part.example}": see --help-all',
+            "metavar": "K=V,K=V",
+            "parse": part.parse_keys,
+            "is_keys": True,
+        }
+        field: dataclasses.Field[Any] = dataclasses.field(  # type: ignore[assignment]
+            default=None, metadata=metadata
+        )
+        field.name = part.keys
+        yield Flag(part.keys, part.options, str, field, [*part.groups][-1], holder)
+
+
+class CommandLine:
+    """Parses the command lines of one command.
+
+    Attributes:
+        prog: the program and the command.
+        parts: the dataclasses with its flags.
+        command: the first of them that is a command.
+        flags: its flags by the names of parameters.
+    """
+
+    def __init__(self, name: str, *parts: type) -> None:
+        """Initializes the object.
+
+        Args:
+            name: the name of the command.
+            *parts: the dataclasses with its flags: its extensions, the command itself,
+                and what plugins add.
+        """
+        self.prog = f"t2t {name}"
+        self.parts = parts
+        self.command = next(part for part in parts if issubclass(part, Command))
+        self.flags: dict[str, Flag] = {}
+        for part in parts:
+            for flag in flags_of(part):
+                self.flags.setdefault(flag.name, flag)
+
+    def names(self) -> set[str]:
+        """Returns every way to write a flag, with hyphens."""
+        return {name for flag in self.flags.values() for name in flag.names}
+
+    def parse(
+        self,
+        words: Sequence[str],
+        file: str = "",
+        file_values: Mapping[str, Sequence[object]] | None = None,
+    ) -> OptionValues:
+        """Returns the values that are given, by the names of flags.
+
+        Args:
+            words: the words after the command.
+            file: the path of the `--config` file.
+            file_values: the values of the file, by the names of flags, which the words
+                precede.
+
+        Raises:
+            UserError: a value is impossible.
+            UsageErrors: a word or a required value is missing, or superfluous.
+        """
+        values = file_values or {}
+        typed = {word.partition("=")[0] for word in words if word.startswith("--")}
+        by_flag = [
+            flag.name for flag in self.flags.values() if typed.intersection(flag.names)
+        ]
+
+        def read_file(app: App, commands: object, arguments: Any) -> None:
+            for argument in arguments:
+                name = argument.field_info.name
+                if not argument.tokens:
+                    for token in _tokens(file, name, values.get(name, ())):
+                        argument.append(token)
+
+        def bind(without_place: Collection[str]) -> OptionValues:
+            app = self.app(without_place, config=[read_file])
+            _, bound, _ = app.parse_args(
+                self._separated(words), print_error=False, exit_on_error=False
+            )
+            return dict(bound.arguments)
+
+        try:
+            try:
+                return bind([*by_flag, *values])
+            except cyclopts.UnusedCliTokensError:  # the words precede the file
+                return bind(by_flag)
+        except cyclopts.CycloptsError as error:
+            raise UsageErrors(self._sentence(error)) from None
+
+    def command_with(self, given: OptionValues, command: type[Command]) -> Command:
+        """Returns a command with the values that are given.
+
+        Args:
+            given: the result of `parse`.
+            command: the command, or the extension that takes its place.
+
+        Raises:
+            UserError: an option is given by its flag and among the keys of another.
+            UsageErrors: a flag belongs to an extension that is not asked for.
+        """
+        values: OptionValues = {"given": frozenset(given)}
+        further: OptionValues = {}
+        names = {field.name for field in dataclasses.fields(command)}
+        for name, value in given.items():
+            flag = self.flags[name]
+            if flag.holder:
+                collected = values.setdefault(flag.holder, {})
+                is_keys = flag.field.metadata.get("is_keys")
+                pairs = value if is_keys else {name: value}
+                for twice in collected.keys() & pairs.keys():
+                    raise UserError(f"--{twice} is in --{name} as well; leave out one")
+                collected.update(pairs)
+            elif name in names:
+                values[name] = value
+            elif issubclass(flag.options, Command):
+                raise UsageErrors(f"--{name} has no effect without --cluster")
+            else:
+                further[name] = value
+        for part in self.parts:
+            if not issubclass(part, Command):
+                values["plugin_values"] = part(**further)
+        return command(**values)
+
+    def answers_help(self, words: Sequence[str]) -> bool:
+        """Prints the help if it is asked for; returns whether it has."""
+        words = self._separated(words)
+        own = words[: words.index("--")] if "--" in words else words
+        asked = {"-h", "--help", "--help-all"}.intersection(own)
+        if asked:
+            self.print_help(show_all="--help-all" in asked)
+        return bool(asked)
+
+    def _separated(self, words: Sequence[str]) -> list[str]:
+        """Returns the words, with "--" before those that belong to another command."""
+        if not any(flag.field.metadata.get("remainder") for flag in self._listed()):
+            return list(words)
+        return _with_separator(words, self.flags)
+
+    def _listed(self) -> list[Flag]:
+        """Returns the flags, the positional ones first."""
+        return sorted(self.flags.values(), key=lambda flag: not flag.is_positional)
+
+    def _sentence(self, error: cyclopts.CycloptsError) -> str:
+        """Returns the sentence for a mistake that cyclopts has found."""
+        argument = error.argument
+        flag = self.flags.get(argument.field_info.name) if argument else None
+        if isinstance(error, cyclopts.MissingArgumentError) and argument and flag:
+            if argument.tokens or error.keyword:
+                return f"--{flag.name} needs a value"
+            return f"give {flag.label}; `{self.prog} --help` says what it is"
+        if isinstance(error, cyclopts.CoercionError) and flag and flag.choices:
+            value = error.token.value if error.token else ""
+            return (
+                f"--{flag.name} must be one of {', '.join(flag.choices)}, not {value}"
+            )
+        if isinstance(error, cyclopts.UnusedCliTokensError):
+            rest = " ".join(error.unused_tokens or ())
+            hint = self.command.words_hint
+            return f"unrecognized arguments: {rest}" + (f"; {hint}" if hint else "")
+        text = " ".join(str(error).split()).rstrip(".")
+        return text[:1].lower() + text[1:]
+
+    def app(
+        self,
+        without_place: Collection[str] = (),
+        show_all: bool = False,
+        config: Sequence[Callable[..., None]] = (),
+    ) -> App:
+        """Returns the cyclopts application.
+
+        Args:
+            without_place: the flags whose value does not stand without the flag.
+            show_all: whether the help shows the groups of further flags.
+            config: functions that append tokens to arguments.
+        """
+        groups: dict[FlagGroup, cyclopts.Group] = {}
+        for index, group in enumerate(self._groups()):
+            show = show_all or not group.is_further
+            groups[group] = cyclopts.Group(
+                group.title, help=group.help, show=show, sort_key=index
+            )
+        parameters = []
+        for flag in self._listed():
+            by_place = flag.is_positional and flag.name not in without_place
+            parameters.append(_parameter(flag, groups[flag.group], by_place))
+
+        def run(**values: object) -> None:
+            """Takes the place of the command, which runs after the parsing."""
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        app = App(
+            name=self.prog.split()[-1],
+            help=self.command.summary,
+            help_flags=(),
+            version_flags=(),
+            help_format="plaintext",
+            help_formatter=_Layout(),
+            usage=self._usage(),
+            config=tuple(config),
+        )
+        app.default(run)
+        return app
+
+    def _groups(self) -> list[FlagGroup]:
+        """Returns the groups of the help: arguments, options, others, further ones."""
+        groups = dict.fromkeys([_ARGUMENTS, _OPTIONS])
+        groups |= dict.fromkeys(flag.group for flag in self.flags.values())
+        return sorted(groups, key=lambda group: group.is_further)
+
+    def _usage(self) -> str:
+        """Returns the command and what it must be given."""
+        words = [self.prog]
+        for flag in self._listed():
+            if flag.field.metadata.get("remainder"):
+                words += ["[flags]", flag.metavar]
+            elif flag.is_positional:
+                name = f"{flag.metavar} ..." if flag.is_list else flag.metavar
+                words.append(name if flag.is_required else f"[{name}]")
+            elif flag.is_required:
+                words += [f"--{flag.name}", flag.metavar]
+        if "[flags]" not in words:
+            words.append("[flags]")
+        return self.command.usage or " ".join(words)
+
+    def print_help(self, show_all: bool = False) -> None:
+        """Prints the help.
+
+        Args:
+            show_all: whether the groups of further flags are in it.
+        """
+        from rich.console import Console
+
+        width = shutil.get_terminal_size().columns
+        console = Console(width=width, color_system=None, highlight=False)
+        self.app(show_all=show_all).help_print([], console=console)
+        parts = self._key_lists()
+        if show_all:
+            for title, text in parts.items():
+                print(f"\n{title}:\n{text}")
+            return
+        further = [flag for flag in self.flags.values() if flag.group.is_further]
+        if number := len(further):
+            print(f"\n`{self.prog} --help-all` has {number} further options.")
+
+    def _key_lists(self) -> dict[str, str]:
+        """Returns the descriptions of the keys of `K=V,K=V` flags, by title."""
+        lists: dict[str, str] = {}
+        for field in dataclasses.fields(self.command):
+            part = field.metadata.get("flags_of")
+            if isinstance(part, FlagsOf) and part.keys:
+                rows = {}
+                for option in dataclasses.fields(part.options):
+                    if option.name in part.listed:
+                        flag = _flag(part.options, option, _OPTIONS)
+                        rows[option.name] = flag.help()
+                lists[f"keys of --{part.keys}"] = part.rule + two_columns(rows)
+        return lists
+
+    def require_known(
+        self,
+        words: Sequence[str],
+        mistake: UserError | None = None,
+    ) -> None:
+        """Refuses unknown flags: says for each what to use instead.
+
+        Args:
+            words: the words after the command.
+            mistake: why the flags of the problem are unknown.
+
+        Raises:
+            UsageErrors: there are such flags.
+        """
+        sentences: list[str] = []
+        own = sorted(name.removeprefix("--") for name in self.names())
+        command = self.prog.split()[-1]
+        for word, value in self.unknown_flags(words):
+            name = word.removeprefix("--")
+            is_misspelt = name != word and misspelt_names(name, own)
+            if not is_misspelt and (advice := counterpart(command, word, value)):
+                sentences.append(advice)
+            elif mistake and name != word:
+                sentences.append(str(mistake))  # it may be one of the problem's flags
+            elif name != word:
+                hint = did_you_mean(name, own, "--{}")
+                sentences.append(f"there is no flag {word}{hint}")
+            else:
+                sentences.append(f"there is no flag {word}")
+        if sentences:
+            raise UsageErrors(*sentences, *([str(mistake)] if mistake else []))
+
+    def unknown_flags(self, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yields the flags that the command does not have, with their values or ""."""
+        names = self.names()
+        words = self._separated(words)
+        for index, word in enumerate(words):
+            if word == "--":
+                return
+            flag, equals, value = word.partition("=")
+            if not re.match("--?[A-Za-z]", flag) or flag in names:
+                continue
+            if not equals and index + 1 < len(words):
+                value = words[index + 1]
+            yield flag, value
+
+
+def _with_separator(words: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
+    """Returns the words, with "--" before the first that is no flag or its value."""
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        name = words[index].lstrip("-")
+        takes_value = name in flags and flags[name].hint is not bool
+        index += 2 if takes_value else 1
+    return [*words[:index], "--", *words[index:]]
+
+
+def _tokens(path: str, name: str, values: Sequence[object]) -> Iterator[Token]:
+    """Yields the values of a file as cyclopts takes them."""
+    for index, value in enumerate(values):
+        if value is True:
+            yield Token(keyword=name, source=path, implicit_value=True)
+        elif value is not False:
+            yield Token(keyword=name, source=path, value=str(value), index=index)
+
+
+def _parameter(flag: Flag, group: cyclopts.Group, by_place: bool) -> inspect.Parameter:
+    """Returns the parameter from which cyclopts makes a flag."""
+    settings: dict[str, Any] = {}
+    annotation: Any = bool
+    if flag.hint is not bool:
+        # cyclopts also asks pydantic about the values, which `Flag.convert` has checked.
+        annotation = tuple[Any, ...] if flag.is_list else Any
+
+        def convert(type_: object, tokens: Sequence[Token]) -> Any:
+            return flag.convert(tokens)
+
+        settings = {"converter": convert, "consume_multiple": flag.is_list}
+        if flag.is_list:
+            settings["consume_multiple"] = (1, None)
+        if flag.choices:
+            settings["choices"] = flag.choices
+        if completer := _COMPLETERS.get(flag.name):
+            settings["completer"] = completer
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameter = Parameter(
+        name=flag.names,
+        help=flag.help(),
+        metavar=flag.metavar or None,
+        group=group,
+        negative=(),
+        show_default=False,
+        allow_repeating=True,
+        **settings,
+    )
+    default: Any = () if flag.is_list else None
+    if flag.hint is bool:
+        default = False
+    if flag.is_required:
+        default = inspect.Parameter.empty
+    return inspect.Parameter(
+        flag.name,
+        kinds[by_place],
+        default=default,
+        annotation=Annotated[annotation, parameter],
+    )
+
+
+def _registered(list_names: Callable[[], Collection[str]]) -> Callable[..., list[str]]:
+    """Returns a function that completes registered names, also those of --usr_dir."""
+
+    def names(context: Any) -> list[str]:
+        try:
+            usr_dir = context["usr_dir"].raw
+        except KeyError:
+            usr_dir = None
+        if usr_dir:
+            load_usr_dir(usr_dir)
+        names = list(list_names())
+        prefix = context.incomplete
+        reversed_names = [f"{name}_rev" for name in names if prefix.startswith(name)]
+        return names + (reversed_names if list_names is registry.list_problems else [])
+
+    return names
+
+
+_COMPLETERS = {
+    "problem": _registered(registry.list_problems),
+    "hparams_set": _registered(registry.list_hparams),
+}
+
+
+class _Layout:
+    """Lays out the help in two columns of plain text: a cyclopts `HelpFormatter`."""
+
+    def render_usage(
+        self, console: "Console", options: "ConsoleOptions", usage: object
+    ) -> None:
+        """Prints the usage."""
+        text = f"usage: {str(usage).strip()}"
+        wrapped = textwrap.fill(text, console.width - 2, subsequent_indent="  ")
+        print(text if "\n" in text else wrapped)
+
+    def render_description(
+        self, console: "Console", options: "ConsoleOptions", description: Any
+    ) -> None:
+        """Prints what the command does."""
+        print(f"\n{_plain(description)}")
+
+    def __call__(
+        self, console: "Console", options: "ConsoleOptions", panel: HelpPanel
+    ) -> None:
+        """Prints the flags of a group."""
+        print(f"\n{panel.title}:")
+        if text := _plain(panel.description):
+            width = console.width - 4
+            print(textwrap.indent(textwrap.fill(text, width), "  ") + "\n")
+        rows = {_title(entry): _plain(entry.description) for entry in panel.entries}
+        print(two_columns(rows))
+
+
+def _plain(text: Any) -> str:
+    """Returns a text of the help, which cyclopts has wrapped for rich."""
+    plain: str = getattr(getattr(text, "primary_renderable", text), "plain", "")
+    return plain.strip()
+
+
+def _title(entry: HelpEntry) -> str:
+    """Returns how a flag is written, with the word for its value."""
+    if entry.positional_label:
+        return entry.metavar or entry.positional_label
+    names = ", ".join((*entry.positive_shorts, *entry.positive_names[:1]))
+    return f"{names} {entry.metavar}" if entry.metavar else names

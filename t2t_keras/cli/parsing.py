@@ -206,11 +206,9 @@ def _collected(holder: str, part: FlagsOf) -> Iterator[Flag]:
             "parse": part.parse_keys,
             "is_keys": True,
         }
-        field: dataclasses.Field[Any] = dataclasses.field(  # type: ignore[assignment]
-            default=None, metadata=metadata
-        )
-        field.name = part.keys
-        yield Flag(part.keys, part.options, str, field, [*part.groups][-1], holder)
+        keys: dataclasses.Field[Any] = dataclasses.field(metadata=metadata)
+        keys.name, keys.default = part.keys, None
+        yield Flag(part.keys, part.options, str, keys, [*part.groups][-1], holder)
 
 
 class CommandLine:

@@ -259,6 +259,7 @@ ENGINE_HELP = (
     "installed and suits model and options"
 )
 EngineName = Literal["auto", "ctranslate2", "tensorflow"]
+DEFAULT_ENGINE: EngineName = "auto"
 
 
 def ensemble_flag(group: FlagGroup | None = None) -> tuple[str, ...]:

@@ -387,6 +387,7 @@ class CommandLine:
         def run(**values: object) -> None:
             """Takes the place of the command, which runs after the parsing."""
 
+        parameters.sort(key=lambda parameter: parameter.kind)  # those by place first
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         app = App(
             name=self.prog.split()[-1],
@@ -527,7 +528,7 @@ def _parameter(flag: Flag, group: cyclopts.Group, by_place: bool) -> inspect.Par
     settings: dict[str, Any] = {}
     annotation: Any = bool
     if flag.hint is not bool:
-        # cyclopts also asks pydantic about the values, which `Flag.convert` has checked.
+        # cyclopts also asks pydantic about values, which `Flag.convert` has checked.
         annotation = tuple[Any, ...] if flag.is_list else Any
 
         def convert(type_: object, tokens: Sequence[Token]) -> Any:

@@ -380,6 +380,10 @@ def _named(
         value = getattr(command, flag, None)
         values = value if isinstance(value, tuple) else [value]
         words += [str(word) for word in values if isinstance(word, str | Path)]
+    # The files among the values of a K=V,K=V flag.
+    for word in command.words:
+        if not word.startswith(tuple(f"--{flag}=" for flag in written)):
+            words += re.split(r"[=,\[\]]", word)[1:]
     # A text may be too long for a path, or have U+0000.
     paths = [Path(word) for word in words if 0 < len(word) < 4096 and "\0" not in word]
     files: list[Path | int] = [path for path in paths if _exists(path, Path.is_file)]

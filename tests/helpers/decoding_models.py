@@ -211,7 +211,7 @@ def run_of(translator, monkeypatch, folder):
     from t2t_keras.run.directory import RunDirectory
 
     monkeypatch.setattr(translation, "load", lambda *args: translator)
-    monkeypatch.setattr(translation, "model_id", lambda args: (None, "checksum"))
+    monkeypatch.setattr(translation, "model_id", lambda *args: (None, "checksum"))
     monkeypatch.setattr(translation, "MAX_LINES", 2)
     monkeypatch.setattr(RunDirectory, "__init__", lambda self, path: None)
     monkeypatch.setattr(RunDirectory, "translator", lambda *args: translator)

@@ -8,6 +8,7 @@ is an `option` with a help text; further metadata says how it is written:
     positional: whether its value may stand without the flag.
     aliases: other ways to write it, with hyphens.
     parse: converts the text of the value; raises UserError.
+    further_help: returns the end of the help, for which it may import plugins.
     is_text: whether the value may be any text, also an empty one.
     remainder: whether it takes all words after the flags.
 

@@ -120,6 +120,8 @@ class Flag:
         if field.metadata.get("from_problem"):
             default = "the problem's"
         text: str = field.metadata["help"]
+        if further := field.metadata.get("further_help"):
+            text += further()
         unsaid = (None, False, (), "", 0, dataclasses.MISSING)
         if default in unsaid or "(default" in text:
             return text

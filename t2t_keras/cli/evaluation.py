@@ -1,27 +1,25 @@
 """The command that scores outputs against references: `evaluate`."""
 
-import argparse
+import dataclasses
 import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from t2t_keras import load
 from t2t_keras.cli.command import (
+    CHECKPOINT_HELP,
+    DEFAULT_ENGINE,
+    ENGINE_HELP,
+    FURTHER,
     Command,
-    add_checkpoint,
-    add_decoding_flags,
-    add_engine,
-    add_further,
-    add_run_dir,
+    EngineName,
+    FlagGroup,
+    UsrDirFlags,
     check_decoding,
     check_export,
-    chosen_engine,
+    decoding_flags,
     export_command,
-    given_decoding,
-    not_negative,
-    not_negative_number,
-    require_only,
 )
 from t2t_keras.cli.lines import read_lines, require_directory, require_outputs
 from t2t_keras.console import columns, table
@@ -31,6 +29,7 @@ from t2t_keras.evaluation.tokenization import BleuTokens, has_tokenization
 from t2t_keras.export.formats import converted, find_loader
 from t2t_keras.files.text_files import uncompressed_suffix
 from t2t_keras.metrics import LOSS_METRICS
+from t2t_keras.options import OptionValues, option
 from t2t_keras.problem import Problem, Split
 from t2t_keras.run.config import require_run
 
@@ -44,155 +43,235 @@ _NO_LANGUAGE = (
 )
 
 
-def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
-    run = parser.add_argument_group("evaluate a run's model on a split of the data")
-    add_run_dir(run, required=False)
-    run.add_argument(
-        "--data_dir", help="data directory (default: the one used in training)"
+_OF_RUN = FlagGroup("evaluate a run's model on a split of the data")
+_OF_FILES = FlagGroup("or compare two files, one sentence per line")
+
+
+@dataclasses.dataclass(kw_only=True)
+class Evaluate(UsrDirFlags, Command):
+    """Scores a model on a split, or one file against another."""
+
+    summary = "score a model on a split, or one file against another"
+    heading = "judging a model"
+    waiting = "loading the model"
+    words_hint = "to score a file: --hypotheses FILE --references FILE"
+
+    output_dir: str | None = option(
+        None,
+        "a run directory",
+        metavar="RUN",
+        positional=True,
+        aliases=("--model",),
+        group=_OF_RUN,
     )
-    run.add_argument(
-        "--split",
-        choices=get_args(Split),
-        help="split (default: test if there is one, otherwise dev)",
-    )
-    run.add_argument(
-        "--eval_sentences",
-        type=not_negative,
-        metavar="N",
-        help="decode only the first N sentences; 0: none; the loss is computed on the "
-        "whole split",
-    )
-    run.add_argument(
-        "--output",
-        metavar="PREFIX",
-        help="write the texts to PREFIX.source, .reference and .hypothesis",
-    )
-    add_checkpoint(
-        run,
-        "; 'all': every checkpoint that is not evaluated yet; the metrics are shown in "
-        "OUTPUT_DIR/evaluation-SPLIT, also for TensorBoard",
-    )
-    run.add_argument(
-        "--export_dir",
+    data_dir: str | None = option(
+        None,
+        "data directory (default: the one used in training)",
         metavar="DIR",
-        help="evaluate this export of the run instead of a checkpoint; the loss is not "
+        group=_OF_RUN,
+    )
+    split: Split | None = option(
+        None, "split (default: test if there is one, otherwise dev)", group=_OF_RUN
+    )
+    eval_sentences: int | None = option(
+        None,
+        "decode only the first N sentences; 0: none; the loss is computed on the whole "
+        "split",
+        ge=0,
+        group=_OF_RUN,
+    )
+    output: str | None = option(
+        None,
+        "write the texts to PREFIX.source, .reference and .hypothesis",
+        metavar="PREFIX",
+        group=_OF_RUN,
+    )
+    checkpoint: str | None = option(
+        None,
+        f"{CHECKPOINT_HELP}; 'all': every checkpoint that is not evaluated yet; the "
+        "metrics are shown in OUTPUT_DIR/evaluation-SPLIT, also for TensorBoard",
+        metavar="WHICH",
+        group=_OF_RUN,
+    )
+    export_dir: str | None = option(
+        None,
+        "evaluate this export of the run instead of a checkpoint; the loss is not "
         "computed",
+        metavar="DIR",
+        group=_OF_RUN,
     )
-    _add_file_flags(parser)
-    _add_further_flags(parser)
-    add_decoding_flags(parser, "n_best", "raw")
-    add_engine(parser)
-
-
-def _add_file_flags(parser: argparse.ArgumentParser) -> None:
-    files = parser.add_argument_group("or compare two files, one sentence per line")
-    files.add_argument("--hypotheses", metavar="FILE", help="the outputs")
-    files.add_argument("--references", metavar="FILE", help="the correct outputs")
-
-
-def _add_further_flags(parser: argparse.ArgumentParser) -> None:
-    further = add_further(parser, "further options")
-    further.add_argument(
-        "--all",
-        action="store_true",
-        help="print all scores of BLEU's report, among them the paper's tokenised BLEU",
+    hypotheses: str | None = option(
+        None, "the outputs", metavar="FILE", group=_OF_FILES
     )
-    further.add_argument(
-        "--wait_minutes",
-        type=not_negative_number,
+    references: str | None = option(
+        None, "the correct outputs", metavar="FILE", group=_OF_FILES
+    )
+    all: bool = option(
+        False,
+        "print all scores of BLEU's report, among them the paper's tokenised BLEU",
+        group=FURTHER,
+    )
+    wait_minutes: float | None = option(
+        None,
+        "with --checkpoint all: follow a training, even one that has not begun, until "
+        "it reaches its last step or M minutes pass without a new checkpoint",
         metavar="M",
-        help="with --checkpoint all: follow a training, even one that has not begun, "
-        "until it reaches its last step or M minutes pass without a new checkpoint",
+        ge=0,
+        group=FURTHER,
     )
-    further.add_argument(
-        "--tokenize",
-        choices=get_args(BleuTokens),
-        help="sacreBLEU tokenization for an additional score; none: the text is "
-        "already tokenized (default: the run's or the problem's, else sacreBLEU's for "
-        "the language: 13a, zh, ja-mecab, ko-mecab; char for Thai and the like)",
+    tokenize: BleuTokens | None = option(
+        None,
+        "sacreBLEU tokenization for an additional score; none: the text is already "
+        "tokenized (default: the run's or the problem's, else sacreBLEU's for the "
+        "language: 13a, zh, ja-mecab, ko-mecab; char for Thai and the like)",
+        group=FURTHER,
     )
-    further.add_argument(
-        "--language",
-        metavar="CODE",
-        help="language of the references, such as de, on which tokenization depends "
+    language: str | None = option(
+        None,
+        "language of the references, such as de, on which tokenization depends "
         "(default: the problem's; for files the suffix of --references, as in test.de)",
+        metavar="CODE",
+        group=FURTHER,
     )
+    decoding: OptionValues = decoding_flags("n_best", "raw")
+    engine: EngineName = option(DEFAULT_ENGINE, ENGINE_HELP, group=FURTHER)
 
+    def needs_tensorflow(self) -> bool:
+        """Returns whether there is a model."""
+        return not self.hypotheses
 
-def _check_evaluate(args: argparse.Namespace) -> None:
-    if _mode(args) == "files":
-        return
-    if find_loader(Path(args.output_dir)):
-        raise UserError(
-            f"{args.output_dir} is an export; give its run, and the export as "
-            "--export_dir"
-        )
-    if not args.wait_minutes:  # with it, the training may not have begun
-        require_run(args.output_dir)
-    require_directory("data_dir", args.data_dir)
-    suffixes = ("source", "reference", "hypothesis")
-    files = [f"{args.output}.{x}" for x in suffixes] if args.output else []
-    require_outputs(args, {"output": files})
-    options = check_decoding(args)
-    if args.export_dir:
-        check_export(options, args.export_dir, args.engine)
+    def decodes_files(self) -> bool:
+        """Returns True."""
+        return True
 
+    def check(self) -> None:
+        """Refuses flags that do not go together, and what is no run or export."""
+        if self._mode() == "files":
+            return
+        assert self.output_dir is not None  # by the mode
+        if find_loader(Path(self.output_dir)):
+            raise UserError(
+                f"{self.output_dir} is an export; give its run, and the export as "
+                "--export_dir"
+            )
+        if not self.wait_minutes:  # with it, the training may not have begun
+            require_run(self.output_dir)
+        require_directory("data_dir", self.data_dir)
+        suffixes = ("source", "reference", "hypothesis")
+        files = [f"{self.output}.{x}" for x in suffixes] if self.output else []
+        require_outputs(self, {"output": files})
+        check_decoding(self.decoding)
+        if self.export_dir:
+            check_export(self.decoding, self.export_dir, self.engine)
 
-def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
-    mode = _mode(args)
-    check_language(args.language)
-    if mode == "files":
-        hypotheses = list(read_lines(args.hypotheses))
-        references = list(read_lines(args.references))
-        language = args.language or suffix_language(args.references)
-        return {"bleu": bleu_scores(hypotheses, references, language, args.tokenize)}
-    from t2t_keras.run.evaluation import await_run, continuous_eval, evaluate
+    def _mode(self) -> Literal["files", "split", "all"]:
+        """Returns "files", "split", or "all" for all checkpoints of a run.
 
-    wait_minutes = args.wait_minutes or 0.0
-    run = await_run(args.output_dir, wait_minutes)
-    problem = with_scoring(run.problem, args.tokenize, args.language)
-    data_dir = args.data_dir or run.config.data_dir
-    split = select_split(args.split, run.problem, [data_dir])
-    options = {"data_dir": args.data_dir, "sentences": args.eval_sentences}
-    options |= given_decoding(args)
-    if mode == "split":
-        export = args.export_dir and _load_export(args.export_dir, run)
+        Raises:
+            UserError: the flags do not go together.
+        """
+        if bool(self.hypotheses) != bool(self.references):
+            raise UserError("--hypotheses and --references need each other")
+        if bool(self.hypotheses) == bool(self.output_dir):
+            raise UserError("give either a RUN or --hypotheses and --references")
+        if self.hypotheses:
+            flags = ("hypotheses", "references", "tokenize", "language", "all", "json")
+            self.require_only(flags, "--hypotheses and --references")
+            return "files"
+        if self.export_dir and (self.checkpoint or self.eval_sentences == 0):
+            flag = "--checkpoint" if self.checkpoint else "--eval_sentences 0"
+            raise UserError(f"{flag} does not go with --export_dir")
+        is_all = self.checkpoint == "all"
+        if is_all and self.engine == "ctranslate2":
+            raise UserError("--engine ctranslate2 does not go with --checkpoint all")
+        if not is_all and self.wait_minutes is not None:
+            raise UserError("--wait_minutes needs --checkpoint all as well")
+        for flag, value in {"output": self.output, "language": self.language}.items():
+            if is_all and value is not None:
+                raise UserError(f"--{flag} does not go with --checkpoint all")
+        if self.output is not None and self.eval_sentences == 0:
+            raise UserError(
+                "--output: with --eval_sentences 0 there is nothing to write"
+            )
+        return "all" if is_all else "split"
+
+    def run(self) -> dict[str, Any]:
+        """Returns the metrics."""
+        check_language(self.language)
+        if self.hypotheses and self.references:
+            hypotheses = list(read_lines(self.hypotheses))
+            references = list(read_lines(self.references))
+            language = self.language or suffix_language(self.references)
+            scores = bleu_scores(hypotheses, references, language, self.tokenize)
+            return {"bleu": scores}
+        return self._evaluate_run(self.output_dir or "")
+
+    def _evaluate_run(self, output_dir: str) -> dict[str, Any]:
+        """Returns the metrics of a checkpoint, of all, or of an export."""
+        from t2t_keras.run.evaluation import await_run, continuous_eval, evaluate
+
+        wait_minutes = self.wait_minutes or 0.0
+        run = await_run(output_dir, wait_minutes)
+        problem = with_scoring(run.problem, self.tokenize, self.language)
+        data_dir = self.data_dir or run.config.data_dir
+        split = select_split(self.split, run.problem, [data_dir])
+        options: OptionValues = {
+            "data_dir": self.data_dir,
+            "sentences": self.eval_sentences,
+            **self.decoding,
+        }
+        if self._mode() == "all":
+            points = continuous_eval(
+                run, split, problem, wait_minutes=wait_minutes, **options
+            )
+            best = max(points, key=metrics_of(problem).selection_score)
+            decoder = {} if self.eval_sentences == 0 else {"engine": "tensorflow"}
+            return {"split": split, **decoder, "checkpoints": points, "best": best}
         engine = None
-        if not export and args.eval_sentences != 0:
-            engine = load_engine(args, run, args.checkpoint)
+        if not self.export_dir and self.eval_sentences != 0:
+            engine = load_engine(run, self.checkpoint, self.decoding, self.engine)
         return evaluate(
             run,
             split,
             problem,
-            checkpoint=args.checkpoint,
-            write=args.output,
-            export=export,
+            checkpoint=self.checkpoint,
+            write=self.output,
+            export=_load_export(self.export_dir, run) if self.export_dir else None,
             engine=engine,
             **options,
         )
-    points = continuous_eval(run, split, problem, wait_minutes=wait_minutes, **options)
-    best = max(points, key=metrics_of(problem).selection_score)
-    decoder = {} if args.eval_sentences == 0 else {"engine": "tensorflow"}
-    return {"split": split, **decoder, "checkpoints": points, "best": best}
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Formats the metrics; those of BLEU are two, unless `all`."""
+        return _shown(result if self.all else _abridged(result))
+
+    def next_command(self) -> str:
+        """Returns the command that exports what was evaluated."""
+        if self.output_dir is None:
+            return ""
+        return export_command(self.output_dir, self.checkpoint)
 
 
 def load_engine(
-    args: argparse.Namespace, run: "RunDirectory", checkpoint: str | None
+    run: "RunDirectory",
+    checkpoint: str | None,
+    options: OptionValues,
+    engine: EngineName,
 ) -> "LoadedExport | None":
-    """Returns the conversion of a checkpoint with which `--engine` decodes.
+    """Returns the conversion of a checkpoint with which an engine decodes.
 
     One line on standard error says which engine it is.
 
     Args:
-        args: the flags.
         run: the run directory.
         checkpoint: see `t2t_keras.load`.
+        options: the decoding options that are given.
+        engine: the engine.
 
     Returns:
         None: TensorFlow decodes.
     """
-    options = given_decoding(args)
-    path, _ = converted(run.path, checkpoint, options, chosen_engine(args))
+    path, _ = converted(run.path, checkpoint, options, engine)
     return load(path) if path != run.path else None
 
 
@@ -233,37 +312,6 @@ def suffix_language(path: str) -> str | None:
 
     code = uncompressed_suffix(path)
     return code if code in LANGUAGES or has_tokenization(code) else None
-
-
-def _mode(args: argparse.Namespace) -> str:
-    """Returns "files", "split", or "all" for all checkpoints of a run.
-
-    Raises:
-        UserError: the flags do not go together.
-    """
-    if bool(args.hypotheses) != bool(args.references):
-        raise UserError("--hypotheses and --references need each other")
-    if bool(args.hypotheses) == bool(args.output_dir):
-        raise UserError("give either a RUN or --hypotheses and --references")
-    if args.hypotheses:
-        flags = ["--hypotheses", "--references", "--tokenize", "--language"]
-        flags += ["--all", "--json"]
-        require_only(args, flags, "--hypotheses and --references")
-        return "files"
-    if args.export_dir and (args.checkpoint or args.eval_sentences == 0):
-        flag = "--checkpoint" if args.checkpoint else "--eval_sentences 0"
-        raise UserError(f"{flag} does not go with --export_dir")
-    is_all = args.checkpoint == "all"
-    if is_all and args.engine == "ctranslate2":
-        raise UserError("--engine ctranslate2 does not go with --checkpoint all")
-    if not is_all and args.wait_minutes is not None:
-        raise UserError("--wait_minutes needs --checkpoint all as well")
-    for flag in ("output", "language"):
-        if is_all and getattr(args, flag) is not None:
-            raise UserError(f"--{flag} does not go with --checkpoint all")
-    if args.output is not None and args.eval_sentences == 0:
-        raise UserError("--output: with --eval_sentences 0 there is nothing to write")
-    return "all" if is_all else "split"
 
 
 def with_scoring(
@@ -315,10 +363,8 @@ def select_split(
     return split
 
 
-def _abridge(result: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+def _abridged(result: dict[str, Any]) -> dict[str, Any]:
     """Leaves out all but the first score and chrF of BLEU's reports."""
-    if args.all:
-        return result
     abridged = dict(result)
     for name, report in result.items():
         if isinstance(report, dict) and "signatures" in report:
@@ -331,7 +377,7 @@ def _abridge(result: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]
     return abridged
 
 
-def _show_evaluate(result: dict[str, Any]) -> str:
+def _shown(result: dict[str, Any]) -> str:
     if "checkpoints" in result:
         engine = result.get("engine")
         decoder = f"decoded with: {engine}\n" if engine else ""
@@ -388,19 +434,4 @@ def _show_report(report: dict[str, Any]) -> str:
     return columns(summary_rows)
 
 
-COMMANDS = {
-    "evaluate": Command(
-        "score a model on a split, or one file against another",
-        _evaluate_flags,
-        _evaluate,
-        _show_evaluate,
-        abridge=_abridge,
-        uses_tensorflow=lambda args: not args.hypotheses,
-        check=_check_evaluate,
-        waiting="loading the model",
-        next_command=lambda args: export_command(args) if args.output_dir else "",
-        decodes_files=lambda args: True,
-        group="judging a model",
-        words_hint="to score a file: --hypotheses FILE --references FILE",
-    ),
-}
+COMMANDS = {"evaluate": Evaluate}

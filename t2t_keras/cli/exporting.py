@@ -1,127 +1,140 @@
 """The command that writes a model for serving: `export`."""
 
-import argparse
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import (
+    FURTHER,
+    REQUIRED,
+    CheckpointFlags,
     Command,
-    add_checkpoint,
-    add_decoding_flags,
-    add_ensemble,
-    add_further,
-    add_positional,
-    add_run_dir,
+    RunFlags,
     check_decoding,
-    flag_name,
-    given_decoding,
-    not_negative,
+    decoding_flag,
+    decoding_flags,
+    ensemble_flag,
     quoted,
 )
 from t2t_keras.cli.lines import require_utf8
 from t2t_keras.console import table
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.export.directory import require_free
 from t2t_keras.export.formats import export_formats, require_quantization
+from t2t_keras.options import OptionValues, option
 from t2t_keras.run.config import require_run
 
 
-def _export_flags(parser: argparse.ArgumentParser) -> None:
-    add_run_dir(parser)
-    add_positional(
-        parser,
-        "DIR",
-        "--export_dir",
-        dest="export_dir",
-        required=True,
-        help="the directory to write",
-    )
-    add_checkpoint(parser)
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace an earlier export"
-    )
-    formats = export_formats()
-    summaries = [f"{name}: {format_.summary}" for name, format_ in formats.items()]
-    quantizations = [
-        f"{name}: {', '.join(format_.quantizations)}"
-        for name, format_ in formats.items()
-        if format_.quantizations
+def _format(name: str) -> str:
+    """Returns the value of `--format`.
+
+    Raises:
+        UserError: there is no such format.
+    """
+    if name not in (formats := export_formats()):
+        hint = did_you_mean(name, formats)
+        raise UserError(f"there is no '{name}'{hint} (there are: {', '.join(formats)})")
+    return name
+
+
+def _summaries() -> str:
+    rows = [f"{name}: {x.summary}" for name, x in export_formats().items()]
+    return "; ".join(rows)
+
+
+def _quantizations() -> str:
+    rows = [
+        f"{name}: {', '.join(x.quantizations)}"
+        for name, x in export_formats().items()
+        if x.quantizations
     ]
-    parser.add_argument(
-        "--format",
-        choices=[*formats],
-        default="savedmodel",
-        help=f"{'; '.join(summaries)} (default: savedmodel)",
+    return "; ".join(rows)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Export(RunFlags, CheckpointFlags, Command):
+    """Exports a trained model."""
+
+    summary = "export a trained model, as a SavedModel or for another program"
+    heading = "using a model"
+    waiting = "exporting and verifying the model"
+
+    export_dir: str = option(
+        REQUIRED, "the directory to write", metavar="DIR", positional=True
     )
-    parser.add_argument(
-        "--quantization",
+    overwrite: bool = option(False, "replace an earlier export")
+    format: str = option(
+        "savedmodel", "", metavar="FORMAT", parse=_format, further_help=_summaries
+    )
+    quantization: str | None = option(
+        None,
+        "dtype to which the weights are rounded (default: float32): ",
         metavar="DTYPE",
-        help="dtype to which the weights are rounded: "
-        f"{'; '.join(quantizations)} (default: float32)",
+        further_help=_quantizations,
     )
-    parser.add_argument(
-        "--verify",
-        type=not_negative,
-        default=20,
-        metavar="N",
-        help="number of sentences of the run's data; the export is refused unless its "
-        "outputs are those of the run; 0: no verification (default: 20)",
+    verify: int = option(
+        20,
+        "number of sentences of the run's data; the export is refused unless its "
+        "outputs are those of the run; 0: no verification",
+        ge=0,
     )
-    add_ensemble(add_further(parser, "further options"))
-    add_decoding_flags(parser)
+    ensemble: tuple[str, ...] = ensemble_flag(FURTHER)
+    decoding: OptionValues = decoding_flags()
+
+    def needs_tensorflow(self) -> bool:
+        """Returns True."""
+        return True
+
+    def check(self) -> None:
+        """Refuses what is no run, a directory that is taken, and options."""
+        require_utf8("export_dir", self.export_dir)
+        for run in (self.output_dir, *self.ensemble):
+            require_run(run)
+        require_free(Path(self.export_dir), self.overwrite)
+        export_format = export_formats()[self.format]
+        check_decoding(self.decoding)
+        for name in self.decoding:
+            if export_format.options is not None and name not in export_format.options:
+                raise UserError(
+                    f"{decoding_flag(name)} has no effect with --format {self.format}; "
+                    "leave it out, and give it to the library that translates with the "
+                    "export"
+                )
+        export_format.check()
+        require_quantization(self.quantization, self.format)
+
+    def run(self) -> dict[str, Any]:
+        """Writes the export; returns its size and how it was verified."""
+        from t2t_keras.export.verify import Verification
+        from t2t_keras.run.directory import RunDirectory
+
+        start = time.monotonic()
+        run = RunDirectory(self.output_dir)
+        verification = Verification(run.example_sources(self.verify))
+        size = export_formats()[self.format].export(
+            run.translator(self.checkpoint, self.ensemble),
+            self.export_dir,
+            quantization=self.quantization,
+            overwrite=self.overwrite,
+            verify=verification if self.verify else None,
+            **self.decoding,
+        )
+        return {
+            "export_dir": self.export_dir,
+            "bytes": size,
+            "verified": len(verification.texts),
+            "identical": verification.identical,
+            "seconds": round(time.monotonic() - start, 2),
+        }
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Formats the result as a table."""
+        return table(result)
+
+    def next_command(self) -> str:
+        """Returns the command that serves the export."""
+        return f"t2t serve {quoted(self.export_dir)}"
 
 
-def _check_export(args: argparse.Namespace) -> None:
-    require_utf8("export_dir", args.export_dir)
-    for run in (args.output_dir, *args.ensemble):
-        require_run(run)
-    require_free(Path(args.export_dir), args.overwrite)
-    export_format = export_formats()[args.format]
-    for name in check_decoding(args):
-        if export_format.options is not None and name not in export_format.options:
-            raise UserError(
-                f"{flag_name(name)} has no effect with --format {args.format}; leave "
-                "it out, and give it to the library that translates with the export"
-            )
-    export_format.check()
-    require_quantization(args.quantization, args.format)
-
-
-def _export(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.export.verify import Verification
-    from t2t_keras.run.directory import RunDirectory
-
-    start = time.monotonic()
-    run = RunDirectory(args.output_dir)
-    verification = Verification(run.example_sources(args.verify))
-    size = export_formats()[args.format].export(
-        run.translator(args.checkpoint, args.ensemble),
-        args.export_dir,
-        quantization=args.quantization,
-        overwrite=args.overwrite,
-        verify=verification if args.verify else None,
-        **given_decoding(args),
-    )
-    return {
-        "export_dir": args.export_dir,
-        "bytes": size,
-        "verified": len(verification.texts),
-        "identical": verification.identical,
-        "seconds": round(time.monotonic() - start, 2),
-    }
-
-
-COMMANDS = {
-    "export": Command(
-        "export a trained model, as a SavedModel or for another program",
-        _export_flags,
-        _export,
-        table,
-        uses_tensorflow=True,
-        check=_check_export,
-        waiting="exporting and verifying the model",
-        next_command=lambda args: f"t2t serve {quoted(args.export_dir)}",
-        group="using a model",
-    ),
-}
+COMMANDS = {"export": Export}

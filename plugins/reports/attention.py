@@ -1,16 +1,23 @@
 """`t2t attention`: all attention weights of a model for one sentence, on a page."""
 
-import argparse
 import base64
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from t2t_keras.cli.command import Command, add_run, quoted, utf8
+from t2t_keras.cli.command import (
+    REQUIRED,
+    CheckpointFlags,
+    Command,
+    RunFlags,
+    quoted,
+)
 from t2t_keras.cli.lines import require_outputs
 from t2t_keras.console import say_page, table
 from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import open_lines
+from t2t_keras.options import option
 from t2t_keras.pages import templates
 from t2t_keras.run.config import require_run
 from t2t_keras.text.sentences import is_blank
@@ -174,60 +181,60 @@ def attention_page(attention: SentenceAttention) -> str:
     return page.render(attention=attention, pictures=drawn)
 
 
-def _attention_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    parser.add_argument(
-        "--source", type=utf8, required=True, metavar="TEXT", help="the source sentence"
-    )
-    parser.add_argument(
-        "--target",
-        type=utf8,
+@dataclasses.dataclass(kw_only=True)
+class Attention(RunFlags, CheckpointFlags, Command):
+    """Draws a model's attention weights for a sentence."""
+
+    summary = "draw a model's attention weights for a sentence"
+    heading = "judging a model"
+    waiting = "computing the attention"
+
+    source: str = option(REQUIRED, "the source sentence", metavar="TEXT", is_text=True)
+    target: str | None = option(
+        None,
+        "its translation (default: the model's translation)",
         metavar="TEXT",
-        help="its translation (default: the model's translation)",
+        is_text=True,
     )
-    parser.add_argument(
-        "--page", required=True, metavar="FILE", help="write the HTML page here"
-    )
+    page: str = option(REQUIRED, "write the HTML page here", metavar="FILE")
+
+    def needs_tensorflow(self) -> bool:
+        """Returns True."""
+        return True
+
+    def check(self) -> None:
+        """Refuses what is no run, and a page that cannot be written."""
+        require_run(self.output_dir)
+        require_outputs(self, {"page": [self.page]})
+
+    def run(self) -> dict[str, Any]:
+        """Writes the page; returns the tokens and the number of pictures."""
+        from t2t_keras.run.directory import RunDirectory
+
+        translator = RunDirectory(self.output_dir).translator(self.checkpoint)
+        attention = sentence_attention(translator, self.source, self.target)
+        with open_lines(self.page) as file:
+            file.write(attention_page(attention))
+        say_page(self.page)
+        num_layers, num_heads, *_ = attention.cross.shape
+        return {
+            "page": self.page,
+            "layers": num_layers,
+            "heads": num_heads,
+            "source": attention.source,
+            "target": attention.target,
+        }
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Formats the numbers of layers and heads, and the tokens."""
+        rows = {name: result[name] for name in ("layers", "heads")}
+        for side in ("source", "target"):
+            rows[side] = " ".join(result[side])
+        return table(rows)
+
+    def next_command(self) -> str:
+        """Returns the command that writes the page of the run."""
+        return f"t2t page {quoted(self.output_dir)}"
 
 
-def _check_attention(args: argparse.Namespace) -> None:
-    require_run(args.output_dir)
-    require_outputs(args, {"page": [args.page]})
-
-
-def _attention(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.run.directory import RunDirectory
-
-    translator = RunDirectory(args.output_dir).translator(args.checkpoint)
-    attention = sentence_attention(translator, args.source, args.target)
-    with open_lines(args.page) as file:
-        file.write(attention_page(attention))
-    say_page(args.page)
-    num_layers, num_heads, *_ = attention.cross.shape
-    return {
-        "page": args.page,
-        "layers": num_layers,
-        "heads": num_heads,
-        "source": attention.source,
-        "target": attention.target,
-    }
-
-
-def _show_attention(result: dict[str, Any]) -> str:
-    rows = {name: result[name] for name in ("layers", "heads")}
-    for side in ("source", "target"):
-        rows[side] = " ".join(result[side])
-    return table(rows)
-
-
-COMMAND = Command(
-    "draw a model's attention weights for a sentence",
-    _attention_flags,
-    _attention,
-    _show_attention,
-    uses_tensorflow=True,
-    check=_check_attention,
-    waiting="computing the attention",
-    next_command=lambda args: f"t2t page {quoted(args.output_dir)}",
-    group="judging a model",
-)
+COMMAND = Attention

@@ -19,7 +19,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.plugins.reports.attention import (
-    COMMAND,
+    Attention,
     SentenceAttention,
     attention_page,
     sentence_attention,
@@ -36,7 +36,9 @@ TARGETS = [[5, 6, 1], [7, 8, 9, 10, 1]]
 
 def test_the_command_names_the_page_once():
     result = {"page": "p.html", "layers": 2, "heads": 3, "source": "a", "target": "b"}
-    lines = COMMAND.show(result).split("\n")
+    lines = (
+        Attention(output_dir="r", source="a", page="p.html").show(result).split("\n")
+    )
     assert [line.split() for line in lines] == [
         *(["layers", "2"], ["heads", "3"], ["source", "a"], ["target", "b"])
     ]

@@ -7,7 +7,7 @@ from helpers.browser import needs_chromium
 from helpers.page_checks import check_tab_order, check_views
 
 from t2t_keras.evaluation.bleu import Bleu
-from t2t_keras.plugins.reports.compare import difference_page
+from t2t_keras.plugins.reports.compare_page import difference_page
 from t2t_keras.plugins.reports.significance import (
     Comparison,
     SentenceDifference,

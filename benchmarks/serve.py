@@ -32,7 +32,6 @@ from typing import NamedTuple, TypeAlias
 import workload
 
 from t2t_keras.cli.command import positive, positive_number
-from t2t_keras.export.formats import find_loader
 from t2t_keras.processes import T2T
 
 _HEAD = (
@@ -301,9 +300,8 @@ def ctranslate2_client(path: str) -> Connect:
 
 def translate(path: str, source: str) -> float:
     """Returns the sentences per second of `t2t translate`, without its start."""
-    directory = "--export_dir" if find_loader(Path(path)) else "--output_dir"
     process = subprocess.run(
-        [sys.executable, *T2T, "translate", directory, path, "--input", source],
+        [sys.executable, *T2T, "translate", path, "--input", source],
         check=True,
         capture_output=True,
         text=True,

@@ -69,7 +69,7 @@ def _export_litert(
 
 def _refuse_to_load(path: Path) -> NoReturn:
     raise UserError(
-        f"--export_dir: {path} is for LiteRT's own interpreter, on a phone; give the "
+        f"{path} is for LiteRT's own interpreter, on a phone; give the "
         "run directory, or an export of another format"
     )
 

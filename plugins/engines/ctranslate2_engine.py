@@ -159,9 +159,7 @@ class CTranslate2Engine:
         require_intact(path)
         settings = CTranslate2Settings.read(path)
         if settings is None:
-            raise UserError(
-                f"--export_dir: {path} has no {SETTINGS}; export the model again"
-            )
+            raise UserError(f"{path} has no {SETTINGS}; export the model again")
         self.settings = settings
         self.problem_name = settings.problem
         self.options = DecodingOptions.of_recorded(settings.decoding, path / SETTINGS)

@@ -98,7 +98,7 @@ class TranslatorPool:
                 contents = {name: (path / name).read_bytes() for name in names}
             except OSError as error:
                 raise UserError(
-                    f"--export_dir: cannot read {error.filename}: {error.strerror}; "
+                    f"cannot read {error.filename}: {error.strerror}; "
                     "copy or export the model again"
                 ) from None
             for name, content in contents.items():
@@ -124,6 +124,6 @@ class TranslatorPool:
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(
-                f"--export_dir: CTranslate2 cannot load {self.path}: "
+                f"CTranslate2 cannot load {self.path}: "
                 f"{first_line(error)}; export the model again"
             ) from None

@@ -186,7 +186,10 @@ class FlagsOf(NamedTuple):
 
 
 def option_flags(
-    options: type, groups: Mapping[FlagGroup, Collection[str]]
+    options: type,
+    groups: Mapping[FlagGroup, Collection[str]],
+    keys: str = "",
+    example: str = "",
 ) -> OptionValues:
     """Returns the dataclass field for options that are flags.
 
@@ -195,8 +198,13 @@ def option_flags(
     Args:
         options: the dataclass of the options.
         groups: the names of the options that have flags, by the group of the help.
+        keys: the flag `K=V,K=V` for all options, without hyphens, in the last of the
+            groups; "": there is none.
+        example: a value of this flag, for its help.
     """
-    return _collecting(FlagsOf(options, groups))
+    names = {field.name for field in dataclasses.fields(options)}
+    listed = names.difference(*groups.values())
+    return _collecting(FlagsOf(options, groups, keys, example, listed=listed))
 
 
 def _collecting(flags: FlagsOf) -> OptionValues:

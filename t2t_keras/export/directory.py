@@ -61,7 +61,7 @@ def require_checksum(
 
 def _damaged(path: Path, name: str) -> UserError:
     return UserError(
-        f"--export_dir: {path} is damaged: {name or SUMS} is missing or does not have "
+        f"{path} is damaged: {name or SUMS} is missing or does not have "
         "its checksum; copy or export the model again"
     )
 

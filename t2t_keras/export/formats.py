@@ -187,4 +187,4 @@ def require_export(path: str | Path) -> None:
         UserError: there is none.
     """
     if find_loader(Path(path)) is None:
-        raise UserError(f"--export_dir: {path} has no saved_model.pb or other export")
+        raise UserError(f"{path} has no saved_model.pb or other export")

@@ -75,17 +75,17 @@ def load_translator(export_dir: str | Path) -> ExportedTranslator | TextSavedMod
     """
     path = Path(export_dir)
     if not is_saved_model(path):
-        raise UserError(f"--export_dir: {path} has no saved_model.pb")
+        raise UserError(f"{path} has no saved_model.pb")
     require_intact(path)
     settings = SavedModelSettings.read(path)
     if settings is not None and settings.ids_only:
         raise UserError(
-            f"--export_dir: {path} maps ids to ids; call its signatures with "
+            f"{path} maps ids to ids; call its signatures with "
             "TensorFlow, or export the model with --format savedmodel"
         )
     served = load_saved_model(path)
     if not {"options", "translate"} <= set(served.signatures):
-        raise UserError(f"--export_dir: {path} was not written by `t2t export`")
+        raise UserError(f"{path} was not written by `t2t export`")
     engine = None if settings is None else _loaded_engine(served, settings, path)
     if settings is None or engine is None:
         return TextSavedModel(served, settings)
@@ -131,7 +131,7 @@ def load_saved_model(export_dir: str | Path) -> tf.Module:
             return tf.saved_model.load(str(export_dir))
     except Exception as error:  # which one depends on the damage
         raise UserError(
-            f"--export_dir: TensorFlow cannot load {export_dir}: "
+            f"TensorFlow cannot load {export_dir}: "
             f"{first_line(error) or type(error).__name__}; copy or export the model "
             "again"
         ) from None

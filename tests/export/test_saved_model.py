@@ -118,7 +118,7 @@ def test_the_command_writes_scores_of_tokens(
 ):
     monkeypatch.setattr(translation, "load", lambda *args, **kwargs: client)
     source = write(tmp_path / "in", *LINES[:2])
-    files = ("--export_dir", export[0], "--input", source)
+    files = ("--model", export[0], "--input", source)
     flags = ("--n_best", 2, "--token_scores", "--output", tmp_path / "out")
     assert run("translate", *files, *flags) == 0
     options = PHRASES | {"protect": ["symbol"], "token_scores": True}
@@ -390,8 +390,8 @@ def test_damage_is_one_sentence(name, damage, export, tmp_path, capfd):
     (file,) = path.glob(name)
     damage(file)
     source = write(tmp_path / "in", "a dog .")
-    message = run_refused(capfd, "translate", "--export_dir", path, "--input", source)
-    assert message.startswith("t2t translate: error: --export_dir: ")
+    message = run_refused(capfd, "translate", path, "--input", source)
+    assert message.startswith(f"t2t translate: error: {path} is damaged: ")
     assert "export the model again" in message
     assert "does not have its checksum" in message
 

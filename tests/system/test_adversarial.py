@@ -87,7 +87,7 @@ def compare(lines, translator, options, export, folder):
     assert ties <= len(lines) / 500  # equals but for rounding, in other batches
     source = write(folder / "in", *lines)
     output = folder / "out"
-    argv = ("translate", "--export_dir", export, "--input", source, "--output", output)
+    argv = ("translate", "--model", export, "--input", source, "--output", output)
     assert run(*argv, "--beam_size", 2) == 0
     written = output.read_bytes().decode().split("\n")
     assert written.pop() == ""

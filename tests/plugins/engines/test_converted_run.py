@@ -1,6 +1,5 @@
 """Runs that CTranslate2 translates: when they are converted, and for which options."""
 
-import argparse
 import json
 import re
 import shutil
@@ -149,8 +148,7 @@ def test_every_checkpoint_has_a_conversion(path, translate):
 @pytest.mark.slow
 def test_a_served_run_answers_phrases_with_tensorflow(path, capfd):
     serve_command = pytest.importorskip("t2t_keras.plugins.server.command")
-    served = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)
-    model = serve_command.load_model(served, path)
+    model = serve_command.Serve(model=("m",), engine="auto").load_model(path)
     assert isinstance(model._translator.engine, CTranslate2Engine)
     assert model.missing == {}
     capfd.readouterr()
@@ -204,7 +202,7 @@ def test_a_gpu_is_preferred_unless_ctranslate2_is_asked_for(path, monkeypatch):
 def test_an_engine_that_cannot_run_the_model_is_refused(path, flags, capfd):
     export = last_export(path)
     ask = ("--engine", "ctranslate2")
-    exported = ("translate", "--export_dir", export, *flags[2:], "--engine")
+    exported = ("translate", "--model", export, *flags[2:], "--engine")
     for argv, message in (
         (("translate", *flags, *ask, "--ensemble", path), "--ensemble needs Tensor"),
         (

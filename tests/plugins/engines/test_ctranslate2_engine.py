@@ -543,7 +543,7 @@ from t2t_keras.cli import main
 path, folder = sys.argv[1:]
 files = ["--input", f"{folder}/in", "--output", f"{folder}/out"]
 more = ["--token_scores", "--alignments", f"{folder}/links"]
-assert main(["translate", "--export_dir", path, *files, *more]) == 0
+assert main(["translate", path, *files, *more]) == 0
 print({"tensorflow", "keras", "torch"} & sys.modules.keys())
 """
 
@@ -558,7 +558,7 @@ def test_the_program_translates_without_tensorflow(engine, tmp_path, capfd):
     assert len(json.loads(rows[0][4])) == len(n_best[0][0].ids)
     links = [format_alignment(output.alignment) for (output,) in n_best]
     assert (tmp_path / "links").read_text().splitlines() == links
-    flags = "translate", "--export_dir", path, "--input", tmp_path / "in"
+    flags = "translate", "--model", path, "--input", tmp_path / "in"
     sentence = run_refused(capfd, *flags, "--decode_hparams", "protect=url")
     assert "protect: CTranslate2 does not support it" in sentence
     assert "an export is built in" not in run_refused(
@@ -567,7 +567,7 @@ def test_the_program_translates_without_tensorflow(engine, tmp_path, capfd):
 
 
 SERVE = """
-import argparse, json, sys, time
+import json, sys, time
 import t2t_keras
 from starlette.testclient import TestClient
 from t2t_keras.plugins.server import command
@@ -575,11 +575,9 @@ from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.served_model import ServedModel
 from t2t_keras.plugins.server.versions import FixedModel
 
-parser = argparse.ArgumentParser()
-command.COMMAND.add_flags(parser)
-args = parser.parse_args(["--model", f"ct={sys.argv[1]}"])
-command._check_serve(args)
-assert not command.COMMAND.uses_tensorflow(args)
+serve = command.Serve(model=(f"ct={sys.argv[1]}",))
+serve.check()
+assert not serve.needs_tensorflow()
 load = lambda: ServedModel(t2t_keras.load(sys.argv[1]), n_best=2, beam_size=3)
 models = {"ct": FixedModel(load)}
 with TestClient(make_app(models, command.Limits())) as client:

@@ -1,6 +1,5 @@
 """`t2t serve`: its flags, signals and warnings."""
 
-import argparse
 import json
 import logging
 import signal
@@ -21,7 +20,7 @@ from helpers.stub_server import predict, queued, wait_for
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import install_command
 from t2t_keras.plugins.server import command
-from t2t_keras.plugins.server.command import COMMAND, bound, load_model
+from t2t_keras.plugins.server.command import Serve, bound
 from t2t_keras.plugins.server.http import OnceAMinute, Server, few_warnings
 
 TEXTS = [line for line in LINES if line.strip()]
@@ -43,7 +42,7 @@ def test_a_port_is_taken_before_models_are_loaded():
         (("--model", "x/y=a/1"), "the name 'x/y'"),
         (("--model", "a/1", "--decode_hparams", "raw=true"), "raw needs a run"),
         (("--model", "a/1", "--checkpoint", "5"), "--checkpoint needs a run"),
-        (("--model", "a/1", "--port", "70000"), "above 65535"),
+        (("--model", "a/1", "--port", "70000"), "--port must be "),
         (("--model", "a/1", "--limits", "max_cue=3"), "did you mean 'max_queue'"),
         (("--model", "a/1", "--limits", "max_queue=0"), "max_queue must be at least 1"),
     ],
@@ -62,8 +61,8 @@ def test_a_model_has_the_name_of_its_directory(tmp_path, monkeypatch):
     for run_dir in ("runs/1", "runs/2"):
         Path(run_dir).mkdir(parents=True)
         Path(run_dir, "config.json").write_text('{"problem": "p"}')
-    models = ["served/ende/3", "served/fr", "runs/1", "runs/2", "m=runs/1"]
-    names = command._directories(argparse.Namespace(model=models))
+    models = ("served/ende/3", "served/fr", "runs/1", "runs/2", "m=runs/1")
+    names = Serve(model=models).directories()
     assert list(names) == ["ende", "fr", "1", "2", "m"]
 
 
@@ -72,9 +71,7 @@ def test_an_export_for_ctranslate2_is_not_taken_for_a_run(translator, tmp_path, 
     from t2t_keras.plugins.engines.ctranslate2_export import export_ctranslate2
 
     export_ctranslate2(translator, tmp_path / "1")  # it has a `config.json`, as runs do
-    parser = argparse.ArgumentParser()
-    COMMAND.add_flags(parser)
-    load_model(parser.parse_args(["--engine", "auto"]), tmp_path / "1")
+    Serve(model=("m",), engine="auto").load_model(tmp_path / "1")
     assert "engine:" not in capfd.readouterr().err
 
 
@@ -87,8 +84,7 @@ def test_a_converted_run_is_named_by_its_directory(tmp_path, capfd, monkeypatch)
     monkeypatch.setattr(command, "converted", lambda *_: (cache, None))
     monkeypatch.setattr(command, "_checkpoint_path", lambda *_: None)
     monkeypatch.setattr(command, "load", lambda *_: Splitting())
-    args = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)
-    load_model(args, tmp_path)
+    Serve(model=("m",), engine="auto").load_model(tmp_path)
     err = capfd.readouterr().err
     assert err.startswith(f"t2t serve: {tmp_path} was trained on single sentences:")
 
@@ -97,12 +93,10 @@ def test_a_converted_run_is_named_by_its_directory(tmp_path, capfd, monkeypatch)
 def said(tmp_path, monkeypatch):
     """Returns what the command says with further flags, when its model is ready."""
 
-    def said(*flags):
+    def said(**flags):
         lines = []
         monkeypatch.setattr(command, "say", lines.append)
-        parser = argparse.ArgumentParser()
-        COMMAND.add_flags(parser)
-        COMMAND.run(parser.parse_args([f"ende={tmp_path}", "--port", "0", *flags]))
+        Serve(model=(f"ende={tmp_path}",), port=0, **flags).run()
         return lines
 
     (tmp_path / "saved_model.pb").touch()
@@ -120,9 +114,9 @@ def test_a_line_says_when_the_models_are_ready_and_how_to_ask(said):
 
 
 def test_a_line_says_that_a_proxy_belongs_before_an_open_server(said):
-    _, line, _ = said("--host", "0.0.0.0")
+    _, line, _ = said(host="0.0.0.0")
     assert "put a proxy in front of it, such as examples/haproxy.cfg" in line
-    assert len(said("--host", "127.0.0.2")) == 2
+    assert len(said(host="127.0.0.2")) == 2
 
 
 def test_the_extra_is_needed(tmp_path, capfd, monkeypatch):

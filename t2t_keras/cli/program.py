@@ -203,7 +203,8 @@ def _completion(words: Sequence[str]) -> str:
     shells: tuple[Literal["bash", "zsh", "fish"], ...] = ("bash", "zsh", "fish")
     for shell in shells:
         if [*words] == [shell]:
-            return _application().generate_completion(prog_name="t2t", shell=shell)
+            script = _application().generate_completion(prog_name="t2t", shell=shell)
+            return f"{script}compdef _cyclopts_t2t t2t" if shell == "zsh" else script
     raise UsageErrors("--completion takes one of bash, zsh, fish")
 
 

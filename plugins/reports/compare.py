@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
 from t2t_keras.cli.command import (
-    DEFAULT_ENGINE,
-    ENGINE_HELP,
     FURTHER,
     REQUIRED,
     CheckpointFlags,
@@ -19,6 +17,7 @@ from t2t_keras.cli.command import (
     FlagGroup,
     check_decoding,
     decoding_flags,
+    engine_flag,
 )
 from t2t_keras.cli.evaluation import check_language, suffix_language, with_scoring
 from t2t_keras.console import columns, folded, say_page, wrapped
@@ -192,7 +191,7 @@ class Compare(CheckpointFlags, Command):
     eval_sentences: int | None = option(
         None, "decode only the first N sentences", ge=1, group=_OF_RUNS
     )
-    engine: EngineName = option(DEFAULT_ENGINE, ENGINE_HELP, group=_OF_RUNS)
+    engine: EngineName = engine_flag(FURTHER)
     tokenize: BleuTokens | None = option(
         None,
         "sacreBLEU tokenization for BLEU; none: the text is tokenized already "

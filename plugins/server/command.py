@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras import load
 from t2t_keras.cli.command import (
-    DEFAULT_ENGINE,
-    ENGINE_HELP,
     FURTHER,
     REQUIRED,
     CheckpointFlags,
@@ -27,6 +25,7 @@ from t2t_keras.cli.command import (
     check_export,
     check_served,
     decoding_flags,
+    engine_flag,
     is_converted,
     option_flags,
 )
@@ -70,7 +69,7 @@ class Serve(CheckpointFlags, Command):
         metavar="MODEL",
         positional=True,
     )
-    engine: EngineName = option(DEFAULT_ENGINE, ENGINE_HELP)
+    engine: EngineName = engine_flag()
     host: str = option(
         "127.0.0.1",
         "address (default: 127.0.0.1); 0.0.0.0: of every network, without a password",

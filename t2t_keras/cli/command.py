@@ -263,12 +263,20 @@ class HParamsFlags:
     )
 
 
-ENGINE_HELP = (
-    "the library that computes a run's model; auto: CTranslate2 on a CPU where it is "
-    "installed and suits model and options"
-)
 EngineName = Literal["auto", "ctranslate2", "tensorflow"]
 DEFAULT_ENGINE: EngineName = "auto"
+
+
+def engine_flag(group: FlagGroup | None = None) -> EngineName:
+    """Returns the dataclass field for the engine that translates."""
+    return option(
+        DEFAULT_ENGINE,
+        "the library that computes a run's model: ctranslate2, tensorflow or auto, "
+        "which is CTranslate2 on a CPU where it is installed and suits model and "
+        "options",
+        metavar="NAME",
+        group=group,
+    )
 
 
 def ensemble_flag(group: FlagGroup | None = None) -> tuple[str, ...]:

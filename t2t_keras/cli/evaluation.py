@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from t2t_keras import load
 from t2t_keras.cli.command import (
     CHECKPOINT_HELP,
-    DEFAULT_ENGINE,
-    ENGINE_HELP,
     FURTHER,
     Command,
     EngineName,
@@ -19,6 +17,7 @@ from t2t_keras.cli.command import (
     check_decoding,
     check_export,
     decoding_flags,
+    engine_flag,
     export_command,
 )
 from t2t_keras.cli.lines import read_lines, require_directory, require_outputs
@@ -134,7 +133,7 @@ class Evaluate(UsrDirFlags, Command):
         group=FURTHER,
     )
     decoding: OptionValues = decoding_flags("n_best", "raw")
-    engine: EngineName = option(DEFAULT_ENGINE, ENGINE_HELP, group=FURTHER)
+    engine: EngineName = engine_flag(FURTHER)
 
     def needs_tensorflow(self) -> bool:
         """Returns whether there is a model."""

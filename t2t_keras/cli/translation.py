@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from t2t_keras import load
 from t2t_keras.cli.command import (
-    DEFAULT_ENGINE,
-    ENGINE_HELP,
     FURTHER,
     MAX_SEED,
     REQUIRED,
@@ -26,6 +24,7 @@ from t2t_keras.cli.command import (
     check_decoding,
     check_export,
     decoding_flags,
+    engine_flag,
     ensemble_flag,
     is_converted,
     quoted,
@@ -191,7 +190,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
     waiting = "loading the model"
     words_hint = 'to translate a text: echo "..." | t2t translate MODEL'
 
-    engine: EngineName = option(DEFAULT_ENGINE, ENGINE_HELP)
+    engine: EngineName = engine_flag()
     input: str | None = option(
         None,
         "a text per line (default: standard input)",

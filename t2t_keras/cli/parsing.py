@@ -4,6 +4,7 @@ cyclopts binds the words of a command line and the values of a `--config` file t
 flags, and lays out the help. The values are converted and checked as options are.
 """
 
+import contextlib
 import dataclasses
 import inspect
 import re
@@ -281,11 +282,13 @@ class CommandLine:
             )
             return dict(bound.arguments)
 
+        by_file = [x.name for x in self._listed() if x.is_positional]
+        by_file = [name for name in by_file if name in values]
         try:
-            try:
-                return bind([*by_flag, *values])
-            except cyclopts.UnusedCliTokensError:  # the words precede the file
-                return bind(by_flag)
+            for count in range(len(by_file), 0, -1):
+                with contextlib.suppress(cyclopts.UnusedCliTokensError):
+                    return bind([*by_flag, *by_file[:count]])
+            return bind(by_flag)  # the words precede the file
         except cyclopts.CycloptsError as error:
             raise UsageErrors(self._sentence(error)) from None
 

@@ -277,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     selected: Command | None = None
     try:
         _require_standard_streams()
-        command = f" {argv[0]}" if argv and not argv[0].startswith("-") else ""
+        command = f" {argv[0]}" if argv and argv[0] in _command_names() else ""
         selected = parse(argv)
         _run(selected)
         return 0

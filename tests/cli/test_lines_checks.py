@@ -36,7 +36,7 @@ MISTAKES = [
     ((*TRAIN, "x", "--hparams_set", "base", "--usr_dir", "no_such"), "--usr_dir"),
     (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),
     (("translate", "served"), "served is neither a run nor an export; give served/10"),
-    (("translate", "--export_dir", "no_such"), "no_such has no saved_model.pb"),
+    (("translate", "absent"), "absent is not a run directory"),
     ((*RUN, "--input", "no_such.txt"), "cannot read no_such.txt"),
     (
         (*RUN, "--input", "A dog."),
@@ -128,10 +128,10 @@ MISTAKES = [
     ((*RUN, *DECODE, "glossary=[a=b]c"), "'[a=b]c' is not a list; write [a,b]"),
     (
         (*EVALUATE, *DECODE, "sampling=true"),
-        "argument --decode_hparams: 'sampling' has no effect here",
+        "error: --decode_hparams: 'sampling' has no effect here",
     ),
     (
-        ("translate", "--export_dir", "export", *DECODE, "max_source_length=9"),
+        ("translate", "export", *DECODE, "max_source_length=9"),
         "--decode_hparams max_source_length needs a run: the export export has it",
     ),
     ((*PAIRS, "--target", "absent.de"), "cannot read absent.de"),

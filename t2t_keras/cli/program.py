@@ -4,11 +4,11 @@ import contextlib
 import errno
 import functools
 import importlib.metadata
+import itertools
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Literal, NoReturn
 
 from cyclopts import App
@@ -157,7 +157,7 @@ def command_line(name: str, command: type[Command], *parts: type) -> CommandLine
 def _early(words: Sequence[str], name: str) -> str:
     """Returns the value of a flag that decides which other flags there are, or ""."""
     value = ""
-    for word, following in pairwise([*words, ""]):
+    for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
         flag, equals, text = word.partition("=")
         if flag == f"--{name}":
             value = text if equals else following

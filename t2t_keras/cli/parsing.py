@@ -1,7 +1,8 @@
 """Command lines: the fields of a command's dataclass become its flags.
 
 cyclopts binds the words of a command line and the values of a `--config` file to
-flags, and lays out the help. The values are converted and checked as options are.
+flags, and completes them in shells. The values are converted and checked as options
+are. The help is printed here: for it, cyclopts is not imported.
 """
 
 import contextlib
@@ -12,10 +13,6 @@ import shutil
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
-
-import cyclopts
-from cyclopts import App, Parameter, Token
-from cyclopts.help import HelpEntry, HelpPanel
 
 from t2t_keras import registry
 from t2t_keras.checking import alternatives, resolved_hints
@@ -31,7 +28,8 @@ from t2t_keras.options import (
 from t2t_keras.usr_dir import load_usr_dir
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
+    import cyclopts
+    from cyclopts import App, Token
 
 _ARGUMENTS = FlagGroup("arguments")
 _OPTIONS = FlagGroup("options")
@@ -110,6 +108,15 @@ class Flag:
         return get_args(self.hint) if get_origin(self.hint) is Literal else ()
 
     @property
+    def title(self) -> str:
+        """How the help writes it, with the word for its value."""
+        if self.is_positional:
+            return self.metavar
+        short = [name for name in self.names if not name.startswith("--")]
+        long = next(name for name in self.names if name.startswith("--"))
+        return " ".join(filter(None, [", ".join([*short, long]), self.metavar]))
+
+    @property
     def label(self) -> str:
         """What errors call it."""
         return self.metavar if self.is_positional else f"--{self.name}"
@@ -128,7 +135,7 @@ class Flag:
             return text
         return f"{text} (default: {default})"
 
-    def convert(self, tokens: Sequence[Token]) -> Any:
+    def convert(self, tokens: "Sequence[Token]") -> Any:
         """Returns the value that words give; of several scalars, the last one counts.
 
         Raises:
@@ -137,7 +144,7 @@ class Flag:
         values = [self._value(token) for token in tokens]
         return tuple(values) if self.is_list else values[-1]
 
-    def _value(self, token: Token) -> Any:
+    def _value(self, token: "Token") -> Any:
         """Returns the value of one word."""
         text = token.value
         in_file = token.source not in ("", "cli")
@@ -262,13 +269,15 @@ class CommandLine:
             UserError: a value is impossible.
             UsageErrors: a word or a required value is missing, or superfluous.
         """
+        import cyclopts
+
         values = file_values or {}
         typed = {word.partition("=")[0] for word in words if word.startswith("--")}
         by_flag = [
             flag.name for flag in self.flags.values() if typed.intersection(flag.names)
         ]
 
-        def read_file(app: App, commands: object, arguments: Any) -> None:
+        def read_file(app: "App", commands: object, arguments: Any) -> None:
             for argument in arguments:
                 name = argument.field_info.name
                 if not argument.tokens:
@@ -345,8 +354,10 @@ class CommandLine:
         """Returns the flags, the positional ones first."""
         return sorted(self.flags.values(), key=lambda flag: not flag.is_positional)
 
-    def _sentence(self, error: cyclopts.CycloptsError) -> str:
+    def _sentence(self, error: "cyclopts.CycloptsError") -> str:
         """Returns the sentence for a mistake that cyclopts has found."""
+        import cyclopts
+
         argument = error.argument
         flag = self.flags.get(argument.field_info.name) if argument else None
         if isinstance(error, cyclopts.MissingArgumentError) and argument and flag:
@@ -368,26 +379,20 @@ class CommandLine:
     def app(
         self,
         without_place: Collection[str] = (),
-        show_all: bool = False,
         config: Sequence[Callable[..., None]] = (),
-    ) -> App:
+    ) -> "App":
         """Returns the cyclopts application.
 
         Args:
             without_place: the flags whose value does not stand without the flag.
-            show_all: whether the help shows the groups of further flags.
             config: functions that append tokens to arguments.
         """
-        groups: dict[FlagGroup, cyclopts.Group] = {}
-        for index, group in enumerate(self._groups()):
-            show = show_all or not group.is_further
-            groups[group] = cyclopts.Group(
-                group.title, help=group.help, show=show, sort_key=index
-            )
+        from cyclopts import App
+
         parameters = []
         for flag in self._listed():
             by_place = flag.is_positional and flag.name not in without_place
-            parameters.append(_parameter(flag, groups[flag.group], by_place))
+            parameters.append(_parameter(flag, by_place))
 
         def run(**values: object) -> None:
             """Takes the place of the command, which runs after the parsing."""
@@ -399,9 +404,6 @@ class CommandLine:
             help=self.command.summary,
             help_flags=(),
             version_flags=(),
-            help_format="plaintext",
-            help_formatter=_Layout(),
-            usage=self._usage(),
             config=tuple(config),
         )
         app.default(run)
@@ -434,11 +436,20 @@ class CommandLine:
         Args:
             show_all: whether the groups of further flags are in it.
         """
-        from rich.console import Console
-
         width = shutil.get_terminal_size().columns
-        console = Console(width=width, color_system=None, highlight=False)
-        self.app(show_all=show_all).help_print([], console=console)
+        usage = f"usage: {self._usage()}"
+        wrapped = textwrap.fill(usage, width - 2, subsequent_indent="  ")
+        print(usage if "\n" in usage else wrapped)
+        print(f"\n{self.command.summary}")
+        for group in self._groups():
+            flags = [flag for flag in self._listed() if flag.group == group]
+            if not flags or (group.is_further and not show_all):
+                continue
+            print(f"\n{group.title}:")
+            if group.help:
+                text = textwrap.fill(group.help, width - 4)
+                print(textwrap.indent(text, "  ") + "\n")
+            print(two_columns({flag.title: flag.help() for flag in flags}))
         parts = self._key_lists()
         if show_all:
             for title, text in parts.items():
@@ -519,8 +530,10 @@ def _with_separator(words: Sequence[str], flags: Mapping[str, Flag]) -> list[str
     return [*words[:index], "--", *words[index:]]
 
 
-def _tokens(path: str, name: str, values: Sequence[object]) -> Iterator[Token]:
+def _tokens(path: str, name: str, values: Sequence[object]) -> "Iterator[Token]":
     """Yields the values of a file as cyclopts takes them."""
+    from cyclopts import Token
+
     for index, value in enumerate(values):
         if value is True:
             yield Token(keyword=name, source=path, implicit_value=True)
@@ -528,15 +541,17 @@ def _tokens(path: str, name: str, values: Sequence[object]) -> Iterator[Token]:
             yield Token(keyword=name, source=path, value=str(value), index=index)
 
 
-def _parameter(flag: Flag, group: cyclopts.Group, by_place: bool) -> inspect.Parameter:
+def _parameter(flag: Flag, by_place: bool) -> inspect.Parameter:
     """Returns the parameter from which cyclopts makes a flag."""
+    from cyclopts import Parameter
+
     settings: dict[str, Any] = {}
     annotation: Any = bool
     if flag.hint is not bool:
         # cyclopts also asks pydantic about values, which `Flag.convert` has checked.
         annotation = tuple[Any, ...] if flag.is_list else Any
 
-        def convert(type_: object, tokens: Sequence[Token]) -> Any:
+        def convert(type_: object, tokens: "Sequence[Token]") -> Any:
             return flag.convert(tokens)
 
         settings = {"converter": convert, "consume_multiple": flag.is_list}
@@ -551,9 +566,7 @@ def _parameter(flag: Flag, group: cyclopts.Group, by_place: bool) -> inspect.Par
         name=flag.names,
         help=flag.help(),
         metavar=flag.metavar or None,
-        group=group,
         negative=(),
-        show_default=False,
         allow_repeating=True,
         **settings,
     )
@@ -592,46 +605,3 @@ _COMPLETERS = {
     "problem": _registered(registry.list_problems),
     "hparams_set": _registered(registry.list_hparams),
 }
-
-
-class _Layout:
-    """Lays out the help in two columns of plain text: a cyclopts `HelpFormatter`."""
-
-    def render_usage(
-        self, console: "Console", options: "ConsoleOptions", usage: object
-    ) -> None:
-        """Prints the usage."""
-        text = f"usage: {str(usage).strip()}"
-        wrapped = textwrap.fill(text, console.width - 2, subsequent_indent="  ")
-        print(text if "\n" in text else wrapped)
-
-    def render_description(
-        self, console: "Console", options: "ConsoleOptions", description: Any
-    ) -> None:
-        """Prints what the command does."""
-        print(f"\n{_plain(description)}")
-
-    def __call__(
-        self, console: "Console", options: "ConsoleOptions", panel: HelpPanel
-    ) -> None:
-        """Prints the flags of a group."""
-        print(f"\n{panel.title}:")
-        if text := _plain(panel.description):
-            width = console.width - 4
-            print(textwrap.indent(textwrap.fill(text, width), "  ") + "\n")
-        rows = {_title(entry): _plain(entry.description) for entry in panel.entries}
-        print(two_columns(rows))
-
-
-def _plain(text: Any) -> str:
-    """Returns a text of the help, which cyclopts has wrapped for rich."""
-    plain: str = getattr(getattr(text, "primary_renderable", text), "plain", "")
-    return plain.strip()
-
-
-def _title(entry: HelpEntry) -> str:
-    """Returns how a flag is written, with the word for its value."""
-    if entry.positional_label:
-        return entry.metavar or entry.positional_label
-    names = ", ".join((*entry.positive_shorts, *entry.positive_names[:1]))
-    return f"{names} {entry.metavar}" if entry.metavar else names

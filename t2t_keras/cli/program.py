@@ -9,9 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Literal, NoReturn
-
-from cyclopts import App
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.config_file import flag_values, read_config, require_known_names
@@ -22,6 +20,9 @@ from t2t_keras.entry_points import counterpart, load_plugin, load_plugins, plugi
 from t2t_keras.errors import UserError, did_you_mean, install_command
 from t2t_keras.tensorflow_import import diverted_stderr
 from t2t_keras.usr_dir import load_usr_dir
+
+if TYPE_CHECKING:
+    from cyclopts import App
 
 CORE: dict[str, type[Command]] = {}
 # TEMPORARY, until every module is converted.
@@ -209,8 +210,10 @@ def _completion(words: Sequence[str]) -> str:
     raise UsageErrors("--completion takes one of bash, zsh, fish")
 
 
-def _application() -> App:
+def _application() -> "App":
     """Returns the cyclopts application with all commands, for completion."""
+    from cyclopts import App
+
     app = App(name="t2t", help_flags=(), version_flags=())
     for name, command in commands().items():
         app.command(command_line(name, command).app())

@@ -61,6 +61,6 @@ def test_every_list_fits_into_80_columns_of_a_terminal(words, monkeypatch):
     stdout.isatty = lambda: True
     monkeypatch.setattr(sys, "stdout", stdout)
     monkeypatch.setenv("COLUMNS", "80")
-    command, args = program.parse(["list", *words])
-    print(command.show(command.abridge(command.run(args), args)))
+    command = program.parse(["list", *words])
+    print(command.show(command.run()))
     assert max(map(len, stdout.getvalue().splitlines())) <= 80

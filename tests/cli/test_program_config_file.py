@@ -9,7 +9,9 @@ DATA = ["--data_dir", "d", "--output_dir", "o"]
 
 
 def parsed(*words: str) -> dict:
-    values = vars(program.parse(words))
+    values = dict(vars(program.parse(words)))
+    if values["plugin_values"]:  # its class is made at each call
+        values["plugin_values"] = vars(values["plugin_values"])
     return {name: values[name] for name in values.keys() - {"words", "config", "given"}}
 
 
@@ -142,7 +144,7 @@ def test_models_to_serve_replace_the_list_of_the_file(words):
 
 def test_a_file_may_have_the_flags_of_a_problem():
     config = write('problem = "parsing_wsj"\ntreebank = "wsj"\ndata_dir = "d"\n')
-    assert parsed("datagen", *config)["treebank"] == "wsj"
+    assert parsed("datagen", *config)["plugin_values"]["treebank"] == "wsj"
     flags_only = ["train", "--problem", "parsing_wsj", *DATA]
     assert parsed(*flags_only, *config) == parsed(*flags_only)
 

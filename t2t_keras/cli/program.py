@@ -124,12 +124,8 @@ def parse(argv: Sequence[str]) -> Command:
         sys.exit()
     line.require_known(words, mistake)
     if values:
-
-        @functools.cache  # every key of another command asks for them
-        def other_names() -> set[str]:
-            lines = [command_line(*item, *parts) for item in commands().items()]
-            return {name.lstrip("-") for line in lines for name in line.names()}
-
+        # Every key of another command asks for them.
+        other_names = functools.cache(lambda: _flag_names(problem, usr_dir))
         own_names = {name.lstrip("-") for name in line.names()}
         require_known_names(
             file, values, name, own_names, other_names, _command_names()
@@ -153,6 +149,18 @@ def command_line(name: str, command: type[Command], *parts: type) -> CommandLine
         *parts: further dataclasses with flags, such as those of a problem.
     """
     return CommandLine(name, *extensions(name).values(), command, *parts)
+
+
+def _flag_names(problem: str | None, usr_dir: str | None) -> set[str]:
+    """Returns the flags of all commands, with those that a problem adds."""
+    names: set[str] = set()
+    for name, command in commands().items():
+        parts: list[type] = []
+        with contextlib.suppress(UserError):  # it is reported when the command runs
+            if part := command.plugin_flags(problem, usr_dir):
+                parts = [part]
+        names |= command_line(name, command, *parts).names()
+    return {name.lstrip("-") for name in names}
 
 
 def _early(words: Sequence[str], name: str) -> str:

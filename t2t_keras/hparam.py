@@ -155,7 +155,7 @@ class HParams:
     batch_tokens: int = option(
         25_000, "tokens in a batch on each side, of all replicas, with padding", ge=1
     )
-    bucketing: Bucketing = option(  # noqa: RUF009  it makes a dataclass field
+    bucketing: Bucketing = option(
         "auto",
         "batches by the exact lengths of the pairs, by tensor2tensor's rule (t2t), of "
         "at most twelve shapes (static), or of one shape whose rows hold several pairs "

@@ -24,7 +24,6 @@ import workload
 from contestants import TrainingStep
 from rates import median_seconds
 
-from t2t_keras.cli.command import positive
 from t2t_keras.devices import gpu_details
 
 CONTESTANTS = {
@@ -73,12 +72,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batches",
         nargs="+",
-        type=positive,
+        type=int,
         default=[*BATCHES],
         help="sentences that are translated at once",
     )
-    parser.add_argument("--block", type=positive, default=10, help="steps of a block")
-    parser.add_argument("--searches", type=positive, default=5, help="timed searches")
+    parser.add_argument("--block", type=int, default=10, help="steps of a block")
+    parser.add_argument("--searches", type=int, default=5, help="timed searches")
 
 
 def measure(args: argparse.Namespace) -> dict[str, Rates]:

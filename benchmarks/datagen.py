@@ -30,7 +30,6 @@ from pathlib import Path
 import sentencepiece
 
 from t2t_keras import registry
-from t2t_keras.cli.command import positive
 from t2t_keras.console import table
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.encode_splits import CHUNK
@@ -47,11 +46,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--source", metavar="FILE", help="source sentences")
     parser.add_argument("--target", metavar="FILE", help="their translations")
-    parser.add_argument("--vocab_size", type=positive, help="tokens (8000; toy: 1000)")
-    parser.add_argument("--workers", type=positive, default=2, help="processes")
+    parser.add_argument("--vocab_size", type=int, help="tokens (8000; toy: 1000)")
+    parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument(
         "--pairs",
-        type=positive,
+        type=int,
         default=100_000,
         help="pairs to encode in this process",
     )

@@ -20,7 +20,6 @@ import rates
 import workload
 from rates import median_seconds, seconds_of
 
-from t2t_keras.cli.command import positive
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -46,11 +45,11 @@ def main() -> None:
     """Runs the benchmark that the flags describe and prints its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser)
-    parser.add_argument("--beam_size", type=positive, default=4)
+    parser.add_argument("--beam_size", type=int, default=4)
     parser.add_argument(
         "--max_length", type=int, default=40, help="steps of each search, above 1"
     )
-    parser.add_argument("--steps", type=positive, default=4, help="searches timed")
+    parser.add_argument("--steps", type=int, default=4, help="searches timed")
     parser.add_argument(
         "--jit_compile", action="store_true", help="let XLA compile the search"
     )

@@ -46,7 +46,6 @@ from variants import (
     start_training,
 )
 
-from t2t_keras.cli.command import positive
 from t2t_keras.devices import gpu_details
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.processes import T2T
@@ -63,7 +62,7 @@ def main() -> None:
     """Runs what the flags ask for and prints its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser, "base")
-    parser.add_argument("--steps", type=positive, default=20, help="timed steps")
+    parser.add_argument("--steps", type=int, default=20, help="timed steps")
     parser.add_argument("--audit", action="store_true", help="only read the graph")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[*VARIANTS])
     parser.add_argument("--one", choices=VARIANTS, help="only this way to train")

@@ -18,7 +18,6 @@ import rates
 import workload
 from rates import median_seconds
 
-from t2t_keras.cli.command import positive
 
 LAYERS = 2
 VOCAB_SIZE = 64  # so small that nearly all the time is the layers'
@@ -30,13 +29,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser)
     parser.add_argument(
-        "--lengths", type=positive, nargs="+", default=[2**i for i in range(4, 11)]
+        "--lengths", type=int, nargs="+", default=[2**i for i in range(4, 11)]
     )
     parser.add_argument(
-        "--positions", type=positive, default=2048, help="positions of a batch"
+        "--positions", type=int, default=2048, help="positions of a batch"
     )
-    parser.add_argument("--window", type=positive, default=32, help="r")
-    parser.add_argument("--steps", type=positive, default=3, help="timed steps of each")
+    parser.add_argument("--window", type=int, default=32, help="r")
+    parser.add_argument("--steps", type=int, default=3, help="timed steps of each")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="an SVG or PNG")
     args = parser.parse_args()
     work = workload.from_flags(args)

@@ -31,7 +31,6 @@ from typing import NamedTuple, TypeAlias
 
 import workload
 
-from t2t_keras.cli.command import positive, positive_number
 from t2t_keras.processes import T2T
 
 _HEAD = (
@@ -51,20 +50,20 @@ def main() -> None:
         help="run directories and exports",
     )
     parser.add_argument("--input", required=True, help="one sentence per line")
-    parser.add_argument("--clients", type=positive, nargs="+", default=[1, 32, 200])
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 32, 200])
     parser.add_argument(
         "--long_clients", type=int, default=0, help="other clients, with long texts"
     )
     parser.add_argument(
-        "--characters", type=positive, default=2000, help="characters of a long text"
+        "--characters", type=int, default=2000, help="characters of a long text"
     )
     parser.add_argument(
         "--seconds",
-        type=positive_number,
+        type=float,
         default=5.0,
         help="seconds of each measurement",
     )
-    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="as in train.py")
     args = parser.parse_args()
     report: dict[str, object] = {

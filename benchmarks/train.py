@@ -30,7 +30,6 @@ from rates import seconds_of
 from workload import LEARNING_RATE, Workload
 
 from t2t_keras import HParams
-from t2t_keras.cli.command import positive
 
 # Keras is imported inside functions: `--backend` chooses its backend.
 if TYPE_CHECKING:
@@ -51,20 +50,18 @@ def main() -> None:
     """Runs the benchmark that the flags describe and prints its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser)
-    parser.add_argument("--steps", type=positive, default=12, help="timed steps")
-    parser.add_argument(
-        "--replicas", type=positive, default=1, help="simulated on the CPU"
-    )
+    parser.add_argument("--steps", type=int, default=12, help="timed steps")
+    parser.add_argument("--replicas", type=int, default=1, help="simulated on the CPU")
     parser.add_argument(
         "--backend", choices=("tensorflow", "jax"), default="tensorflow"
     )
     parser.add_argument(
-        "--accumulate", type=positive, default=1, help="micro-batches of each replica"
+        "--accumulate", type=int, default=1, help="micro-batches of each replica"
     )
     parser.add_argument("--baseline", choices=("fit",), help="to compare with")
     parser.add_argument(
         "--memory",
-        type=positive,
+        type=int,
         nargs="+",
         metavar="TOKENS",
         help="measure the memory of batches with these numbers of target tokens",

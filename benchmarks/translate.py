@@ -27,7 +27,6 @@ import workload
 from rates import seconds_of
 
 from t2t_keras import load
-from t2t_keras.cli.command import positive
 
 _DTYPES = ("float32", "bfloat16")
 
@@ -40,11 +39,11 @@ def main() -> None:
     parser.add_argument("--output_dir", required=True, help="a run directory")
     parser.add_argument("--input", required=True, metavar="FILE")
     parser.add_argument(
-        "--sentences", type=positive, help="translate only the first N lines"
+        "--sentences", type=int, help="translate only the first N lines"
     )
-    parser.add_argument("--beam_size", type=positive, default=4)
-    parser.add_argument("--batch_tokens", type=positive, default=2048)
-    parser.add_argument("--rounds", type=positive, default=2)
+    parser.add_argument("--beam_size", type=int, default=4)
+    parser.add_argument("--batch_tokens", type=int, default=2048)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument(
         "--engines",
         nargs="+",

@@ -20,7 +20,6 @@ import rates
 import workload
 from rates import median_seconds, seconds_of
 
-
 if TYPE_CHECKING:
     import tensorflow as tf
 

@@ -18,7 +18,6 @@ import rates
 import workload
 from rates import median_seconds
 
-
 LAYERS = 2
 VOCAB_SIZE = 64  # so small that nearly all the time is the layers'
 BEAM_SIZE = 4

@@ -20,7 +20,6 @@ import gzip
 import itertools
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -147,7 +146,8 @@ def test_flags_in_the_prose_exist(page):
 
 @functools.cache
 def flags_of(command: str) -> set[str]:
-    return command_line(command, commands()[command]).names()
+    part = commands()[command].plugin_flags(None, None)
+    return command_line(command, commands()[command], *filter(None, [part])).names()
 
 
 def write_files() -> None:

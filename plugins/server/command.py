@@ -117,7 +117,8 @@ class Serve(CheckpointFlags, Command):
             if _has_versions(path) and (reason := missing_part(directory)):
                 raise UserError(f"--model: {reason}")
             if find_loader(directory):
-                check_export(self.decoding, directory, self.engine)
+                engine = self.engine if "engine" in self.given else "auto"
+                check_export(self.decoding, directory, engine)
                 if self.checkpoint:
                     raise UserError(
                         f"--checkpoint needs a run: {directory} is an export"

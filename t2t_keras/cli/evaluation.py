@@ -161,7 +161,8 @@ class Evaluate(UsrDirFlags, Command):
         require_outputs(self, {"output": files})
         check_decoding(self.decoding)
         if self.export_dir:
-            check_export(self.decoding, self.export_dir, self.engine)
+            engine = self.engine if "engine" in self.given else "auto"
+            check_export(self.decoding, self.export_dir, engine)
 
     def _mode(self) -> Literal["files", "split", "all"]:
         """Returns "files", "split", or "all" for all checkpoints of a run.

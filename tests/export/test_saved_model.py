@@ -131,7 +131,7 @@ def test_the_command_writes_scores_of_tokens(
         scores = pytest.approx(list(hypothesis.token_log_probs), abs=1e-4)
         assert [score for _, score in tokens] == scores
     message = run_refused(capfd, "translate", *files, "--alignments", tmp_path / "x")
-    assert "--alignments needs --output_dir" in message
+    assert "--alignments needs a run" in message
 
 
 def padded_ids(translator, texts):

@@ -19,7 +19,6 @@
   which the plugin `launch` starts and watches.
 
 Ray is imported inside functions of the files that a command line imports, because it
-takes a second, and may be absent. An extension of a command is a
-`t2t_keras.cli.command.Extension`, whose `select` returns another `Command` if
-`--cluster` is given.
+takes a second, and may be absent. An extension of a command is a subclass of it, which
+takes its place if `--cluster` is given.
 """

@@ -53,7 +53,7 @@ class WorkerSize:
         return " and ".join(texts)
 
 
-_CLUSTER = FlagGroup("on a Ray cluster", is_further=True)
+CLUSTER = FlagGroup("on a Ray cluster", is_further=True)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -66,7 +66,7 @@ class ClusterFlags:
         "start` prints it, or auto",
         metavar="ADDRESS",
         is_text=True,  # so that it is not taken for the address of a remote file
-        group=_CLUSTER,
+        group=CLUSTER,
     )
 
 
@@ -78,11 +78,11 @@ class WorkerFlags(ClusterFlags):
         None,
         "number of processes on the cluster (default: all that it has room for)",
         ge=1,
-        group=_CLUSTER,
+        group=CLUSTER,
     )
-    cores_per_worker: int = option(1, "cores of each process", ge=1, group=_CLUSTER)
+    cores_per_worker: int = option(1, "cores of each process", ge=1, group=CLUSTER)
     gpus_per_worker: int = option(
-        0, "GPUs of each process (default: 0)", ge=0, group=_CLUSTER
+        0, "GPUs of each process (default: 0)", ge=0, group=CLUSTER
     )
 
     def worker_size(self) -> WorkerSize:

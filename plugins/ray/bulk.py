@@ -11,7 +11,6 @@ each finished output, which is not written again. Faulty lines are listed in
 `cluster.faults.jsonl`. There may be many, so they are never all in memory.
 """
 
-import argparse
 import contextlib
 import dataclasses
 import glob
@@ -29,28 +28,20 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from t2t_keras import load
-from t2t_keras.cli.command import (
-    MAX_SEED,
-    Command,
-    check_decoder,
-    given_decoding,
-    quoted,
-)
+from t2t_keras.cli.command import MAX_SEED, quoted
 from t2t_keras.cli.translation import (
     MAX_CHARACTERS,
     MAX_LINES,
+    Score,
+    Translate,
     checkpoint_id,
-    choose_engine,
     ensemble_ids,
     export_id,
-    is_numbered,
     model_id,
     numbered_rows,
-    output_settings,
-    run_id,
     score_row,
 )
-from t2t_keras.console import progress, say, table
+from t2t_keras.console import progress, say
 from t2t_keras.devices import PYTHON_CPU_COUNT
 from t2t_keras.errors import UserError, first_line, quantity, require_extra
 from t2t_keras.export.formats import find_loader
@@ -68,15 +59,13 @@ from t2t_keras.run.config import RunConfig, is_path, require_run
 from t2t_keras.usr_dir import load_usr_dir
 
 from .cluster import (
+    WorkerFlags,
     WorkerSize,
     absolute,
-    add_cluster_flags,
-    cluster_extension,
     connected,
     require_capacity,
     require_same_nodes,
     require_start,
-    worker_size,
 )
 
 _LOG = "cluster.jsonl"
@@ -870,28 +859,31 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-# `t2t translate --cluster`
+# The commands.
 
 
-def _check_translate(args: argparse.Namespace) -> None:
-    require_extra("ray", "--cluster", "ray")
-    for flag in ("input", "output"):
-        if getattr(args, flag) is None:
-            raise UserError(
-                f"--cluster needs --{flag}: a pattern such as 'crawl-*.gz' as input, "
-                "and a folder as output"
-            )
-    for flag in ("alignments", "resume"):
-        if getattr(args, flag):
-            advice = (
-                "a command on a cluster always continues"
-                if flag == "resume"
-                else "it writes translations only"
-            )
-            raise UserError(f"--{flag} has no effect with --cluster: {advice}")
-    check_decoder(args)
-    _require_folder(args.output)
-    output_paths(matching_files("input", args.input), Path(args.output))
+def _request(
+    command: "TranslateOnCluster | ScoreOnCluster",
+    directory: str | Path,
+    checkpoint: str | None,
+) -> Request:
+    """Returns the model of a command, with absolute paths.
+
+    Args:
+        command: the command.
+        directory: the run or export.
+        checkpoint: see `t2t_keras.load`.
+    """
+    if checkpoint and is_path(checkpoint):
+        checkpoint = absolute(checkpoint)
+    return Request(
+        absolute(directory),
+        checkpoint,
+        tuple(map(absolute, command.ensemble)),
+        absolute(command.usr_dir) if command.usr_dir else "",
+        token_scores=command.token_scores,
+        cores=command.cores_per_worker,
+    )
 
 
 def _require_folder(path: str) -> None:
@@ -906,128 +898,128 @@ def _require_folder(path: str) -> None:
         )
 
 
-def _translate(args: argparse.Namespace) -> dict[str, Any]:
-    size = worker_size(args)
-    # Other engines compute on CPUs.
-    if args.output_dir and (not size.gpus or args.engine == "ctranslate2"):
-        # What the cluster lacks is refused before the run is converted.
-        with connected(args.cluster):
-            require_capacity(size, args.workers)
-            require_same_nodes()
-        choose_engine(args)
-    checkpoint, identity = model_id(args)
-    options = given_decoding(args)
-    request = dataclasses.replace(
-        _request(args, args.output_dir or args.export_dir, checkpoint),
-        options=options,
-        is_numbered=is_numbered(args, options),
-    )
-    inputs = matching_files("input", args.input)
-    job = BulkJob(
-        task="translate",
-        request=request,
-        inputs=[(path,) for path in inputs],
-        outputs=output_paths(inputs, Path(args.output)),
-        settings=output_settings(args, identity, options),
-    )
-    return {**run_job(job, args.cluster, size, args.workers)}
+@dataclasses.dataclass(kw_only=True)
+class TranslateOnCluster(WorkerFlags, Translate):
+    """Translates many files."""
+
+    waiting = "translating on the cluster"
+
+    def check(self) -> None:
+        """Refuses a model, options, files and flags that do not fit."""
+        require_extra("ray", "--cluster", "ray")
+        if self.input is None or self.output is None:
+            flag = "input" if self.input is None else "output"
+            raise UserError(
+                f"--cluster needs --{flag}: a pattern such as 'crawl-*.gz' as input, "
+                "and a folder as output"
+            )
+        if self.alignments:
+            raise UserError(
+                "--alignments has no effect with --cluster: it writes translations only"
+            )
+        if self.resume:
+            raise UserError(
+                "--resume has no effect with --cluster: a command on a cluster always "
+                "continues"
+            )
+        self.check_model()
+        _require_folder(self.output)
+        output_paths(matching_files("input", self.input), Path(self.output))
+
+    def run(self) -> dict[str, Any]:
+        """Translates the files; returns the counts of lines and files."""
+        assert self.input is not None and self.output is not None
+        size = self.worker_size()
+        model, checkpoint = Path(self.model), self.checkpoint
+        # Other engines compute on CPUs.
+        if not self.is_export and (not size.gpus or self.engine == "ctranslate2"):
+            # What the cluster lacks is refused before the run is converted.
+            with connected(self.cluster):
+                require_capacity(size, self.workers)
+                require_same_nodes()
+            model, checkpoint = self.chosen_model()
+        checkpoint, identity = model_id(model, checkpoint, self.ensemble)
+        request = dataclasses.replace(
+            _request(self, model, checkpoint),
+            options=self.decoding,
+            is_numbered=self.is_numbered,
+        )
+        inputs = matching_files("input", self.input)
+        job = BulkJob(
+            task="translate",
+            request=request,
+            inputs=[(path,) for path in inputs],
+            outputs=output_paths(inputs, Path(self.output)),
+            settings=self.output_settings(identity),
+        )
+        return {**run_job(job, self.cluster, size, self.workers)}
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Formats the end of a job in one line."""
+        files = quantity(int(result["files"]), "files")
+        text = f"{quantity(int(result['lines']), 'lines')} of {files}"
+        for name in ("faulty", "truncated", "repaired"):
+            if result.get(name):
+                text += f", {result[name]:,} {name}"
+        return text
+
+    def next_command(self) -> str:
+        """Returns ""."""
+        return ""
 
 
-def _request(
-    args: argparse.Namespace, directory: str, checkpoint: str | None
-) -> Request:
-    """Returns the model of a command line, with absolute paths.
+@dataclasses.dataclass(kw_only=True)
+class ScoreOnCluster(WorkerFlags, Score):
+    """Scores the pairs of many files."""
 
-    Args:
-        args: the command line.
-        directory: the run or export.
-        checkpoint: see `t2t_keras.load`.
-    """
-    if checkpoint and is_path(checkpoint):
-        checkpoint = absolute(checkpoint)
-    return Request(
-        absolute(directory),
-        checkpoint,
-        tuple(map(absolute, args.ensemble)),
-        absolute(args.usr_dir) if args.usr_dir else "",
-        token_scores=args.token_scores,
-        cores=args.cores_per_worker,
-    )
+    waiting = "scoring on the cluster"
 
-
-def _show_translate(result: Mapping[str, float]) -> str:
-    """Formats the end of a job in one line."""
-    files = quantity(int(result["files"]), "files")
-    text = f"{quantity(int(result['lines']), 'lines')} of {files}"
-    for name in ("faulty", "truncated", "repaired"):
-        if result.get(name):
-            text += f", {result[name]:,} {name}"
-    return text
-
-
-def _translate_on_cluster(command: Command) -> Command:
-    return dataclasses.replace(
-        command,
-        run=_translate,
-        check=_check_translate,
-        show=_show_translate,
-        next_command=lambda args: "",
-        waiting="translating on the cluster",
-    )
-
-
-# `t2t score --cluster`
-
-
-def _check_score(args: argparse.Namespace) -> None:
-    require_extra("ray", "--cluster", "ray")
-    for run in (args.output_dir, *args.ensemble):
-        require_run(run)
-    if args.output is None:
-        raise UserError("--cluster needs --output, a folder for the scores")
-    for flag in ("alignments", "gold_alignments"):
-        if getattr(args, flag):
+    def check(self) -> None:
+        """Refuses what is no run, and files and flags that do not fit."""
+        require_extra("ray", "--cluster", "ray")
+        for run in (self.output_dir, *self.ensemble):
+            require_run(run)
+        if self.output is None:
+            raise UserError("--cluster needs --output, a folder for the scores")
+        if self.alignments or self.gold_alignments:
+            flag = "alignments" if self.alignments else "gold_alignments"
             raise UserError(
                 f"--{flag} has no effect with --cluster: it writes scores only"
             )
-    _require_folder(args.output)
-    output_paths(matching_pairs(args.source, args.target)[0], Path(args.output))
+        _require_folder(self.output)
+        output_paths(matching_pairs(self.source, self.target)[0], Path(self.output))
+
+    def run(self) -> dict[str, Any]:
+        """Scores the pairs; returns counts and the perplexity."""
+        assert self.output is not None
+        checkpoint, identity = model_id(self.output_dir, self.checkpoint, self.ensemble)
+        settings: dict[str, object] = {"model": identity, "scores_pairs": True}
+        if self.token_scores:
+            settings["token_scores"] = True
+        if self.ensemble:
+            settings["ensemble"] = ensemble_ids(self.ensemble, self.checkpoint)
+        sources, targets = matching_pairs(self.source, self.target)
+        job = BulkJob(
+            task="score",
+            request=dataclasses.replace(
+                _request(self, self.output_dir, checkpoint), scores_pairs=True
+            ),
+            inputs=list(zip(sources, targets, strict=True)),
+            outputs=output_paths(sources, Path(self.output)),
+            settings=settings,
+        )
+        result: dict[str, Any] = run_job(
+            job, self.cluster, self.worker_size(), self.workers
+        )
+        if tokens := result.get("tokens"):
+            log_prob = result["log_prob"]
+            result["perplexity"] = math.exp(min(-log_prob / tokens, 700.0))
+        return result
+
+    def next_command(self) -> str:
+        """Returns ""."""
+        return ""
 
 
-def _score(args: argparse.Namespace) -> dict[str, Any]:
-    checkpoint, identity = run_id(args)
-    settings: dict[str, object] = {"model": identity, "scores_pairs": True}
-    if args.token_scores:
-        settings["token_scores"] = True
-    if args.ensemble:
-        settings["ensemble"] = ensemble_ids(args)
-    sources, targets = matching_pairs(args.source, args.target)
-    job = BulkJob(
-        task="score",
-        request=dataclasses.replace(
-            _request(args, args.output_dir, checkpoint), scores_pairs=True
-        ),
-        inputs=list(zip(sources, targets, strict=True)),
-        outputs=output_paths(sources, Path(args.output)),
-        settings=settings,
-    )
-    result: dict[str, Any] = run_job(job, args.cluster, worker_size(args), args.workers)
-    if tokens := result.get("tokens"):
-        log_prob = result["log_prob"]
-        result["perplexity"] = math.exp(min(-log_prob / tokens, 700.0))
-    return result
-
-
-def _score_on_cluster(command: Command) -> Command:
-    return dataclasses.replace(
-        command,
-        run=_score,
-        check=_check_score,
-        show=table,
-        next_command=lambda args: "",
-        waiting="scoring on the cluster",
-    )
-
-
-TRANSLATE = cluster_extension(add_cluster_flags, _translate_on_cluster)
-SCORE = cluster_extension(add_cluster_flags, _score_on_cluster)
+TRANSLATE = TranslateOnCluster
+SCORE = ScoreOnCluster

@@ -48,11 +48,9 @@ PAGES, block_name, generated, markdown = (
 
 @functools.cache
 def flags(command):
-    parser = program.command_parser(command, COMMANDS[command])
-    if COMMANDS[command].has_problem_flags:
-        for problem in PROBLEMS:
-            registry.problem(problem).add_flags(parser)
-    return frozenset(parser._option_string_actions)
+    parts = [COMMANDS[command].plugin_flags(problem, None) for problem in PROBLEMS]
+    line = program.command_line(command, COMMANDS[command], *filter(None, parts))
+    return frozenset(line.names())
 
 
 def names(location):

@@ -4,7 +4,6 @@ import-linter would be the usual tool, but it does not see `t2t_keras.problems`,
 `.hparams` and `.plugins`, which stand at the top level of the repository.
 """
 
-import argparse
 import ast
 import functools
 import os
@@ -205,11 +204,10 @@ def test_the_model_runs_on_every_backend():
 
 
 def test_commands_of_the_core_and_their_flags_have_help():
-    """Read from the parsers: dataclasses declare some of the flags."""
+    """Read from the parsers: dataclasses of options declare some of the flags."""
     for name, command in program.commands().items():
-        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        command.add_flags(parser)
-        assert all(action.help for action in parser._actions), name
+        flags = program.command_line(name, command).flags.values()
+        assert command.summary and all(flag.help() for flag in flags), name
     assert program.CORE.keys() == COMMANDS
 
 

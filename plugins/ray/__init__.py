@@ -10,8 +10,8 @@
           require_same_nodes(read=[model], written=[folder])
           ...  # tasks or actors of Ray
 
-- `bulk` extends `translate` and `score`: many files, by Ray Data. `bulk_files` finds and
-  reads them, and `bulk_worker` is the actor with the model.
+- `bulk` extends `translate` and `score`: many files, by Ray Data. `bulk_files` finds
+  and reads them, and `bulk_worker` is the actor with the model.
 
 - Data generation: `generating` extends the command `datagen`. `datagen` divides the
   stages into tasks, of which `survey` counts pairs, and `task_runner` runs them.

@@ -204,10 +204,9 @@ def test_the_model_runs_on_every_backend():
 
 
 def test_commands_of_the_core_and_their_flags_have_help():
-    """Read from the parsers: dataclasses of options declare some of the flags."""
     for name, command in program.commands().items():
-        flags = program.command_line(name, command).flags.values()
-        assert command.summary and all(flag.help() for flag in flags), name
+        line = program.command_line(name, command)
+        assert command.summary and all(flag.help() for flag in line.flags.values())
     assert program.CORE.keys() == COMMANDS
 
 

@@ -314,7 +314,9 @@ def test_all_flags_of_a_command_line_are_answered(line, answers, capsys):
 
 
 def test_all_keys_of_a_flag_are_answered(capsys):
-    line = error(["translate", "run", "--decode_hparams", "beam=5,alpha=1,nbest=2"], capsys)
+    line = error(
+        ["translate", "run", "--decode_hparams", "beam=5,alpha=1,nbest=2"], capsys
+    )
     assert (
         "beam is a flag of fairseq-generate; here, use --beam_size; there is no 'n"
         in line

@@ -7,8 +7,8 @@ print only errors, which are shown if one of them fails. Each of them has its ow
 session, so that Ctrl-C in a terminal reaches only the launcher, which passes it on.
 """
 
-import argparse
 import contextlib
+import dataclasses
 import json
 import math
 import os
@@ -22,9 +22,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
-from t2t_keras.cli.command import Command, positive
+from t2t_keras.cli.command import Command
 from t2t_keras.devices import visible_gpus
 from t2t_keras.errors import UserError
+from t2t_keras.options import option
 from t2t_keras.processes import (
     LAUNCHED,
     LOST,
@@ -286,56 +287,6 @@ class Processes:
             raise SystemExit(128 + signum)
 
 
-def _launch_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--processes",
-        type=positive,
-        metavar="N",
-        help="number of processes on this machine, each with one of the visible GPUs",
-    )
-    parser.add_argument(
-        "train_command",
-        nargs=argparse.REMAINDER,
-        metavar="train ...",
-        help="the command line of `t2t train`",
-    )
-
-
-def _check_launch(args: argparse.Namespace) -> None:
-    if args.processes is None:
-        raise UserError("give --processes N, the number of processes on this machine")
-    if args.train_command[:1] != ["train"]:
-        raise UserError(
-            "only `train` runs in several processes; write `t2t launch --processes "
-            f"{args.processes} train ...`"
-        )
-    if os.environ.get("TF_CONFIG"):
-        raise UserError(
-            "`t2t launch` is for one machine, and the environment variable TF_CONFIG "
-            "names the processes of several; unset it, or use `t2t train`"
-        )
-    gpus = visible_gpus()
-    if gpus and args.processes > len(gpus):
-        raise UserError(
-            f"--processes {args.processes}: each process takes a GPU, and {len(gpus)} "
-            f"are visible ({', '.join(gpus)}); use at most that many, or name more "
-            "GPUs in CUDA_VISIBLE_DEVICES"
-        )
-
-
-def _launch(args: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, *T2T, *args.train_command]
-    if args.json:
-        command.append("--json")
-    with contextlib.ExitStack() as stack:
-        servers = [reserved_port("localhost") for _ in range(args.processes)]
-        ports = [stack.enter_context(x).getsockname()[1] for x in servers]
-        variables = []
-        for additions in environments(ports):
-            variables.append(args.environ | additions)
-        raise SystemExit(Processes(command, variables).run())
-
-
 def reserved_port(host: str = "") -> socket.socket:
     """Returns a socket whose port no other program gets while it is open.
 
@@ -381,11 +332,64 @@ def environments(ports: Sequence[int]) -> list[dict[str, str]]:
     return variables
 
 
-COMMAND = Command(
-    "train in several processes on this machine",
-    _launch_flags,
-    _launch,
-    lambda result: "",
-    check=_check_launch,
-    group="data and training",
-)
+@dataclasses.dataclass(kw_only=True)
+class Launch(Command):
+    """Trains in several processes on this machine."""
+
+    summary = "train in several processes on this machine"
+    heading = "data and training"
+
+    processes: int | None = option(
+        None,
+        "number of processes on this machine, each with one of the visible GPUs",
+        ge=1,
+    )
+    train_command: tuple[str, ...] = option(
+        (),
+        "the command line of `t2t train`",
+        metavar="train ...",
+        positional=True,
+        remainder=True,
+        is_text=True,
+    )
+
+    def check(self) -> None:
+        """Refuses other commands, and more processes than there are GPUs."""
+        if self.processes is None:
+            raise UserError(
+                "give --processes N, the number of processes on this machine"
+            )
+        if self.train_command[:1] != ("train",):
+            raise UserError(
+                "only `train` runs in several processes; write `t2t launch --processes "
+                f"{self.processes} train ...`"
+            )
+        if os.environ.get("TF_CONFIG"):
+            raise UserError(
+                "`t2t launch` is for one machine, and the environment variable "
+                "TF_CONFIG names the processes of several; unset it, or use `t2t train`"
+            )
+        gpus = visible_gpus()
+        if gpus and self.processes > len(gpus):
+            raise UserError(
+                f"--processes {self.processes}: each process takes a GPU, and "
+                f"{len(gpus)} are visible ({', '.join(gpus)}); use at most that many, "
+                "or name more GPUs in CUDA_VISIBLE_DEVICES"
+            )
+
+    def run(self) -> dict[str, Any]:
+        """Runs the processes, and ends the program with the status of the chief."""
+        assert self.processes is not None
+        command = [sys.executable, *T2T, *self.train_command]
+        if self.json:
+            command.append("--json")
+        with contextlib.ExitStack() as stack:
+            servers = [reserved_port("localhost") for _ in range(self.processes)]
+            ports = [stack.enter_context(x).getsockname()[1] for x in servers]
+            variables = []
+            for additions in environments(ports):
+                variables.append({**self.environ, **additions})
+            raise SystemExit(Processes(command, variables).run())
+
+
+COMMAND = Launch

@@ -16,8 +16,8 @@ def load_plugins(group: str) -> dict[str, Any]:
 
     - `t2t_keras.problems`, `.models`, `.hparams`, `.scorers`,
       `.schedule_factors`: modules that register definitions;
-    - `t2t_keras.commands`: a `cli.command.Command` for each command of `t2t`;
-    - `t2t_keras.extensions`: a `cli.command.Extension` for each `COMMAND.NAME`;
+    - `t2t_keras.commands`: a subclass of `cli.command.Command` for each command;
+    - `t2t_keras.extensions`: a subclass of a command for each `COMMAND.FLAG`;
     - `t2t_keras.formats`: a `data.sources.Format` for each suffix of files of pairs;
     - `t2t_keras.archives`: a `data.sources.ArchiveFormat`;
     - `t2t_keras.tokenizers`: a `text.tokenizer.Tokenizer` class for each

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from t2t_keras.checking import NonNegative, Positive, check_fields
 from t2t_keras.errors import UserError, short_repr
@@ -16,7 +16,6 @@ from t2t_keras.text.alignment import AlignedPair
 from t2t_keras.text.sentences import WHITE_ENDS
 
 if TYPE_CHECKING:
-    import argparse
     from pathlib import Path
 
     import tensorflow as tf
@@ -195,7 +194,11 @@ class Problem:
             those of the metrics, or unknown. `t2t datagen` records them.
         metrics: how outputs are scored; None: by BLEU, see `evaluation.bleu.Bleu`.
         reverse: whether source and target are swapped, as in the problem `x_rev`.
+        flags: a dataclass of `options.option` fields, the flags of `t2t datagen` that
+            only this problem has; None: there are none. `with_flags` gets an instance.
     """
+
+    flags: ClassVar[type | None] = None
 
     name: str = ""
     summary: str
@@ -240,11 +243,11 @@ class Problem:
         if self.languages is None and languages:
             object.__setattr__(self, "languages", languages)
 
-    def add_flags(self, parser: "argparse._ActionsContainer") -> None:
-        """Adds the flags of `t2t datagen` that only this problem has."""
+    def with_flags(self, flags: Any) -> Self:
+        """Returns the problem with the sources that its flags name.
 
-    def with_flags(self, args: "argparse.Namespace") -> Self:
-        """Returns the problem with the sources that the flags of `add_flags` name.
+        Args:
+            flags: the instance of the class `flags`.
 
         Raises:
             UserError: the flags do not go together.

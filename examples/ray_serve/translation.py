@@ -17,7 +17,7 @@ from ray import get_runtime_context, serve
 from starlette.applications import Starlette
 
 from t2t_keras import UserError, load
-from t2t_keras.plugins.ray.bulk import limit_cores
+from t2t_keras.plugins.ray.bulk_worker import limit_cores
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.requests import Limits
 from t2t_keras.plugins.server.served_model import ServedModel

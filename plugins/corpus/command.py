@@ -1,27 +1,20 @@
 """The command that looks for faults in data: `inspect`."""
 
-import argparse
+import dataclasses
 import functools
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, add_usr_dir, require_only
-from t2t_keras.cli.data import (
-    FILES_HINT,
-    add_languages,
-    add_sources,
-    data_languages,
-    train_command,
-    with_sources,
-)
+from t2t_keras.cli.data import PairsCommand, train_command
 from t2t_keras.cli.lines import require_outputs
 from t2t_keras.console import columns, say, say_page, wrapped
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.files.atomic import open_lines
-from t2t_keras.problem import SIDES, Pair, Problem, Source, Split
+from t2t_keras.options import option
+from t2t_keras.problem import SIDES, SPLITS, Pair, Problem, Source, Split
 
 from .findings import Finding
 
@@ -33,59 +26,6 @@ if TYPE_CHECKING:
 
 
 _MAX_FINDINGS = 12  # findings that are printed; the page has them all
-
-
-def _flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--problem", default="translate_text", help="a name of `t2t list`"
-    )
-    parser.add_argument(
-        "--data_dir",
-        metavar="DIR",
-        help="inspect the examples in a data directory, and how its vocabularies split "
-        "them, instead of the problem's sources",
-    )
-    add_usr_dir(parser)
-    parser.add_argument(
-        "--page",
-        metavar="FILE",
-        help="also write an HTML page that shows the faulty pairs, to choose what "
-        "becomes of them",
-    )
-    parser.add_argument(
-        "--apply",
-        metavar="DIR",
-        help="write a cleaned copy of the files, and the recipe, to this directory: "
-        "without --recipe, faulty training pairs are repaired or left out",
-    )
-    parser.add_argument(
-        "--recipe",
-        metavar="FILE",
-        help="what --apply does with each fault: a file that the page saves",
-    )
-    add_languages(
-        parser,
-        "the languages that the data should have, en-de for example (default: the "
-        "problem's)",
-    )
-    add_sources(parser)
-
-
-def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
-    """Returns what is inspected, by the names of splits and of corpora in them."""
-    from t2t_keras.data.mixture import corpora_of
-
-    problem = with_sources(problem, args)
-    if not problem.sources:
-        raise UserError(
-            f"problem '{problem.name}' has no examples; give --data_dir or "
-            f"{problem.text_processor.source_flags.format(split='train')}"
-        )
-    sources = {}
-    for split, source in problem.sources.items():
-        for corpus in corpora_of(source):
-            sources[f"{split} {corpus.name}".strip()] = corpus.source
-    return sources
 
 
 def decoded_examples(
@@ -138,106 +78,187 @@ def decoded_examples(
     return sources, (source_tokenizer, target_tokenizer)
 
 
-def _check(args: argparse.Namespace) -> None:
-    require_outputs(args, {"page": [args.page] if args.page else []})
-    if args.recipe and not args.apply:
-        raise UserError("--recipe has no effect without --apply; give --apply DIR")
-    if args.apply:
-        directory = Path(args.apply)
-        if directory.exists() and not (
-            directory.is_dir() and not any(directory.iterdir())
-        ):
+@dataclasses.dataclass(kw_only=True)
+class Inspect(PairsCommand):
+    """Looks for faults in a corpus or a data directory, and describes it."""
+
+    summary = "look for faults in a corpus or a data directory, and describe it"
+    waiting = "reading the pairs"
+
+    problem: str = option("translate_text", "a name of `t2t list`", metavar="NAME")
+    data_dir: str | None = option(
+        None,
+        "inspect the examples in a data directory, and how its vocabularies split "
+        "them, instead of the problem's sources",
+        metavar="DIR",
+    )
+    languages: str | None = option(
+        None,
+        "the languages that the data should have, en-de for example (default: the "
+        "problem's)",
+        metavar="SOURCE-TARGET",
+    )
+    page: str | None = option(
+        None,
+        "also write an HTML page that shows the faulty pairs, to choose what becomes "
+        "of them",
+        metavar="FILE",
+    )
+    apply: str | None = option(
+        None,
+        "write a cleaned copy of the files, and the recipe, to this directory: without "
+        "--recipe, faulty training pairs are repaired or left out",
+        metavar="DIR",
+    )
+    recipe: str | None = option(
+        None,
+        "what --apply does with each fault: a file that the page saves",
+        metavar="FILE",
+    )
+
+    def needs_tensorflow(self) -> bool:
+        """Returns whether a data directory is read."""
+        return bool(self.data_dir)
+
+    def check(self) -> None:
+        """Refuses outputs that cannot be written, and flags without an effect."""
+        require_outputs(self, {"page": [self.page] if self.page else []})
+        if self.recipe and not self.apply:
+            raise UserError("--recipe has no effect without --apply; give --apply DIR")
+        directory = Path(self.apply or "")
+        is_empty = directory.is_dir() and not any(directory.iterdir())
+        if self.apply and directory.exists() and not is_empty:
             raise UserError(
                 f"--apply: {directory} exists already; name a new directory"
             )
-    if args.data_dir:
-        flags = {"--problem", "--data_dir", "--usr_dir", "--page", "--json"}
-        flags.add("--languages")
-        require_only(args, flags, "--data_dir, whose examples are inspected")
+        if self.data_dir:
+            self.require_only(
+                {"problem", "data_dir", "usr_dir", "page", "json", "languages"},
+                "--data_dir, whose examples are inspected",
+            )
 
+    def run(self) -> dict[str, Any]:
+        """Inspects the data; writes the page and the cleaned copy."""
+        from .cleaned_copy import read_recipes
+        from .inspection import inspect
 
-def _inspect(args: argparse.Namespace) -> dict[str, Any]:
-    from .cleaned_copy import read_recipes
-    from .inspection import inspect
+        recipes = read_recipes(self.recipe) if self.recipe else {}
+        problem = registry.problem(self.problem)
+        tokenizers: tuple[Tokenizer, Tokenizer] | None = None
+        if self.data_dir:
+            sources, tokenizers = decoded_examples(Path(self.data_dir), problem)
+        else:
+            sources = self._sources()
+        inspection = inspect(sources, tokenizers, self.data_languages(problem))
+        result: dict[str, Any] = {**inspection.report}
+        if self.page:
+            self._write_page(self.page, sources, inspection)
+        for finding in result["findings"]:
+            if finding["kind"] == "unreadable":
+                say(self.show(result))
+                raise UserError(f"{finding['split']} {finding['message']}")
+        if self.apply:
+            result["applied"] = self._apply(self.apply, sources, inspection, recipes)
+        return result
 
-    recipes = read_recipes(args.recipe) if args.recipe else {}
-    problem = registry.problem(args.problem)
-    tokenizers: tuple[Tokenizer, Tokenizer] | None = None
-    if args.data_dir:
-        sources, tokenizers = decoded_examples(Path(args.data_dir), problem)
-    else:
-        sources = _sources(args, problem)
-    inspection = inspect(sources, tokenizers, data_languages(args, problem))
-    result: dict[str, Any] = {**inspection.report}
-    if args.page:
+    def _sources(self) -> dict[str, Source]:
+        """Returns what is inspected, by the names of splits and of corpora in them."""
+        from t2t_keras.data.mixture import corpora_of
+
+        problem = self.problem_with_sources()
+        if not problem.sources:
+            raise UserError(
+                f"problem '{problem.name}' has no examples; give --data_dir or "
+                f"{problem.text_processor.source_flags.format(split='train')}"
+            )
+        sources = {}
+        for split, source in problem.sources.items():
+            for corpus in corpora_of(source):
+                sources[f"{split} {corpus.name}".strip()] = corpus.source
+        return sources
+
+    def _write_page(
+        self, path: str, sources: Mapping[str, Source], inspection: "Inspection"
+    ) -> None:
+        """Writes the page that shows the faulty pairs."""
         from .inspection_page import inspection_page
 
         page = inspection_page(
-            f"The data of {problem.name}",
-            shlex.join(["t2t", *args.argv]),
+            f"The data of {registry.problem(self.problem).name}",
+            shlex.join(["t2t", *self.words]),
             sources,
             inspection,
         )
-        with open_lines(args.page) as file:
+        with open_lines(path) as file:
             file.write(page)
-        say_page(args.page)
-    for finding in result["findings"]:
-        if finding["kind"] == "unreadable":
-            say(_show(result))
-            raise UserError(f"{finding['split']} {finding['message']}")
-    if args.apply:
-        result["applied"] = _apply(args, sources, inspection, recipes)
-    return result
+        say_page(path)
 
+    def _apply(
+        self,
+        directory: str,
+        sources: Mapping[str, Source],
+        inspection: "Inspection",
+        recipes: Mapping[str, "SplitRecipe"],
+    ) -> dict[str, Any]:
+        """Writes the cleaned copy, and returns what it has by split.
 
-def _apply(
-    args: argparse.Namespace,
-    sources: Mapping[str, Source],
-    inspection: "Inspection",
-    recipes: Mapping[str, "SplitRecipe"],
-) -> dict[str, Any]:
-    """Writes the cleaned copy, and returns what it has by split.
+        Raises:
+            UserError: the recipe is of other splits.
+        """
+        from .cleaned_copy import default_recipe, keep_all, write_copies
+        from .inspection import is_train
 
-    Raises:
-        UserError: the recipe is of other splits.
-    """
-    from .cleaned_copy import default_recipe, keep_all, write_copies
-    from .inspection import is_train
+        for name in recipes:
+            if name not in sources:
+                raise UserError(
+                    f"--recipe: {self.recipe} has [{name}], but there are only "
+                    f"{', '.join(sources)}"
+                )
+        choices = {}
+        for name in sources:
+            # A page has no choices for splits without faults.
+            default = keep_all() if self.recipe else default_recipe(is_train(name))
+            choices[name] = recipes.get(name, default)
+        copies = write_copies(Path(directory), sources, inspection.faults, choices)
+        return {name: copy._asdict() for name, copy in copies.items()}
 
-    for name in recipes:
-        if name not in sources:
-            raise UserError(
-                f"--recipe: {args.recipe} has [{name}], but there are only "
-                f"{', '.join(sources)}"
+    def show(self, result: dict[str, Any]) -> str:
+        """Describes each side of each split, and lists the faults and the copies."""
+        rows = []
+        for name, split in result["splits"].items():
+            for side in SIDES:
+                row = {"split": name, "pairs": f"{split['pairs']:,}", "side": side}
+                rows.append(row | _describe_side(split[side], max(split["pairs"], 1)))
+        findings = _sentences(result)
+        lines = [columns(rows), "", *map(wrapped, findings[:_MAX_FINDINGS])]
+        if len(findings) > _MAX_FINDINGS:
+            lines.append(f"and {len(findings) - _MAX_FINDINGS} more (--page, --json)")
+        if not findings:
+            lines.append("no faults were found")
+        for name, copy in result.get("applied", {}).items():
+            lines.append(
+                f"{name}: {copy['source']} and {copy['target']} have "
+                f"{quantity(copy['pairs'], 'pairs')}; {copy['dropped']:,} left out, "
+                f"{copy['repaired']:,} repaired"
             )
-    choices = {}
-    for name in sources:
-        # A page has no choices for splits without faults.
-        default = keep_all() if args.recipe else default_recipe(is_train(name))
-        choices[name] = recipes.get(name, default)
-    copies = write_copies(Path(args.apply), sources, inspection.faults, choices)
-    return {name: copy._asdict() for name, copy in copies.items()}
+        return "\n".join(lines)
 
-
-def _show(result: dict[str, Any]) -> str:
-    rows = []
-    for name, split in result["splits"].items():
-        for side in ("source", "target"):
-            row = {"split": name, "pairs": f"{split['pairs']:,}", "side": side}
-            rows.append(row | _describe_side(split[side], max(split["pairs"], 1)))
-    findings = _sentences(result)
-    lines = [columns(rows), "", *map(wrapped, findings[:_MAX_FINDINGS])]
-    if len(findings) > _MAX_FINDINGS:
-        lines.append(f"and {len(findings) - _MAX_FINDINGS} more (--page, --json)")
-    if not findings:
-        lines.append("no faults were found")
-    for name, copy in result.get("applied", {}).items():
-        lines.append(
-            f"{name}: {copy['source']} and {copy['target']} have "
-            f"{quantity(copy['pairs'], 'pairs')}; {copy['dropped']:,} left out, "
-            f"{copy['repaired']:,} repaired"
-        )
-    return "\n".join(lines)
+    def next_command(self) -> str:
+        """Returns the command that trains on the data, or makes data of the files."""
+        if self.data_dir:
+            return train_command(self.problem, self.data_dir, self.usr_dir)
+        words = ["t2t", "datagen", "--problem", self.problem, "--data_dir", "DIR"]
+        if self.languages:
+            words += ["--languages", self.languages]
+        for split in SPLITS:
+            for side in SIDES:
+                path = getattr(self, f"{split}_{side}")
+                if self.apply:
+                    copy = Path(self.apply, f"{split}.{side}")
+                    path = str(copy) if copy.exists() else None
+                if path:
+                    words += [f"--{split}_{side}", path]
+        return shlex.join(words)
 
 
 def _describe_side(side: dict[str, Any], pairs: int) -> dict[str, object]:
@@ -256,33 +277,4 @@ def _sentences(result: dict[str, Any]) -> list[str]:
     return [str(Finding(**values)) for values in result["findings"]]
 
 
-def _next_command(args: argparse.Namespace) -> str:
-    if args.data_dir:
-        return train_command(args)
-    words = ["t2t", "datagen", "--problem", args.problem, "--data_dir", "DIR"]
-    if args.languages:
-        words += ["--languages", args.languages]
-    for split in get_args(Split):
-        for side in SIDES:
-            path = getattr(args, f"{split}_{side}")
-            if args.apply:
-                copy = Path(args.apply, f"{split}.{side}")
-                path = str(copy) if copy.exists() else None
-            if path:
-                words += [f"--{split}_{side}", path]
-    return shlex.join(words)
-
-
-COMMAND = Command(
-    "look for faults in a corpus or a data directory, and describe it",
-    _flags,
-    _inspect,
-    _show,
-    uses_tensorflow=lambda args: bool(args.data_dir),
-    check=_check,
-    waiting="reading the pairs",
-    next_command=_next_command,
-    has_problem_flags=True,
-    group="data and training",
-    words_hint=FILES_HINT,
-)
+COMMAND = Inspect

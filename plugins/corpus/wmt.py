@@ -3,21 +3,39 @@
 t2t datagen --problem translate_ende_wmt --data_dir data --raw_dir wmt14 --download
 """
 
-import argparse
 import dataclasses
 import functools
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from t2t_keras import registry
+from t2t_keras.cli.command import FlagGroup
 from t2t_keras.data.mixture import Corpus, Mixture, corpora_of
 from t2t_keras.errors import UserError
+from t2t_keras.options import option
 from t2t_keras.problem import Problem, Source, Split
 from t2t_keras.registry import register_problem
 
 from .archives import ArchivedPairs, download_archive, require_archives
+
+_ARCHIVES = FlagGroup("archives")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArchiveFlags:
+    """The flags of `t2t datagen` for published archives."""
+
+    raw_dir: str | None = option(
+        None,
+        "the directory with the archives that WMT published",
+        metavar="DIR",
+        group=_ARCHIVES,
+    )
+    download: bool = option(
+        False, "download the archives that --raw_dir lacks", group=_ARCHIVES
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,36 +46,25 @@ class ArchivedProblem(Problem):
         archives: maps the directory with the archives to the sources of the splits.
     """
 
+    flags: ClassVar[type | None] = ArchiveFlags
+
     archives: Callable[[Path], Mapping[Split, Source]]
 
-    def add_flags(self, parser: argparse._ActionsContainer) -> None:
-        """Adds `--raw_dir` and `--download`."""
-        parser.add_argument(
-            "--raw_dir",
-            metavar="DIR",
-            help="the directory with the archives that WMT published",
-        )
-        parser.add_argument(
-            "--download",
-            action="store_true",
-            help="download the archives that --raw_dir lacks",
-        )
-
-    def with_flags(self, args: argparse.Namespace) -> Self:
+    def with_flags(self, flags: ArchiveFlags) -> Self:
         """Returns the problem with its archives as sources.
 
         Raises:
             UserError: `--raw_dir` is not given, or lacks an archive.
         """
-        if not args.raw_dir:
+        if not flags.raw_dir:
             raise UserError(f"problem '{self.name}' needs --raw_dir")
-        sources = {**self.archives(Path(args.raw_dir)), **self.sources}
+        sources = {**self.archives(Path(flags.raw_dir)), **self.sources}
         archived = []
         for source in sources.values():
             for corpus in corpora_of(source):
                 if isinstance(corpus.source, ArchivedPairs):
                     archived.append(corpus.source)
-        require_archives(archived, download_archive if args.download else None)
+        require_archives(archived, download_archive if flags.download else None)
         return self.replace(sources=sources)
 
 

@@ -1,52 +1,59 @@
 """`t2t adopt`: makes a data directory of tensor2tensor's TFRecords."""
 
-import argparse
+import dataclasses
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, add_usr_dir
+from t2t_keras.cli.command import REQUIRED, Command, UsrDirFlags, quoted
 from t2t_keras.console import table
+from t2t_keras.options import option
 
 
-def _adopt_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source",
+@dataclasses.dataclass(kw_only=True)
+class Adopt(UsrDirFlags, Command):
+    """Makes a data directory of tensor2tensor's TFRecords."""
+
+    summary = "use data that tensor2tensor wrote, without a conversion"
+    heading = "data and training"
+    waiting = "reading the data"
+
+    source: str = option(
+        REQUIRED,
+        "the files DIR/NAME-train-* ... that tensor2tensor wrote",
         metavar="DIR/NAME",
-        help="the files DIR/NAME-train-* ... that tensor2tensor wrote",
+        positional=True,
     )
-    parser.add_argument("--problem", required=True, help="a name of `t2t list`")
-    parser.add_argument("--data_dir", required=True, help="data directory to write")
-    parser.add_argument(
-        "--vocab", metavar="FILE", help="the vocabulary (default: the only DIR/vocab.*)"
+    problem: str = option(REQUIRED, "a name of `t2t list`", metavar="NAME")
+    data_dir: str = option(REQUIRED, "data directory to write", metavar="DIR")
+    vocab: str | None = option(
+        None, "the vocabulary (default: the only DIR/vocab.*)", metavar="FILE"
     )
-    add_usr_dir(parser)
+
+    def needs_tensorflow(self) -> bool:
+        """Returns True."""
+        return True
+
+    def run(self) -> dict[str, Any]:
+        """Makes the directory, and returns the numbers of examples and tokens."""
+        from .t2t.data import adopt
+
+        problem = registry.problem(self.problem)
+        manifest = adopt(problem, self.source, self.data_dir, self.vocab)
+        return {
+            "examples": dict(manifest.examples),
+            "vocab_size": manifest.vocab_sizes["target"],
+        }
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Formats the numbers as a table."""
+        return table(result["examples"] | {"vocabulary": result["vocab_size"]})
+
+    def next_command(self) -> str:
+        """Returns the command that trains on the data."""
+        return (
+            f"t2t train --problem {self.problem} --data_dir {quoted(self.data_dir)} "
+            "--hparams_set SET --output_dir RUN"
+        )
 
 
-def _adopt(args: argparse.Namespace) -> dict[str, Any]:
-    from .t2t.data import adopt
-
-    problem = registry.problem(args.problem)
-    manifest = adopt(problem, args.source, args.data_dir, args.vocab)
-    return {
-        "examples": dict(manifest.examples),
-        "vocab_size": manifest.vocab_sizes["target"],
-    }
-
-
-def _show_adopt(result: dict[str, Any]) -> str:
-    return table(result["examples"] | {"vocabulary": result["vocab_size"]})
-
-
-COMMAND = Command(
-    "use data that tensor2tensor wrote, without a conversion",
-    _adopt_flags,
-    _adopt,
-    _show_adopt,
-    uses_tensorflow=True,
-    waiting="reading the data",
-    next_command=lambda args: (
-        f"t2t train --problem {args.problem} --data_dir {args.data_dir} "
-        "--hparams_set SET --output_dir RUN"
-    ),
-    group="data and training",
-)
+COMMAND = Adopt

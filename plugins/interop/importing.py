@@ -1,18 +1,11 @@
 """`t2t import`: makes a run directory of another program's model."""
 
-import argparse
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.command import (
-    Command,
-    add_further,
-    add_usr_dir,
-    not_negative,
-    positive,
-    quoted,
-)
+from t2t_keras.cli.command import REQUIRED, Command, FlagGroup, UsrDirFlags, quoted
 from t2t_keras.cli.lines import (
     read_lines,
     require_directory,
@@ -21,94 +14,202 @@ from t2t_keras.cli.lines import (
 )
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.export.formats import format_of
+from t2t_keras.options import option
 from t2t_keras.run.config import checkpoint_of, has_checkpoint, is_run
 
-_PROGRAMS = ("t2t", "marian", "hf-marian")
+Program = Literal["t2t", "marian", "hf-marian"]
+_T2T = FlagGroup("for models of tensor2tensor", is_further=True)
 
 
-def _import_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source",
+@dataclasses.dataclass(kw_only=True)
+class Import(UsrDirFlags, Command):
+    """Makes a run directory of another program's model."""
+
+    summary = "make a run directory of a tensor2tensor or Marian model"
+    heading = "data and training"
+    waiting = "converting the model"
+
+    source: str = option(
+        REQUIRED,
+        "tensor2tensor (1.4 or later): a training directory, or a checkpoint such as "
+        ".../model.ckpt-350855; Marian: the directory with decoder.yml, or that file; "
+        "Hugging Face transformers: the directory with model.safetensors",
         metavar="SOURCE",
-        help="tensor2tensor (1.4 or later): a training directory, or a checkpoint such "
-        "as .../model.ckpt-350855; Marian: the directory with decoder.yml, or that "
-        "file; Hugging Face transformers: the directory with model.safetensors",
+        positional=True,
     )
-    parser.add_argument(
-        "--output_dir", required=True, help="the run directory to write"
+    output_dir: str = option(REQUIRED, "the run directory to write", metavar="RUN")
+    program: Program | None = option(
+        None,
+        "the program that wrote the model (default: detected from the files in SOURCE)",
+        names=("--from",),
     )
-    parser.add_argument(
-        "--from",
-        dest="program",
-        choices=_PROGRAMS,
-        help="the program that wrote the model (default: detected from the files in "
-        "SOURCE)",
+    problem: str | None = option(
+        None,
+        "the problem to use the model for, a name of `t2t list` (default: the problem "
+        "in the training directory's flags, or translate_text)",
+        metavar="NAME",
     )
-    parser.add_argument(
-        "--problem",
-        help="the problem to use the model for, a name of `t2t list` (default: the "
-        "problem in the training directory's flags, or translate_text)",
-    )
-    parser.add_argument(
-        "--data_dir",
+    data_dir: str | None = option(
+        None,
+        "data that `t2t datagen` wrote with the same vocabularies, for `t2t evaluate`",
         metavar="DIR",
-        help="data that `t2t datagen` wrote with the same vocabularies, for "
-        "`t2t evaluate`",
     )
-    parser.add_argument(
-        "--verify",
-        nargs=2,
-        metavar=("SOURCES", "OUTPUTS"),
-        help="translate the lines of SOURCES, and count the outputs that equal the "
-        "other program's, which are the lines of OUTPUTS",
+    verify: tuple[str, ...] = option(
+        (),
+        "translate the lines of SOURCES, and count the outputs that equal the other "
+        "program's, which are the lines of OUTPUTS",
+        metavar="SOURCES OUTPUTS",
     )
-    add_usr_dir(parser)
-    _add_t2t_flags(add_further(parser, "for models of tensor2tensor"))
-
-
-def _add_t2t_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--vocab",
-        nargs="+",
-        default=(),
+    vocab: tuple[str, ...] = option(
+        (),
+        "the vocabulary of both languages, or those of source and target (default: the "
+        "vocab.* of the model's size in SOURCE, or in the data directory that the "
+        "training directory's flags name)",
+        metavar="FILE ...",
+        group=_T2T,
+    )
+    hparams_json: str | None = option(
+        None,
+        "its hyper-parameters (default: hparams.json beside the checkpoint)",
         metavar="FILE",
-        help="the vocabulary of both languages, or those of source and target "
-        "(default: the vocab.* of the model's size in SOURCE, or in the data directory "
-        "that the training directory's flags name)",
+        group=_T2T,
     )
-    group.add_argument(
-        "--hparams_json",
-        metavar="FILE",
-        help="its hyper-parameters (default: hparams.json beside the checkpoint)",
-    )
-    group.add_argument(
-        "--target_space_id",
-        type=not_negative,
+    target_space_id: int | None = option(
+        None,
+        "tensor2tensor's target_space_id (default: the one that the checkpoint was "
+        "trained with)",
+        ge=0,
         metavar="ID",
-        help="tensor2tensor's target_space_id (default: the one that the checkpoint "
-        "was trained with)",
+        group=_T2T,
     )
-    group.add_argument(
-        "--last",
-        type=positive,
-        metavar="N",
-        help="import the newest N checkpoints, for `t2t average` (default: 1)",
+    last: int | None = option(
+        None,
+        "import the newest N checkpoints, for `t2t average` (default: 1)",
+        ge=1,
+        group=_T2T,
     )
 
+    def needs_tensorflow(self) -> bool:
+        """Returns True."""
+        return True
 
-def _find_program(args: argparse.Namespace) -> str:
-    """Returns the program that wrote the model, one of `_PROGRAMS`."""
-    source = Path(args.source)
-    if not source.exists() and not source.with_name(f"{source.name}.index").exists():
-        raise UserError(f"there is no {source}")
-    _refuse_exports(source)
-    if args.program:
-        return args.program
+    def check(self) -> None:
+        """Refuses files that are not there, and flags of another program."""
+        if len(self.vocab) > 2:
+            raise UserError(f"--vocab takes one or two files, not {len(self.vocab)}")
+        if len(self.verify) not in (0, 2):
+            raise UserError(
+                f"--verify takes two files, SOURCES OUTPUTS, not {len(self.verify)}"
+            )
+        if self.problem is not None:
+            registry.problem(self.problem)
+        for path in (*self.vocab, *self.verify):
+            require_readable(path)
+        require_directory("data_dir", self.data_dir)
+        program = self.program_of_source()
+        if program == "t2t":
+            return
+        for flag in ("vocab", "hparams_json", "target_space_id", "last"):
+            if getattr(self, flag) not in (None, ()):
+                raise UserError(
+                    f"--{flag} is for tensor2tensor's models, but this is a {program} "
+                    "model"
+                )
+
+    def program_of_source(self) -> Program:
+        """Returns the program that wrote the model.
+
+        Raises:
+            UserError: the source is not a model of such a program.
+        """
+        source = Path(self.source)
+        index = source.with_name(f"{source.name}.index")
+        if not source.exists() and not index.exists():
+            raise UserError(f"there is no {source}")
+        _refuse_exports(source)
+        return self.program or _detected_program(source)
+
+    def run(self) -> dict[str, Any]:
+        """Makes the run, and returns what it took and left out."""
+        from .imported_run import verify
+
+        if self.verify:
+            sources_path, outputs_path = self.verify
+            sources = list(read_lines(sources_path))
+            outputs = list(read_lines(outputs_path))
+            require_lines({sources_path: sources}, outputs_path, outputs)
+        program = self.program_of_source()
+        shared: dict[str, Any] = {
+            name: getattr(self, name) for name in ("problem", "data_dir", "usr_dir")
+        }
+        if program == "t2t":
+            from .t2t.run import import_t2t_run
+
+            imported = import_t2t_run(
+                self.source,
+                self.output_dir,
+                vocab=self.vocab,
+                hparams_json=self.hparams_json,
+                target_space_id=self.target_space_id,
+                last=self.last or 1,
+                **shared,
+            )
+        else:
+            from .marian.run import import_marian_run
+
+            imported = import_marian_run(
+                self.source, self.output_dir, program=program, **shared
+            )
+        result: dict[str, Any] = {
+            "output_dir": self.output_dir,
+            "from": program,
+            "took": imported.took,
+            "left_out": imported.left_out,
+            "check": imported.check,
+        }
+        if self.verify:
+            result["verified"] = verify(imported, sources, outputs)
+        return result
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Lists what was taken, left out and verified."""
+        lines = [
+            f"{result['output_dir']} is now a run directory with a {result['from']} "
+            "model."
+        ]
+        for name, value in result["took"].items():
+            text = ", ".join(value) if isinstance(value, list) else value
+            lines.append(f"  took      {name}: {text}")
+        lines += [f"  left out  {text}" for text in result["left_out"]]
+        lines += [f"  check     {text}" for text in result["check"]]
+        if verified := result.get("verified"):
+            lines.append(
+                f"  verified  {verified['identical']:,} of "
+                f"{quantity(verified['lines'], 'outputs')} as given"
+            )
+            if difference := verified["first_difference"]:
+                lines += [
+                    f"            line {difference['line']}: {difference['output']}"
+                ]
+                lines += [f"            given: {difference['given']}"]
+        return "\n".join(lines)
+
+    def next_command(self) -> str:
+        """Returns the command that translates with the model."""
+        return f"t2t translate {quoted(self.output_dir)}"
+
+
+def _detected_program(source: Path) -> Program:
+    """Returns the program that wrote a model, by its files.
+
+    Raises:
+        UserError: there are no files of such a program.
+    """
     if source.suffix in (".yml", ".npz"):
         return "marian"
     if not source.is_dir() and has_checkpoint(checkpoint_of(source)):
         return "t2t"
-    program_files = {
+    program_files: dict[Program, tuple[str, ...]] = {
         "t2t": ("*.index", "hparams.json"),
         "hf-marian": ("model.safetensors", "config.json", "pytorch_model.bin"),
         "marian": ("*decoder.yml", "*.npz"),
@@ -131,7 +232,7 @@ def _refuse_exports(source: Path) -> None:
         UserError: the source is one.
     """
     name = "ctranslate2" if (source / "model.bin").exists() else format_of(source)
-    if name and name not in _PROGRAMS:
+    if name and name not in get_args(Program):
         raise UserError(
             f"{source} is an export ({name}), which only translates; import the model "
             "from which it was made, or use that run"
@@ -144,98 +245,4 @@ def _refuse_exports(source: Path) -> None:
         )
 
 
-def _check_import(args: argparse.Namespace) -> None:
-    if len(args.vocab) > 2:
-        raise UserError(f"--vocab takes one or two files, not {len(args.vocab)}")
-    if args.problem is not None:
-        registry.problem(args.problem)
-    for path in (*args.vocab, *(args.verify or ())):
-        require_readable(path)
-    require_directory("data_dir", args.data_dir)
-    program = _find_program(args)
-    if program == "t2t":
-        return
-    for flag in ("vocab", "hparams_json", "target_space_id", "last"):
-        if getattr(args, flag) not in (None, ()):
-            raise UserError(
-                f"--{flag} is for tensor2tensor's models, but this is a {program} model"
-            )
-
-
-def _import(args: argparse.Namespace) -> dict[str, Any]:
-    from .imported_run import verify
-
-    if args.verify:
-        sources_path, outputs_path = args.verify
-        sources = list(read_lines(sources_path))
-        outputs = list(read_lines(outputs_path))
-        require_lines({sources_path: sources}, outputs_path, outputs)
-    program = _find_program(args)
-    if program == "t2t":
-        from .t2t.run import import_t2t_run
-
-        imported = import_t2t_run(
-            args.source,
-            args.output_dir,
-            vocab=args.vocab,
-            hparams_json=args.hparams_json,
-            target_space_id=args.target_space_id,
-            last=args.last or 1,
-            problem=args.problem,
-            data_dir=args.data_dir,
-            usr_dir=args.usr_dir,
-        )
-    else:
-        from .marian.run import import_marian_run
-
-        imported = import_marian_run(
-            args.source,
-            args.output_dir,
-            program=program,
-            problem=args.problem,
-            data_dir=args.data_dir,
-            usr_dir=args.usr_dir,
-        )
-    result: dict[str, Any] = {
-        "output_dir": args.output_dir,
-        "from": program,
-        "took": imported.took,
-        "left_out": imported.left_out,
-        "check": imported.check,
-    }
-    if args.verify:
-        result["verified"] = verify(imported, sources, outputs)
-    return result
-
-
-def _show_import(result: dict[str, Any]) -> str:
-    lines = [
-        f"{result['output_dir']} is now a run directory with a {result['from']} model."
-    ]
-    for name, value in result["took"].items():
-        text = ", ".join(value) if isinstance(value, list) else value
-        lines.append(f"  took      {name}: {text}")
-    lines += [f"  left out  {text}" for text in result["left_out"]]
-    lines += [f"  check     {text}" for text in result["check"]]
-    if verified := result.get("verified"):
-        lines.append(
-            f"  verified  {verified['identical']:,} of "
-            f"{quantity(verified['lines'], 'outputs')} as given"
-        )
-        if difference := verified["first_difference"]:
-            lines += [f"            line {difference['line']}: {difference['output']}"]
-            lines += [f"            given: {difference['given']}"]
-    return "\n".join(lines)
-
-
-COMMAND = Command(
-    "make a run directory of a tensor2tensor or Marian model",
-    _import_flags,
-    _import,
-    _show_import,
-    uses_tensorflow=True,
-    check=_check_import,
-    waiting="converting the model",
-    next_command=lambda args: f"t2t translate {quoted(args.output_dir)}",
-    group="data and training",
-)
+COMMAND = Import

@@ -4,13 +4,14 @@
   lacks GPUs or cores, or has nodes with other versions or without a folder. Every
   command on a cluster begins with
 
-      with connected(args.cluster):
+      with connected(self.cluster):
           size = WorkerSize(cores=1, gpus=0)
           require_capacity(size, workers=2)
           require_same_nodes(read=[model], written=[folder])
           ...  # tasks or actors of Ray
 
-- `bulk` extends `translate` and `score`: many files, by Ray Data.
+- `bulk` extends `translate` and `score`: many files, by Ray Data. `bulk_files` finds
+  and reads them, and `bulk_worker` is the actor with the model.
 
 - Data generation: `generating` extends the command `datagen`. `datagen` divides the
   stages into tasks, of which `survey` counts pairs, and `task_runner` runs them.
@@ -19,7 +20,6 @@
   which the plugin `launch` starts and watches.
 
 Ray is imported inside functions of the files that a command line imports, because it
-takes a second, and may be absent. An extension of a command is a
-`t2t_keras.cli.command.Extension`, whose `select` returns another `Command` if
-`--cluster` is given.
+takes a second, and may be absent. An extension of a command is a subclass of it, which
+takes its place if `--cluster` is given.
 """

@@ -1,6 +1,5 @@
 """A Ray cluster: its flags, the connection, and whether its nodes can do the work."""
 
-import argparse
 import contextlib
 import dataclasses
 import importlib.metadata
@@ -15,15 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from t2t_keras.cli.command import (
-    Command,
-    Extension,
-    add_further,
-    not_negative,
-    positive,
-    utf8,
-)
+from t2t_keras.cli.command import FlagGroup
 from t2t_keras.errors import UserError, first_line, quantity, require_extra
+from t2t_keras.options import option
 from t2t_keras.tensorflow_import import diverted_stderr
 
 _ADDRESS = re.compile(r"(\[[\w.:-]+\]|[\w.:-]+):(\d{1,5})")
@@ -60,74 +53,41 @@ class WorkerSize:
         return " and ".join(texts)
 
 
-def add_cluster(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Adds `--cluster`; returns the group of the flags that go with it."""
-    group = add_further(parser, "on a Ray cluster")
-    group.add_argument(
-        "--cluster",
-        type=utf8,  # so that it is not taken for the address of a remote file
+CLUSTER = FlagGroup("on a Ray cluster", is_further=True)
+
+
+@dataclasses.dataclass(kw_only=True)
+class ClusterFlags:
+    """The flag of commands that run on a cluster."""
+
+    cluster: str = option(
+        "",
+        "run on the Ray cluster of which this machine is a node: HOST:PORT, as `ray "
+        "start` prints it, or auto",
         metavar="ADDRESS",
-        help="run on the Ray cluster of which this machine is a node: HOST:PORT, as "
-        "`ray start` prints it, or auto",
+        is_text=True,  # so that it is not taken for the address of a remote file
+        group=CLUSTER,
     )
-    return group
 
 
-def add_cluster_flags(
-    parser: argparse.ArgumentParser, workers: str = "all that the cluster has room for"
-) -> argparse._ActionsContainer:
-    """Adds `--cluster`, the number of workers, and the size of each.
+@dataclasses.dataclass(kw_only=True)
+class WorkerFlags(ClusterFlags):
+    """The flags of commands that also take the number and the size of workers."""
 
-    Returns the group of these flags.
-
-    Args:
-        parser: the command's parser.
-        workers: the default number of workers, for the help.
-    """
-    group = add_cluster(parser)
-    group.add_argument(
-        "--workers",
-        type=positive,
-        metavar="N",
-        help=f"number of processes on the cluster (default: {workers})",
+    workers: int | None = option(
+        None,
+        "number of processes on the cluster (default: all that it has room for)",
+        ge=1,
+        group=CLUSTER,
     )
-    group.add_argument(
-        "--cores_per_worker",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="cores of each process (default: 1)",
+    cores_per_worker: int = option(1, "cores of each process", ge=1, group=CLUSTER)
+    gpus_per_worker: int = option(
+        0, "GPUs of each process (default: 0)", ge=0, group=CLUSTER
     )
-    group.add_argument(
-        "--gpus_per_worker",
-        type=not_negative,
-        default=0,
-        metavar="N",
-        help="GPUs of each process (default: 0)",
-    )
-    return group
 
-
-def worker_size(args: argparse.Namespace) -> WorkerSize:
-    """Returns the size of a worker that the flags ask for."""
-    return WorkerSize(args.cores_per_worker, args.gpus_per_worker)
-
-
-def cluster_extension(
-    add_flags: Callable[[argparse.ArgumentParser], object],
-    on_cluster: Callable[[Command], Command],
-) -> Extension:
-    """Returns the extension that runs another command if `--cluster` is given.
-
-    Args:
-        add_flags: adds `--cluster` and what goes with it.
-        on_cluster: returns the command for the cluster, given the extended one.
-    """
-
-    def select(command: Command, args: argparse.Namespace) -> Command:
-        return on_cluster(command) if args.cluster else command
-
-    return Extension(add_flags, select)
+    def worker_size(self) -> WorkerSize:
+        """Returns the size of a worker that the flags ask for."""
+        return WorkerSize(self.cores_per_worker, self.gpus_per_worker)
 
 
 @contextlib.contextmanager

@@ -1,64 +1,60 @@
 """`t2t datagen --cluster`: generates data on a Ray cluster."""
 
-import argparse
 import dataclasses
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from t2t_keras.cli.command import Command
-from t2t_keras.cli.data import run_datagen
+from t2t_keras.cli.data import Datagen
 from t2t_keras.errors import require_extra
-from t2t_keras.problem import Split
 
-from .cluster import WorkerSize, absolute, add_cluster, cluster_extension
+from .cluster import (
+    ClusterFlags,
+    WorkerSize,
+    absolute,
+    connected,
+    require_capacity,
+    require_same_nodes,
+)
+
+if TYPE_CHECKING:
+    from .datagen import ClusterStages
 
 _SIZE = WorkerSize(cores=1)  # of a task
 
 
-def _make_absolute(args: argparse.Namespace) -> None:
-    """Makes the paths of the flags absolute."""
-    args.data_dir = absolute(args.data_dir)
-    if args.usr_dir:
-        args.usr_dir = absolute(args.usr_dir)
-    if args.mixture:
-        args.mixture = absolute(args.mixture)
-    for split in get_args(Split):
-        for side in ("source", "target"):
-            path = getattr(args, f"{split}_{side}")
-            if path:
-                setattr(args, f"{split}_{side}", absolute(path))
+@dataclasses.dataclass(kw_only=True)
+class DatagenOnCluster(ClusterFlags, Datagen):
+    """Generates data on a Ray cluster."""
 
-
-def _run(args: argparse.Namespace) -> dict[str, Any]:
-    from .cluster import connected, require_capacity, require_same_nodes
-    from .datagen import ClusterStages
-    from .task_runner import RayTaskRunner
-
-    def make_stages() -> ClusterStages:
-        files = [Path(args.mixture)] if args.mixture else []
-        for split in get_args(Split):
-            for side in ("source", "target"):
-                path = getattr(args, f"{split}_{side}")
-                files += [Path(path)] if path else []
-        if args.usr_dir:
-            files += Path(args.usr_dir).rglob("*.py")
-        Path(args.data_dir).mkdir(parents=True, exist_ok=True)
-        require_same_nodes(read=files, written=[args.data_dir])
-        runner = RayTaskRunner(workers, _SIZE, args.usr_dir or "")
-        return ClusterStages(runner, workers)
-
-    _make_absolute(args)
-    with connected(args.cluster):
-        workers = require_capacity(_SIZE, args.workers)
-        return run_datagen(args, make_stages)
-
-
-def _on_cluster(command: Command) -> Command:
-    def check(args: argparse.Namespace) -> None:
+    def check(self) -> None:
+        """Also refuses a machine without Ray."""
         require_extra("ray", "--cluster", "ray")
-        command.check(args)
+        super().check()
 
-    return dataclasses.replace(command, run=_run, check=check)
+    def run(self) -> dict[str, Any]:
+        """Generates the data, with absolute paths, which all nodes have."""
+        self.data_dir = absolute(self.data_dir)
+        if self.usr_dir:
+            self.usr_dir = absolute(self.usr_dir)
+        for flag, path in self.read_files().items():
+            setattr(self, flag, absolute(path))
+        with connected(self.cluster):
+            self.workers = require_capacity(_SIZE, self.workers)
+            return super().run()
+
+    def stages(self) -> "ClusterStages":
+        """Returns the work on the cluster, once its nodes can do it."""
+        from .datagen import ClusterStages
+        from .task_runner import RayTaskRunner
+
+        assert self.workers is not None
+        files = [Path(path) for path in self.read_files().values()]
+        if self.usr_dir:
+            files += Path(self.usr_dir).rglob("*.py")
+        Path(self.data_dir).mkdir(parents=True, exist_ok=True)
+        require_same_nodes(read=files, written=[self.data_dir])
+        runner = RayTaskRunner(self.workers, _SIZE, self.usr_dir or "")
+        return ClusterStages(runner, self.workers)
 
 
-EXTENSION = cluster_extension(add_cluster, _on_cluster)
+EXTENSION = DatagenOnCluster

@@ -1,6 +1,5 @@
 """`t2t launch --cluster`: trains in processes on several nodes of a Ray cluster."""
 
-import argparse
 import contextlib
 import dataclasses
 import os
@@ -13,15 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from t2t_keras.cli.command import Command, not_negative
-from t2t_keras.cli.training import settings_of
+from t2t_keras.cli.training import Train
 from t2t_keras.console import end_spinner, say
 from t2t_keras.errors import UserError, first_line, quantity, require_extra
 from t2t_keras.files.atomic import OccupiedDirectory, lock
+from t2t_keras.options import option
 from t2t_keras.processes import T2T, end_with_parent
 from t2t_keras.run.config import TRAINING_LOCK
 
 from ..launch import (
+    Launch,
     LostProcesses,
     Processes,
     last_lines,
@@ -29,13 +29,12 @@ from ..launch import (
     training_variables,
 )
 from .cluster import (
+    CLUSTER,
+    WorkerFlags,
     WorkerSize,
-    add_cluster_flags,
-    cluster_extension,
     connected,
     require_capacity,
     require_same_nodes,
-    worker_size,
 )
 
 _PREFIXES = ("TF_", "XLA_", "KERAS_", "NCCL_", "OMP_", "T2T_", "WANDB_")
@@ -78,68 +77,77 @@ _SECONDS_TO_ANSWER = 60.0
 _SECONDS_BETWEEN_TRIES = 0.5
 
 
-def _flags(parser: argparse.ArgumentParser) -> None:
-    group = add_cluster_flags(parser, workers="none, they must be given")
-    group.add_argument(
-        "--max_restarts",
-        type=not_negative,
-        default=3,
-        metavar="N",
-        help="how many times all processes are started again, from the last "
-        "checkpoint, after one was lost (default: 3)",
+@dataclasses.dataclass(kw_only=True)
+class LaunchOnCluster(WorkerFlags, Launch):
+    """Trains in processes on several nodes of a cluster."""
+
+    waiting = "connecting to the cluster"
+
+    workers: int | None = option(
+        None, "number of processes on the cluster", ge=1, group=CLUSTER
+    )
+    max_restarts: int = option(
+        3,
+        "how many times all processes are started again, from the last checkpoint, "
+        "after one was lost",
+        ge=0,
+        group=CLUSTER,
     )
 
+    def check(self) -> None:
+        """Refuses other commands, and flags of a training on one machine."""
+        require_extra("ray", "--cluster", "ray")
+        if self.train_command[:1] != ("train",):
+            raise UserError(
+                "only `train` runs in several processes; write `t2t launch --cluster "
+                "ADDRESS --workers N train ...`"
+            )
+        if self.workers is None:
+            raise UserError("--cluster needs --workers N, the number of processes")
+        if self.processes is not None:
+            raise UserError(
+                "--processes is for this machine, and --cluster for several; leave out "
+                "one"
+            )
+        if os.environ.get("TF_CONFIG"):
+            raise UserError(
+                "the environment variable TF_CONFIG names the processes of a training, "
+                "and --cluster places them; unset it, or leave out --cluster"
+            )
 
-def _check(args: argparse.Namespace) -> None:
-    require_extra("ray", "--cluster", "ray")
-    if args.train_command[:1] != ["train"]:
-        raise UserError(
-            "only `train` runs in several processes; write `t2t launch --cluster "
-            "ADDRESS --workers N train ...`"
-        )
-    if args.workers is None:
-        raise UserError("--cluster needs --workers N, the number of processes")
-    if args.processes is not None:
-        raise UserError(
-            "--processes is for this machine, and --cluster for several; leave out one"
-        )
-    if os.environ.get("TF_CONFIG"):
-        raise UserError(
-            "the environment variable TF_CONFIG names the processes of a training, and "
-            "--cluster places them; unset it, or leave out --cluster"
-        )
+    def run(self) -> dict[str, Any]:
+        """Runs the processes, and ends the program with the status of the chief."""
+        from t2t_keras.cli.program import parse
 
-
-def _run(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.cli.program import parse
-
-    train = parse(args.train_command)[1]  # ends the program at an unknown flag
-    size = worker_size(args)
-    data_dir = Path(settings_of(train).data_dir)
-    read = sorted(data_dir.absolute().glob("*.manifest.json"))
-    folder = Path(train.output_dir).absolute()
-    command = [*T2T, *args.train_command, *(["--json"] if args.json else [])]
-    with connected(args.cluster):
-        require_capacity(size, args.workers)
-        require_same_nodes(read, [_existing(folder)])
-        end_spinner()
-        restarts = 0
-        while True:
-            seconds = _SECONDS_TO_START
-            if restarts:
-                seconds = _SECONDS_TO_RESTART
-                _await_earlier_training(folder)
-            try:
-                with _placed(size, args.workers, seconds) as actors:
-                    raise SystemExit(_train(actors, command, args.environ))
-            except LostProcesses as error:
-                if restarts == args.max_restarts:
-                    raise
-                restarts += 1
-                say(
-                    f"t2t launch: {error.event}; restart {restarts} of "
-                    f"{args.max_restarts}, from the last checkpoint"
-                )
+        assert self.workers is not None
+        train = parse(self.train_command)  # refuses an unknown flag
+        assert isinstance(train, Train)
+        size = self.worker_size()
+        settings = train.settings()
+        read = sorted(Path(settings.data_dir).absolute().glob("*.manifest.json"))
+        folder = Path(train.output_dir or "").absolute()
+        command = [*T2T, *self.train_command, *(["--json"] if self.json else [])]
+        with connected(self.cluster):
+            require_capacity(size, self.workers)
+            require_same_nodes(read, [_existing(folder)])
+            end_spinner()
+            restarts = 0
+            while True:
+                seconds = _SECONDS_TO_START
+                if restarts:
+                    seconds = _SECONDS_TO_RESTART
+                    _await_earlier_training(folder)
+                try:
+                    with _placed(size, self.workers, seconds) as actors:
+                        raise SystemExit(_train(actors, command, self.environ))
+                except LostProcesses as error:
+                    if restarts == self.max_restarts:
+                        raise
+                    restarts += 1
+                    say(
+                        f"t2t launch: {error.event}; restart {restarts} of "
+                        f"{self.max_restarts}, from the last checkpoint"
+                    )
 
 
 def _existing(path: Path) -> Path:
@@ -321,15 +329,6 @@ def _write(descriptor: int, content: bytes) -> None:
         content = content[os.write(descriptor, content) :]
 
 
-def _on_cluster(command: Command) -> Command:
-    return dataclasses.replace(
-        command, run=_run, check=_check, waiting="connecting to the cluster"
-    )
-
-
-EXTENSION = cluster_extension(_flags, _on_cluster)
-
-
 class State(NamedTuple):
     """What a process has done.
 
@@ -419,3 +418,6 @@ class _Printed:
         content = os.pread(descriptor, size, self._offset)
         self._offset += len(content)
         return content
+
+
+EXTENSION = LaunchOnCluster

@@ -1,35 +1,35 @@
 """The command that writes data: `datagen`."""
 
-import argparse
+import dataclasses
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
 from t2t_keras.cli.command import (
+    FURTHER,
+    MAX_SEED,
+    REQUIRED,
     Command,
-    add_further,
-    add_usr_dir,
-    given_options,
-    positive,
+    FlagGroup,
+    UsrDirFlags,
     quoted,
-    seed,
 )
 from t2t_keras.console import say, table
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, Source, Split, TextProcessor
+from t2t_keras.options import option
+from t2t_keras.problem import SIDES, SPLITS, Problem, Source, Split, TextProcessor
 from t2t_keras.run.config import RunConfig, require_run
+from t2t_keras.usr_dir import load_usr_dir
 
 if TYPE_CHECKING:
     from t2t_keras.data.datagen import Stages
     from t2t_keras.data.manifest import Manifest
 
 
-# What to do with files that are given without flags.
-FILES_HINT = "name the files: --train_source FILE --train_target FILE"
 # The hparam set for each maximum of training pairs, as `t2t list` describes the sets.
 _SETS = {
     150_000: "small_data",
@@ -43,187 +43,282 @@ _TOY_PAIRS = 10_000
 _SHORT = 15  # tokens
 
 
-def _datagen_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--problem", required=True, metavar="NAME", help="a name of `t2t list`"
+_FILES = FlagGroup(
+    "files that replace the problem's sources",
+    "one sentence per line, UTF-8, plain or compressed (gzip, xz, zstd, bzip2); line i "
+    "of the target translates line i of the source; or one file of pairs as both "
+    "(.tsv, .tmx, ...; most need --languages)",
+)
+
+
+def _file(texts: str) -> str | None:
+    """Returns the field for a file of texts."""
+    return option(None, texts, metavar="FILE", group=_FILES)
+
+
+@dataclasses.dataclass(kw_only=True)
+class PairsCommand(UsrDirFlags, Command):
+    """A command that reads the pairs of a problem, or of files in place of them."""
+
+    heading = "data and training"
+    words_hint = "name the files: --train_source FILE --train_target FILE"
+
+    problem: str = option(REQUIRED, "a name of `t2t list`", metavar="NAME")
+    data_dir: str | None = option(None, "a data directory", metavar="DIR")
+    languages: str | None = option(
+        None,
+        "languages, such as en-de, on which scores depend (default: the problem's, or "
+        "found in the texts)",
+        metavar="SOURCE-TARGET",
     )
-    parser.add_argument(
-        "--data_dir", required=True, metavar="DIR", help="data directory to write"
+    train_source: str | None = _file("source texts of train")
+    train_target: str | None = _file("target texts of train")
+    dev_source: str | None = _file("source texts of dev")
+    dev_target: str | None = _file("target texts of dev")
+    test_source: str | None = _file("source texts of test")
+    test_target: str | None = _file("target texts of test")
+    mixture: str | None = option(
+        None,
+        "a TOML file that names the files of all splits, also files of pairs, several "
+        "corpora with weights and tags, word alignments (see docs/data.md)",
+        metavar="FILE",
+        group=_FILES,
     )
-    add_usr_dir(parser)
-    parser.add_argument(
-        "--vocab_size",
-        type=positive,
-        metavar="N",
-        help="tokens in the vocabulary (default: the problem's, or one that suits the "
+
+    @classmethod
+    def plugin_flags(cls, problem: str | None, usr_dir: str | None) -> type | None:
+        """Returns the flags of the problem."""
+        if not problem:
+            return None
+        if usr_dir:
+            load_usr_dir(usr_dir)
+        return registry.problem(problem).flags
+
+    def read_files(self) -> dict[str, str]:
+        """Returns the files with the pairs, by flag."""
+        names = [f"{split}_{side}" for split in SPLITS for side in SIDES]
+        paths = {name: getattr(self, name) for name in [*names, "mixture"]}
+        return {name: path for name, path in paths.items() if path}
+
+    def problem_with_sources(self) -> Problem:
+        """Returns the problem with the sources that the flags name."""
+        problem = registry.problem(self.problem)
+        own_flags = problem.text_processor.source_flags
+        if own_flags != TextProcessor.source_flags and (files := self.read_files()):
+            flag, *_ = files
+            split = flag.split("_")[0] if flag != "mixture" else "train"
+            raise UserError(
+                f"--{flag}: problem '{problem.name}' reads no files of texts; give "
+                f"{own_flags.format(split=split)}"
+            )
+        problem = problem.replace(sources={**problem.sources, **self._files(problem)})
+        flags = self.plugin_values
+        return problem if flags is None else problem.with_flags(flags)
+
+    def data_languages(self, problem: Problem) -> tuple[str, str] | None:
+        """Returns the languages of flag or problem, in the data's direction."""
+        languages = problem.languages
+        if self.languages:
+            from t2t_keras.data.sources import parse_languages
+
+            languages = parse_languages(self.languages)
+        # The data of `x_rev` are those of `x`.
+        return languages[::-1] if languages and problem.reverse else languages
+
+    def _files(self, problem: Problem) -> dict[Split, Source]:
+        """Returns the sources that the command line names."""
+        from t2t_keras.data.mixture import read_mixture
+
+        sources = read_mixture(self.mixture) if self.mixture else {}
+        if sources and problem.reverse:
+            raise UserError(
+                f"the data of '{problem.name}' are those of '{problem.data_name}'; "
+                f"generate them with --problem {problem.data_name} and a mixture in "
+                "its direction"
+            )
+        files = self.read_files()
+        for split in SPLITS:
+            flags = [f"{split}_{side}" for side in SIDES]
+            paths = [files[flag] for flag in flags if flag in files]
+            if not paths:
+                continue
+            if len(paths) == 1:
+                given, other = flags if flags[0] in files else flags[::-1]
+                raise UserError(f"--{given} needs --{other}; give both")
+            if split in sources:
+                raise UserError(
+                    f"{self.mixture} has {split} examples; leave out --{flags[0]} and "
+                    f"--{flags[1]}, or its [[{split}]]"
+                )
+            sources[split] = self._pairs(paths[0], paths[1], problem)
+        return sources
+
+    def _pairs(self, source: str, target: str, problem: Problem) -> Source:
+        """Returns the source that reads two text files, or one file of pairs.
+
+        Args:
+            source: the file of source texts.
+            target: the file of target texts. If it is the same file, and one of pairs,
+                both sides are read from it.
+            problem: the problem of the data.
+        """
+        from t2t_keras.data.sources import PairFile, ParallelFiles, format_of
+        from t2t_keras.files.text_files import require_text_file
+
+        exist = os.path.exists(source) and os.path.exists(target)
+        is_one_file = exist and os.path.samefile(source, target)
+        format = format_of(source) if is_one_file else None
+        if format is not None:
+            languages = self.data_languages(problem)
+            tells_direction = format.needs_languages and languages
+            if problem.reverse and not tells_direction:
+                raise UserError(
+                    f"{source} is {format.title}, in the direction of "
+                    f"'{problem.data_name}'; generate the data with --problem "
+                    f"{problem.data_name}"
+                )
+            if languages is None and (languages := format.languages(source)):
+                say(
+                    f"{source}: the source is {languages[0]} and the target "
+                    f"{languages[1]} (--languages changes this)"
+                )
+            return PairFile(source, languages)
+        for path in (source, target):
+            require_text_file(path)
+        # The data of `x_rev` are those of `x`: in its direction.
+        pair = (target, source) if problem.reverse else (source, target)
+        return ParallelFiles(*pair)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Datagen(PairsCommand):
+    """Writes a problem's vocabulary and examples into a data directory."""
+
+    summary = "write a problem's vocabulary and examples into a data directory"
+    waiting = "reading the sources"
+    resumes = True
+
+    data_dir: str = option(REQUIRED, "data directory to write", metavar="DIR")
+    vocab_size: int | None = option(
+        None,
+        "tokens in the vocabulary (default: the problem's, or one that suits the "
         "number of pairs)",
+        ge=1,
     )
-    parser.add_argument(
-        "--clean",
-        metavar="RULES",
-        help="rules by which noisy training pairs are dropped: 'none', or some of "
+    clean: str | None = option(
+        None,
+        "rules by which noisy training pairs are dropped: 'none', or some of "
         "identical, control, entities, letters=0.5, word=100, ratio=1.5, duplicates, "
         "separated by commas (default: the problem's)",
+        metavar="RULES",
     )
-    add_languages(
-        parser,
-        "languages, such as en-de, on which scores depend (default: the problem's, "
-        "or found in the texts)",
+    dev_size: int | None = option(
+        None, "take N pairs for dev out of the training pairs", ge=1
     )
-    for split in ("dev", "test"):
-        parser.add_argument(
-            f"--{split}_size",
-            type=positive,
-            metavar="N",
-            help=f"take N pairs for {split} out of the training pairs",
-        )
-    add_sources(parser)
-    _add_further_flags(parser)
-
-
-def _add_further_flags(parser: argparse.ArgumentParser) -> None:
-    further = add_further(parser, "further options")
-    further.add_argument(
-        "--max_length",
-        type=positive,
-        metavar="N",
-        help="drop training pairs with more tokens on a side (default: the problem's)",
+    test_size: int | None = option(
+        None, "take N pairs for test out of the training pairs", ge=1
     )
-    further.add_argument(
-        "--workers",
-        type=positive,
-        metavar="N",
-        help="number of processes (default: one per core, on a cluster of all nodes)",
+    max_length: int | None = option(
+        None,
+        "drop training pairs with more tokens on a side (default: the problem's)",
+        ge=1,
+        group=FURTHER,
     )
-    further.add_argument("--seed", type=seed, default=0, help="seed of the shuffle")
-    further.add_argument(
-        "--vocab",
-        nargs="+",
-        default=(),
-        metavar="FILE",
-        help="use this vocabulary, these of source and target, or those of a run "
+    workers: int | None = option(
+        None,
+        "number of processes (default: one per core, on a cluster of all nodes)",
+        ge=1,
+        group=FURTHER,
+    )
+    seed: int = option(0, "seed of the shuffle", ge=0, lt=MAX_SEED, group=FURTHER)
+    vocab: tuple[str, ...] = option(
+        (),
+        "use this vocabulary, these of source and target, or those of a run "
         "directory, instead of training one",
+        metavar="FILE ...",
+        group=FURTHER,
     )
 
+    def needs_tensorflow(self) -> bool:
+        """Returns whether the data come from tensorflow-datasets."""
+        from t2t_keras.data.sources import TfdsPairs
 
-def add_languages(parser: argparse.ArgumentParser, help: str) -> None:
-    """Adds `--languages`, which `data_languages` reads."""
-    parser.add_argument("--languages", metavar="SOURCE-TARGET", help=help)
+        if self.usr_dir:  # its problems are not yet known
+            return False
+        sources = registry.problem(self.problem).sources.values()
+        return any(isinstance(source, TfdsPairs) for source in sources)
 
+    def check(self) -> None:
+        """Refuses vocabularies that cannot be used."""
+        if len(self.vocab) > 2:
+            raise UserError(f"--vocab takes at most 2, not {len(self.vocab)} files")
+        if self.vocab and self.vocab_size:
+            raise UserError("--vocab_size has no effect with --vocab; leave it out")
+        for path in self.vocab:
+            if not Path(path).exists():
+                raise UserError(f"--vocab: there is no {path}")
 
-def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that say where the pairs of a problem come from."""
-    files = parser.add_argument_group(
-        "files that replace the problem's sources",
-        "one sentence per line, UTF-8, plain or compressed (gzip, xz, zstd, bzip2); "
-        "line i of the target translates line i of the source; or one file of pairs "
-        "as both (.tsv, .tmx, ...; most need --languages)",
-    )
-    for split in get_args(Split):
-        for side in ("source", "target"):
-            flag = f"--{split}_{side}"
-            files.add_argument(flag, metavar="FILE", help=f"{side} texts of {split}")
-    files.add_argument(
-        "--mixture",
-        metavar="FILE",
-        help="a TOML file that names the files of all splits, also files of pairs, "
-        "several corpora with weights and tags, word alignments (see docs/data.md)",
-    )
+    def stages(self) -> "Stages | None":
+        """Returns the `stages` of `data.datagen.generate`."""
+        return None
 
+    def run(self) -> dict[str, Any]:
+        """Generates the data, and returns the numbers of examples and tokens."""
+        from t2t_keras.data.datagen import generate
 
-def _uses_tensorflow(args: argparse.Namespace) -> bool:
-    """Returns whether the data come from tensorflow-datasets."""
-    from t2t_keras.data.sources import TfdsPairs
+        start = time.monotonic()
+        manifest = generate(
+            self._changed_problem(),
+            self.data_dir,
+            self.workers,
+            self.seed,
+            self.dev_size or 0,
+            self.test_size or 0,
+            self.stages(),
+        )
+        dropped = Counter[str]()
+        for reasons in manifest.dropped.values():
+            dropped.update(reasons)
+        return {
+            "examples": dict(manifest.examples),
+            "dropped": dict(dropped),
+            "vocab_size": manifest.vocab_sizes["target"],
+            "vocab_sizes": dict(manifest.vocab_sizes),
+            "seconds": round(time.monotonic() - start, 2),
+        }
 
-    if args.usr_dir:  # its problems are not yet known
-        return False
-    sources = registry.problem(args.problem).sources.values()
-    return any(isinstance(source, TfdsPairs) for source in sources)
+    def _changed_problem(self) -> Problem:
+        """Returns the problem with the changes that the flags ask for."""
+        from t2t_keras.data.cleaning import parse_cleaning
 
+        problem = self.problem_with_sources()
+        if self.vocab_size:
+            problem = problem.replace(vocab_size=self.vocab_size)
+        if self.max_length:
+            problem = problem.replace(max_length=self.max_length)
+        if self.clean:
+            problem = problem.replace(cleaning=parse_cleaning(self.clean))
+        if self.languages:
+            problem = problem.replace(languages=self.data_languages(problem))
+        if self.vocab:
+            from t2t_keras.data.manifest import use_vocabularies
 
-def _check_datagen(args: argparse.Namespace) -> None:
-    if len(args.vocab) > 2:
-        raise UserError(f"--vocab takes at most 2, not {len(args.vocab)} files")
-    if args.vocab and args.vocab_size:
-        raise UserError("--vocab_size has no effect with --vocab; leave it out")
-    for path in args.vocab:
-        if not Path(path).exists():
-            raise UserError(f"--vocab: there is no {path}")
+            files = _vocabularies(self.vocab)
+            problem = use_vocabularies(problem, files, Path(self.data_dir))
+        return problem
 
+    def show(self, result: dict[str, Any]) -> str:
+        """Formats the numbers as a table."""
+        rows = {f"{split} examples": n for split, n in result["examples"].items()}
+        for reason, count in result["dropped"].items():
+            rows[f"dropped, {reason}"] = count
+        rows["vocabulary"] = result["vocab_size"]
+        rows["seconds"] = result["seconds"]
+        return table(rows)
 
-def run_datagen(
-    args: argparse.Namespace,
-    make_stages: "Callable[[], Stages] | None" = None,
-) -> dict[str, object]:
-    """Generates the data that the flags ask for; returns what `--json` prints.
-
-    Args:
-        args: the flags.
-        make_stages: returns the `stages` of `data.datagen.generate`, once the flags are
-            known to name a problem.
-    """
-    from t2t_keras.data.datagen import generate
-
-    start = time.monotonic()
-    problem = _problem(args)
-    manifest = generate(
-        problem,
-        args.data_dir,
-        args.workers,
-        args.seed,
-        args.dev_size or 0,
-        args.test_size or 0,
-        make_stages() if make_stages else None,
-    )
-    dropped = Counter[str]()
-    for reasons in manifest.dropped.values():
-        dropped.update(reasons)
-    return {
-        "examples": dict(manifest.examples),
-        "dropped": dict(dropped),
-        "vocab_size": manifest.vocab_sizes["target"],
-        "vocab_sizes": dict(manifest.vocab_sizes),
-        "seconds": round(time.monotonic() - start, 2),
-    }
-
-
-def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
-    """Returns the problem with the sources that the flags of `add_sources` name."""
-    sources = {**problem.sources, **_files(args, problem)}
-    return problem.replace(sources=sources).with_flags(args)
-
-
-def _problem(args: argparse.Namespace) -> Problem:
-    """Returns the problem with the changes that the flags ask for."""
-    from t2t_keras.data.cleaning import parse_cleaning
-
-    problem = with_sources(registry.problem(args.problem), args)
-    changes = given_options(args, Problem)
-    changes.pop("languages", None)
-    problem = problem.replace(**changes)
-    if args.clean:
-        problem = problem.replace(cleaning=parse_cleaning(args.clean))
-    if args.languages:
-        problem = problem.replace(languages=data_languages(args, problem))
-    if args.vocab:
-        from t2t_keras.data.manifest import use_vocabularies
-
-        files = _vocabularies(args.vocab)
-        problem = use_vocabularies(problem, files, Path(args.data_dir))
-    return problem
-
-
-def data_languages(
-    args: argparse.Namespace, problem: Problem
-) -> tuple[str, str] | None:
-    """Returns the languages of the flags or the problem, in the data's direction."""
-    languages = problem.languages
-    if text := getattr(args, "languages", None):
-        from t2t_keras.data.sources import parse_languages
-
-        languages = parse_languages(text)
-    # The data of `x_rev` are those of `x`.
-    return languages[::-1] if languages and problem.reverse else languages
+    def next_command(self) -> str:
+        """Returns the command that trains on the data."""
+        return train_command(self.problem, self.data_dir, self.usr_dir)
 
 
 def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
@@ -236,83 +331,15 @@ def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
     return source / config.source_vocab, source / config.target_vocab
 
 
-def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
-    """Returns the sources that the command line names."""
-    from t2t_keras.data.mixture import read_mixture
-
-    sources = read_mixture(args.mixture) if args.mixture else {}
-    if sources and problem.reverse:
-        raise UserError(
-            f"the data of '{problem.name}' are those of '{problem.data_name}'; "
-            f"generate them with --problem {problem.data_name} and a mixture in its "
-            "direction"
-        )
-    for split in get_args(Split):
-        source = getattr(args, f"{split}_source")
-        target = getattr(args, f"{split}_target")
-        if source and not target:
-            raise UserError(f"--{split}_source needs --{split}_target; give both")
-        if target and not source:
-            raise UserError(f"--{split}_target needs --{split}_source; give both")
-        if source:
-            if split in sources:
-                raise UserError(
-                    f"{args.mixture} has {split} examples; leave out --{split}_source "
-                    f"and --{split}_target, or its [[{split}]]"
-                )
-            sources[split] = _pairs(source, target, args, problem)
-    return sources
-
-
-def _pairs(
-    source: str, target: str, args: argparse.Namespace, problem: Problem
-) -> Source:
-    """Returns the source that reads two text files, or one file of pairs.
-
-    Args:
-        source: the file of source texts.
-        target: the file of target texts. If it is the same file, and one of pairs, both
-            sides are read from it.
-        args: the flags, which may name the languages.
-        problem: the problem of the data.
-    """
-    from t2t_keras.data.sources import PairFile, ParallelFiles, format_of
-    from t2t_keras.files.text_files import require_text_file
-
-    exist = os.path.exists(source) and os.path.exists(target)
-    is_one_file = exist and os.path.samefile(source, target)
-    format = format_of(source) if is_one_file else None
-    if format is not None:
-        languages = data_languages(args, problem)
-        tells_direction = format.needs_languages and languages
-        if problem.reverse and not tells_direction:
-            raise UserError(
-                f"{source} is {format.title}, in the direction of "
-                f"'{problem.data_name}'; generate the data with --problem "
-                f"{problem.data_name}"
-            )
-        if languages is None and (languages := format.languages(source)):
-            say(
-                f"{source}: the source is {languages[0]} and the target {languages[1]} "
-                "(--languages changes this)"
-            )
-        return PairFile(source, languages)
-    for path in (source, target):
-        require_text_file(path)
-    # The data of `x_rev` are those of `x`: in its direction.
-    pair = (target, source) if problem.reverse else (source, target)
-    return ParallelFiles(*pair)
-
-
-def train_command(args: argparse.Namespace) -> str:
-    """Returns the command that trains on the data of `--problem` and `--data_dir`."""
+def train_command(problem_name: str, data_dir: str, usr_dir: str | None) -> str:
+    """Returns the command that trains on the data of a directory."""
     from t2t_keras.data.manifest import Manifest
 
-    problem = registry.problem(args.problem)
-    manifest = Manifest.load(Manifest.path(Path(args.data_dir), problem.data_name))
-    words = [f"t2t train --problem {args.problem} --data_dir {quoted(args.data_dir)}"]
-    if args.usr_dir:
-        words.append(f"--usr_dir {quoted(args.usr_dir)}")
+    problem = registry.problem(problem_name)
+    manifest = Manifest.load(Manifest.path(Path(data_dir), problem.data_name))
+    words = [f"t2t train --problem {problem_name} --data_dir {quoted(data_dir)}"]
+    if usr_dir:
+        words.append(f"--usr_dir {quoted(usr_dir)}")
     words.append(f"--hparams_set {_fitting_set(problem, manifest)} --output_dir RUN")
     return " ".join(words)
 
@@ -333,28 +360,4 @@ def _fitting_set(problem: Problem, manifest: "Manifest | None") -> str:
     return next(fitting, _LARGEST_SET)
 
 
-def _show_datagen(result: dict[str, Any]) -> str:
-    rows = {f"{split} examples": n for split, n in result["examples"].items()}
-    for reason, count in result["dropped"].items():
-        rows[f"dropped, {reason}"] = count
-    rows["vocabulary"] = result["vocab_size"]
-    rows["seconds"] = result["seconds"]
-    return table(rows)
-
-
-COMMANDS = {
-    "datagen": Command(
-        "write a problem's vocabulary and examples into a data directory",
-        _datagen_flags,
-        run_datagen,
-        _show_datagen,
-        _uses_tensorflow,
-        _check_datagen,
-        waiting="reading the sources",
-        resumes=True,
-        next_command=train_command,
-        has_problem_flags=True,
-        group="data and training",
-        words_hint=FILES_HINT,
-    ),
-}
+COMMANDS = {"datagen": Datagen}

@@ -73,6 +73,11 @@ class Flag:
         return [*names, *metadata.get("aliases", ())]
 
     @property
+    def word(self) -> str:
+        """What messages call it after the hyphens."""
+        return self.names[0].lstrip("-")
+
+    @property
     def is_positional(self) -> bool:
         """Whether its value may stand on the command line without the flag."""
         return bool(self.field.metadata.get("positional"))
@@ -119,7 +124,7 @@ class Flag:
     @property
     def label(self) -> str:
         """What errors call it."""
-        return self.metavar if self.is_positional else f"--{self.name}"
+        return self.metavar if self.is_positional else f"--{self.word}"
 
     def help(self) -> str:
         """Returns the help, with the default."""
@@ -149,7 +154,7 @@ class Flag:
         text = token.value
         in_file = token.source not in ("", "cli")
         prefix = f"{token.source}: " if in_file else "--"
-        label = f"{prefix}{self.name}"
+        label = f"{prefix}{self.word}"
         metadata = self.field.metadata
         if parse := metadata.get("parse"):
             try:
@@ -362,12 +367,12 @@ class CommandLine:
         flag = self.flags.get(argument.field_info.name) if argument else None
         if isinstance(error, cyclopts.MissingArgumentError) and argument and flag:
             if argument.tokens or error.keyword:
-                return f"--{flag.name} needs a value"
+                return f"--{flag.word} needs a value"
             return f"give {flag.label}; `{self.prog} --help` says what it is"
         if isinstance(error, cyclopts.CoercionError) and flag and flag.choices:
             value = error.token.value if error.token else ""
             return (
-                f"--{flag.name} must be one of {', '.join(flag.choices)}, not {value}"
+                f"--{flag.word} must be one of {', '.join(flag.choices)}, not {value}"
             )
         if isinstance(error, cyclopts.UnusedCliTokensError):
             rest = " ".join(error.unused_tokens or ())

@@ -17,8 +17,7 @@ def next_command(monkeypatch, pairs, tokens, problem="translate_text", *flags):
     )
     monkeypatch.setattr(Manifest, "load", lambda path: manifest)
     words = ["datagen", "--problem", problem, "--data_dir", "data", *flags]
-    command, args = program.parse(words)
-    return command.next_command(args)
+    return program.parse(words).next_command()
 
 
 @pytest.mark.parametrize(
@@ -48,12 +47,11 @@ def test_the_sets_are_for_the_pairs_that_they_say():
 
 
 def test_other_tasks_and_absent_data_have_no_set(monkeypatch):
-    parser = next_command(monkeypatch, 40_000, 40, "parsing_wsj")
-    assert "--hparams_set SET " in parser
+    command = next_command(monkeypatch, 40_000, 40, "parsing_wsj")
+    assert "--hparams_set SET " in command
     monkeypatch.undo()
     words = ["datagen", "--problem", "translate_text", "--data_dir", "absent"]
-    command, args = program.parse(words)
-    assert "--hparams_set SET " in command.next_command(args)
+    assert "--hparams_set SET " in program.parse(words).next_command()
 
 
 def test_the_next_command_has_the_folder_of_the_users_code(monkeypatch):

@@ -61,7 +61,7 @@ def test_each_process_sees_one_of_the_visible_gpus(
 @pytest.mark.parametrize(
     ("words", "config", "sentence"),
     [
-        (["0", "train"], "", "argument --processes: must be at least 1, not 0"),
+        (["0", "train"], "", "--processes must be at least 1"),
         (["7", "train"], "", "--processes 7: each process takes a GPU, and 6 are"),
         (["2", "train"], "{}", "is for one machine, and the environment variable TF_"),
         (["2", "translate"], "", "only `train` runs in several processes; write `t2t"),

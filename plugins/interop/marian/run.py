@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from t2t_keras import registry
-from t2t_keras.cli.program import flag_text
+from t2t_keras.cli.config_file import flag_text
 from t2t_keras.usr_dir import load_usr_dir
 
 from ..imported_run import (

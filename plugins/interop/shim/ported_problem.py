@@ -1,16 +1,17 @@
 """Users' problems of tensor2tensor, as problems of this package."""
 
-import argparse
 import contextlib
 import dataclasses
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
+from t2t_keras.cli.command import FlagGroup
 from t2t_keras.data.manifest import vocab_files
-from t2t_keras.errors import UserError, require_local
+from t2t_keras.errors import UserError
+from t2t_keras.options import option
 from t2t_keras.problem import SIDES, Problem, Split, TextProcessor
 from t2t_keras.text.vocabulary import write_vocabulary
 from t2t_keras.user_code import definition_location, error_in_file
@@ -63,6 +64,19 @@ def port_problem(t2t_problem: T2TProblem) -> "PortedProblem":
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PortedFlags:
+    """The flag of `t2t datagen` for users' problems of tensor2tensor."""
+
+    tmp_dir: str | None = option(
+        None,
+        "the directory for downloads, and for files that generate_samples reads there "
+        f"(default: $T2T_TMP_DIR, or {TMP_DIR})",
+        metavar="DIR",
+        group=FlagGroup("problems of tensor2tensor"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PortedProblem(Problem):
     """A user's problem of tensor2tensor, as a problem of this package.
 
@@ -71,25 +85,16 @@ class PortedProblem(Problem):
         tmp_dir: the directory for downloads and temporary files.
     """
 
+    flags: ClassVar[type | None] = PortedFlags
+
     original: Text2TextProblem
     tmp_dir: str = TMP_DIR
 
-    def add_flags(self, parser: argparse._ActionsContainer) -> None:
-        """Adds `--tmp_dir`."""
-        parser.add_argument(
-            "--tmp_dir",
-            metavar="DIR",
-            help="the directory for downloads, and for files that generate_samples "
-            f"reads there (default: $T2T_TMP_DIR, or {TMP_DIR})",
-        )
-
-    def with_flags(self, args: argparse.Namespace) -> Self:
+    def with_flags(self, flags: PortedFlags) -> Self:
         """Returns the problem with the directory that `--tmp_dir` gives."""
-        tmp_dir = getattr(args, "tmp_dir", None)
-        if not tmp_dir:
+        if not flags.tmp_dir:
             return self
-        require_local("--tmp_dir", tmp_dir)
-        return self._in_directories(tmp_dir, tmp_dir)
+        return self._in_directories(flags.tmp_dir, flags.tmp_dir)
 
     def _in_directories(self, data_dir: str, tmp_dir: str) -> Self:
         """Returns the problem with these directories for its methods."""

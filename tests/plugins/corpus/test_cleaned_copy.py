@@ -82,12 +82,12 @@ def test_faulty_training_pairs_are_repaired_or_left_out(files, tmp_path, capfd):
 def test_the_next_command_takes_the_copy(files, tmp_path, capfd):
     words = [*command(files), "--languages", "en-de", "--apply", tmp_path / "a copy"]
     assert run(*words) == 0
-    inspect, args = program.parse(list(map(str, words)))
-    _, *argv = shlex.split(inspect.next_command(args))
-    _, args = program.parse(argv)
-    assert args.train_source == str(tmp_path / "a copy" / "train.source")
-    assert args.dev_target == str(tmp_path / "a copy" / "dev.target")
-    assert (args.languages, args.test_source) == ("en-de", None)
+    inspect = program.parse(list(map(str, words)))
+    _, *argv = shlex.split(inspect.next_command())
+    datagen = program.parse(argv)
+    assert datagen.train_source == str(tmp_path / "a copy" / "train.source")
+    assert datagen.dev_target == str(tmp_path / "a copy" / "dev.target")
+    assert (datagen.languages, datagen.test_source) == ("en-de", None)
 
 
 def test_a_recipe_decides(files, tmp_path, capfd):

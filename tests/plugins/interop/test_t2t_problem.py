@@ -902,8 +902,7 @@ def test_files_of_archives(tmp_path, suffix):
             return [[url, ("x/a.en", "x/a.de")]]
 
     problem = port_problem(Translate())
-    arguments = type("Arguments", (), {"tmp_dir": str(tmp_path)})
-    problem = problem.with_flags(arguments)
+    problem = problem.with_flags(problem.flags(tmp_dir=str(tmp_path)))
     pairs = [("a dog", "ein hund"), ("a cat", "eine katze")]
     assert list(problem.pairs("train")) == pairs
     texts = Translate().generate_text_for_vocab("", str(tmp_path))

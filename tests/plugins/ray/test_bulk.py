@@ -14,21 +14,17 @@ from helpers.decoding_models import LINES
 from helpers.errors import refused
 
 from t2t_keras.files.text_files import read_lines
-from t2t_keras.plugins.ray import bulk
-from t2t_keras.plugins.ray.bulk import (
-    BulkJob,
+from t2t_keras.plugins.ray import bulk, bulk_files, bulk_worker
+from t2t_keras.plugins.ray.bulk import BulkJob, run_job, write_outputs
+from t2t_keras.plugins.ray.bulk_files import (
     Chunk,
-    Request,
-    Result,
-    TextWorker,
     checked_lines,
     matching_files,
     matching_pairs,
     output_paths,
     read_chunks,
-    run_job,
-    write_outputs,
 )
+from t2t_keras.plugins.ray.bulk_worker import Request, Result, TextWorker
 from t2t_keras.plugins.ray.cluster import WorkerSize
 from t2t_keras.run.config import RunConfig
 
@@ -83,7 +79,7 @@ def test_no_output_has_the_name_of_a_file_of_the_command(name):
 
 
 def test_faulty_lines_do_not_stop_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(bulk, "LONGEST_LINE", 30)
+    monkeypatch.setattr(bulk_files, "LONGEST_LINE", 30)
     path = tmp_path / "crawl.gz"
     rows = [
         b"\xef\xbb\xbffirst\r",
@@ -110,8 +106,8 @@ def test_intact_lines_match_other_commands(tmp_path):
 
 
 def test_files_are_cut_into_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(bulk, "MAX_LINES", 2)
-    monkeypatch.setattr(bulk, "MAX_CHARACTERS", 10)
+    monkeypatch.setattr(bulk_files, "MAX_LINES", 2)
+    monkeypatch.setattr(bulk_files, "MAX_CHARACTERS", 10)
     path = str(write(tmp_path / "a", "a", "b", "c", "x" * 10, "d"))
     assert list(read_chunks(7, [path])) == [
         Chunk(7, path, 0, [("a",), ("b",)], {}),
@@ -227,7 +223,7 @@ def test_a_moving_average_that_a_training_has_replaced(
     request = Request(run, "ema", (str(trained_run),) if is_ensemble else ())
     ids = request.ids()
     sorted((tmp_path / "run").glob("model.ckpt-*.index"))[-1].unlink()
-    monkeypatch.setattr(bulk, "load", lambda *args: None)
+    monkeypatch.setattr(bulk_worker, "load", lambda *args: None)
     advice = f"use an export of it (`t2t export {run} DIR --checkpoint ema`), or "
     advice = f"{'' if is_ensemble else advice}wait for the end of the training"
     pattern = f"ema of .* when the command began: .*; {re.escape(advice)}$"

@@ -134,7 +134,7 @@ def test_a_vocabulary_is_the_file_of_tensor2tensor(name, tmp_path, capsys):
     cls.name = name.lower()
     problem = port_problem(cls()).replace(name=cls.name)
     write_archives(tmp_path)
-    directories = type("Arguments", (), {"tmp_dir": str(tmp_path)})
+    directories = problem.flags(tmp_dir=str(tmp_path))
     data_dir = tmp_path / "data"
     manifest = generate(problem.with_flags(directories), data_dir, workers=1)
     assert set(manifest.vocab_files.values()) == {f"vocab.{cls.name}.120.subwords"}
@@ -225,7 +225,7 @@ def test_a_vocabulary_of_each_side(tmp_path):
             return {"inputs": source, "targets": target}
 
     problem = port_problem(TwoSides()).replace(name="two_sides")
-    directories = type("Arguments", (), {"tmp_dir": str(tmp_path)})
+    directories = problem.flags(tmp_dir=str(tmp_path))
     data_dir = tmp_path / "data"
     manifest = generate(problem.with_flags(directories), data_dir, workers=1)
     assert not manifest.shared_vocab

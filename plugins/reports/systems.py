@@ -1,12 +1,10 @@
 """The systems that `t2t compare` takes: output files, runs, checkpoints and exports."""
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from t2t_keras import load
-from t2t_keras.cli.command import given_decoding
 from t2t_keras.cli.evaluation import load_engine, select_split
 from t2t_keras.cli.lines import (
     read_lines,
@@ -24,6 +22,7 @@ from t2t_keras.run.config import is_run, require_run
 if TYPE_CHECKING:
     from t2t_keras.run.directory import RunDirectory
 
+    from .compare import Compare
     from .significance import System
 
 
@@ -56,11 +55,15 @@ def needs_model(system: str) -> bool:
     return Path(system).is_dir() or _is_checkpoint(system)
 
 
-def check_files(args: argparse.Namespace) -> None:
-    """Raises UserError if a file or system of the command line cannot be used."""
+def check_files(command: "Compare") -> None:
+    """Refuses a file or a system that cannot be used.
+
+    Raises:
+        UserError: there is one.
+    """
     exports = []
     has_run = False
-    for system in args.systems:
+    for system in command.systems:
         if not needs_model(system):
             require_readable(system)
         elif _is_export(system):
@@ -72,12 +75,12 @@ def check_files(args: argparse.Namespace) -> None:
     if exports and not has_run:
         raise UserError(
             f"{exports[0]} is an export, which has no data; compare it with a run, or "
-            "compare files that `t2t translate --export_dir` wrote"
+            "compare files that `t2t translate` wrote"
         )
-    require_readable(args.references)
-    require_readable(args.input)
-    require_directory("data_dir", args.data_dir)
-    require_outputs(args, {"page": [args.page] if args.page else []})
+    require_readable(command.references)
+    require_readable(command.input)
+    require_directory("data_dir", command.data_dir)
+    require_outputs(command, {"page": [command.page] if command.page else []})
 
 
 def open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":
@@ -106,7 +109,7 @@ def open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":
     return runs
 
 
-def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Texts:
+def read_texts(command: "Compare", runs: "dict[str, RunDirectory]") -> Texts:
     """Reads the output files, and decodes with the runs and exports.
 
     Raises:
@@ -117,36 +120,37 @@ def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Tex
 
     sources: list[str] | None
     systems: dict[str, System] = {}
-    for name in args.systems:
+    for name in command.systems:
         if not needs_model(name):
             systems[name] = System(name, list(read_lines(name)))
     files = {name: system.outputs for name, system in systems.items()}
     if runs:
-        sources, references = _decode_runs(args, runs, files, systems)
+        sources, references = _decode_runs(command, runs, files, systems)
     else:
-        sources, references = _read_references(args, files)
-    for name in args.systems:
+        sources, references = _read_references(command, files)
+    for name in command.systems:
         if _is_export(name):
-            systems[name] = _decode_export(args, name, sources or [])
-    return Texts(sources, references, [systems[name] for name in args.systems])
+            systems[name] = _decode_export(command, name, sources or [])
+    return Texts(sources, references, [systems[name] for name in command.systems])
 
 
 def _read_references(
-    args: argparse.Namespace, outputs: Mapping[str, Sequence[str]]
+    command: "Compare", outputs: Mapping[str, Sequence[str]]
 ) -> tuple[list[str] | None, list[str]]:
     """Returns the sources, if there is a file, and the references."""
-    references = list(read_lines(args.references))
+    assert command.references is not None  # without runs it is required
+    references = list(read_lines(command.references))
     files = dict(outputs)
     sources = None
-    if args.input:
-        sources = list(read_lines(args.input))
-        files[args.input] = sources
-    require_lines(files, args.references, references)
+    if command.input:
+        sources = list(read_lines(command.input))
+        files[command.input] = sources
+    require_lines(files, command.references, references)
     return sources, references
 
 
 def _decode_runs(
-    args: argparse.Namespace,
+    command: "Compare",
     runs: "dict[str, RunDirectory]",
     files: Mapping[str, Sequence[str]],
     systems: "dict[str, System]",
@@ -158,11 +162,11 @@ def _decode_runs(
     from t2t_keras.run.evaluation import split_texts
 
     baseline, first_run = next(iter(runs.items()))
-    data_dirs = [args.data_dir or run.config.data_dir for run in runs.values()]
-    split = select_split(args.split, first_run.problem, data_dirs)
-    texts = split_texts(first_run, split, args.data_dir, args.eval_sentences)
+    data_dirs = [command.data_dir or run.config.data_dir for run in runs.values()]
+    split = select_split(command.split, first_run.problem, data_dirs)
+    texts = split_texts(first_run, split, command.data_dir, command.eval_sentences)
     for name, run in runs.items():
-        if split_texts(run, split, args.data_dir, args.eval_sentences) != texts:
+        if split_texts(run, split, command.data_dir, command.eval_sentences) != texts:
             raise UserError(
                 f"{name} and {baseline} have data with different {split} sentences; "
                 "give a --data_dir that has the vocabularies of both, or compare files "
@@ -170,12 +174,12 @@ def _decode_runs(
             )
     require_lines(files, baseline, texts[1])
     for name, run in runs.items():
-        systems[name] = _decode_run(args, name, run, split)
+        systems[name] = _decode_run(command, name, run, split)
     return texts
 
 
 def _decode_run(
-    args: argparse.Namespace, name: str, run: "RunDirectory", split: Split
+    command: "Compare", name: str, run: "RunDirectory", split: Split
 ) -> "System":
     """Decodes the sources of a split with a run's model."""
     from t2t_keras.console import progress
@@ -183,17 +187,18 @@ def _decode_run(
 
     from .significance import System
 
-    checkpoint = name if _is_checkpoint(name) else args.checkpoint
+    checkpoint = name if _is_checkpoint(name) else command.checkpoint
     say(f"decoding with {name}")
-    engine = load_engine(args, run, checkpoint)
+    engine = load_engine(run, checkpoint, command.decoding, command.engine)
     translator = run.translator(checkpoint)
-    evaluator = open_split(run, translator, split, args.data_dir)
-    options = given_decoding(args)
-    decoded = evaluator.decode(args.eval_sentences, progress, engine, **options)
+    evaluator = open_split(run, translator, split, command.data_dir)
+    decoded = evaluator.decode(
+        command.eval_sentences, progress, engine, **command.decoding
+    )
     return System(name, decoded.outputs, (engine or translator).engine_name)
 
 
-def _decode_export(args: argparse.Namespace, name: str, sources: list[str]) -> "System":
+def _decode_export(command: "Compare", name: str, sources: list[str]) -> "System":
     """Decodes the sources with an export."""
     from t2t_keras.console import progress
 
@@ -201,8 +206,7 @@ def _decode_export(args: argparse.Namespace, name: str, sources: list[str]) -> "
 
     say(f"decoding with {name}")
     model = load(name)
-    options = given_decoding(args)
     with progress("decoding", "sentences", len(sources)) as advance:
-        n_best = model.n_best(sources, 1, advance=advance, **options)
+        n_best = model.n_best(sources, 1, advance=advance, **command.decoding)
     outputs = [hypotheses[0].text for hypotheses in n_best]
     return System(name, outputs, model.engine_name)

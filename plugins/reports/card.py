@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras.cli.command import Command, add_run, export_command, quoted
 from t2t_keras.cli.lines import require_outputs
-from t2t_keras.cli.program import flag_text
+from t2t_keras.cli.config_file import flag_text
 from t2t_keras.console import duration
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import quantity

@@ -18,7 +18,7 @@ from t2t_keras.cli.command import (
     quoted,
     require_only,
 )
-from t2t_keras.cli.program import flag_text
+from t2t_keras.cli.config_file import flag_text
 from t2t_keras.console import say, table
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import functools
 import importlib.metadata
+import itertools
 import json
 import os
 import sys
@@ -156,10 +157,10 @@ def command_line(name: str, command: type[Command], *parts: type) -> CommandLine
 def _early(words: Sequence[str], name: str) -> str:
     """Returns the value of a flag that decides which other flags there are, or ""."""
     value = ""
-    for word, following in zip(words, [*words[1:], None], strict=True):
+    for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
         flag, equals, text = word.partition("=")
         if flag == f"--{name}":
-            value = text if equals else (following or "")
+            value = text if equals else following
     return value
 
 

@@ -26,6 +26,7 @@ from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
 from t2t_keras.options import OptionValues, option
 from t2t_keras.processes import LAUNCHED, LOST
+from t2t_keras.run.config import RunConfig
 from t2t_keras.training.settings import TrainOptions, run_settings
 
 _SAVING = FlagGroup("saving, evaluating, ending")
@@ -123,6 +124,14 @@ class Train(HParamsFlags, UsrDirFlags, Command):
 
     def check(self) -> None:
         """Refuses settings and data with which no training can begin."""
+        self.settings()
+
+    def settings(self) -> RunConfig:
+        """Returns the configuration of the run that the flags mean.
+
+        Raises:
+            UserError: a flag is missing or impossible, or the data cannot be used.
+        """
         if self.output_dir is None:
             required = "--problem, --hparams_set, --data_dir and "
             raise UserError(
@@ -130,7 +139,7 @@ class Train(HParamsFlags, UsrDirFlags, Command):
                 "run, only --output_dir"
             )
         require_utf8("output_dir", self.output_dir)
-        _, hparams, _ = run_settings(
+        config, hparams, _ = run_settings(
             self.output_dir,
             self.problem,
             self.hparams_set,
@@ -140,6 +149,7 @@ class Train(HParamsFlags, UsrDirFlags, Command):
             options=self.options,
         )
         hparams.parse(self.hparams)
+        return config
 
     def run(self) -> dict[str, Any]:
         """Trains, and returns the result of `train`."""

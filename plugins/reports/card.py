@@ -1,20 +1,27 @@
 """`t2t card`: a model card from the files of a run."""
 
-import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras.cli.command import Command, add_run, export_command, quoted
+from t2t_keras.cli.command import (
+    CheckpointFlags,
+    Command,
+    RunFlags,
+    export_command,
+    quoted,
+)
+from t2t_keras.cli.config_file import flag_text
 from t2t_keras.cli.lines import require_outputs
-from t2t_keras.cli.program import flag_text
 from t2t_keras.console import duration
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import quantity
 from t2t_keras.files.atomic import write_lines
 from t2t_keras.metrics import LOSS_METRICS
+from t2t_keras.options import option
 from t2t_keras.pages import templates
 from t2t_keras.problem import Problem
 from t2t_keras.run.history import read_history, trainings
@@ -269,36 +276,44 @@ def _format_metrics(metrics: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _card_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    parser.add_argument(
-        "--output", metavar="FILE", help="write the card here (default: print it)"
+@dataclasses.dataclass(kw_only=True)
+class Card(CheckpointFlags, RunFlags, Command):
+    """Writes the model card of a run."""
+
+    summary = "write the model card of a run"
+    heading = "judging a model"
+    waiting = "writing the model card"
+    words_hint = "name the file that is written: --output FILE"
+
+    output: str | None = option(
+        None, "write the card here (default: print it)", metavar="FILE"
     )
 
+    def needs_tensorflow(self) -> bool:
+        """Returns True."""
+        return True
 
-def _check_card(args: argparse.Namespace) -> None:
-    require_outputs(args, {"output": [args.output] if args.output else []})
+    def check(self) -> None:
+        """Refuses a file that cannot be written."""
+        require_outputs(self, {"output": [self.output] if self.output else []})
+
+    def run(self) -> dict[str, Any]:
+        """Returns the card, and the file it is written to."""
+        from t2t_keras.run.directory import RunDirectory
+
+        text = model_card(RunDirectory(self.output_dir), self.checkpoint)
+        if self.output:
+            write_lines(self.output, [text])
+            print(f"{self.output}: written", file=sys.stderr)
+        return {"card": text, "file": self.output}
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Returns the card, unless it is in a file."""
+        return "" if result["file"] else str(result["card"])
+
+    def next_command(self) -> str:
+        """Returns the command that exports the model."""
+        return export_command(self.output_dir, self.checkpoint)
 
 
-def _card(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.run.directory import RunDirectory
-
-    text = model_card(RunDirectory(args.output_dir), args.checkpoint)
-    if args.output:
-        write_lines(args.output, [text])
-        print(f"{args.output}: written", file=sys.stderr)
-    return {"card": text, "file": args.output}
-
-
-COMMAND = Command(
-    "write the model card of a run",
-    _card_flags,
-    _card,
-    lambda result: "" if result["file"] else result["card"],
-    uses_tensorflow=True,
-    check=_check_card,
-    waiting="writing the model card",
-    next_command=export_command,
-    group="judging a model",
-    words_hint="name the file that is written: --output FILE",
-)
+COMMAND = Card

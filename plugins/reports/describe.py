@@ -1,6 +1,5 @@
 """`t2t describe`: a model's size and cost, and what a run or an export is."""
 
-import argparse
 import contextlib
 import dataclasses
 from pathlib import Path
@@ -8,17 +7,13 @@ from typing import Any, NamedTuple
 
 from t2t_keras import registry
 from t2t_keras.cli.command import (
+    REQUIRED,
     Command,
-    add_further,
-    add_hparams,
-    add_usr_dir,
-    at_least_two,
-    positive,
-    positive_number,
+    FlagGroup,
+    UsrDirFlags,
     quoted,
-    require_only,
 )
-from t2t_keras.cli.program import flag_text
+from t2t_keras.cli.config_file import flag_text
 from t2t_keras.console import say, table
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError
@@ -28,7 +23,7 @@ from t2t_keras.export.settings import SETTINGS, ExportSettings
 from t2t_keras.files.json_files import from_fields, read_json
 from t2t_keras.hparam import HParams
 from t2t_keras.metrics import shown_metrics
-from t2t_keras.options import split_pairs
+from t2t_keras.options import option, split_pairs
 from t2t_keras.run.config import CheckpointPaths, RunConfig, config_for, require_run
 
 from .costs import (
@@ -127,6 +122,8 @@ def _settings(path: Path) -> ExportSettings | None:
     return from_fields(ExportSettings, common, file)
 
 
+_PAPER_VOCAB_SIZE = 37_000  # for en-de
+
 # By `bucketing`.
 _BATCHES = {
     "auto": "packed rows on GPUs, pairs of similar length on CPUs",
@@ -137,128 +134,183 @@ _BATCHES = {
 }
 
 
-def _describe_flags(parser: argparse.ArgumentParser) -> None:
-    help = "a name of `t2t list`, or the directory of a run or an export"
-    add_hparams(parser, default="that of --model", positional=help)
-    add_usr_dir(parser)
-    _add_data_flags(parser.add_argument_group("a run, or data"))
-    _add_size_flags(parser)
-    _add_machine_flags(add_further(parser, "the machine; by default the paper's"))
-    _add_layer_flags(add_further(parser, "the other layers of Table 1"))
+_DATA = FlagGroup("data")
+_MACHINE = FlagGroup("the machine; by default the paper's", is_further=True)
+_LAYERS = FlagGroup("the other layers of Table 1", is_further=True)
 
 
-def _add_data_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--model",
-        "--output_dir",
-        dest="output_dir",
-        metavar="RUN",
-        help="the same as a directory in the place of SET: describe a run's training, "
-        "data and model, or the settings of an export",
+@dataclasses.dataclass(kw_only=True)
+class Describe(UsrDirFlags, Command):
+    """Describes a set, a run or an export."""
+
+    summary = "describe a set, a run or an export: its size and its cost"
+    heading = "data and training"
+
+    hparams_set: str = option(
+        REQUIRED,
+        "a name of `t2t list`, or the directory of a run or an export",
+        metavar="SET",
+        positional=True,
+        aliases=("--model",),
     )
-    group.add_argument(
-        "--data_dir",
-        help="a data directory: describe its training data, and a model for its "
+    hparams: str = option(
+        "",
+        'changes to the set, such as "dropout=0.2,num_layers=4"',
+        metavar="K=V,K=V",
+        is_text=True,
+    )
+    data_dir: str | None = option(
+        None,
+        "a data directory: describe its training data, and a model for its "
         "vocabularies",
+        metavar="DIR",
+        group=_DATA,
     )
-    group.add_argument(
-        "--problem",
-        help="the problem of --data_dir (default: the only problem with data there)",
+    problem: str | None = option(
+        None,
+        "the problem of --data_dir (default: the only problem with data there)",
+        metavar="NAME",
+        group=_DATA,
     )
-
-
-def _add_size_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--vocab_size",
-        type=positive,
-        help="tokens in the vocabulary (default: that of the data, or 37000 as in the "
-        "paper for en-de)",
+    vocab_size: int | None = option(
+        None,
+        "tokens in the vocabulary (default: that of the data, or 37000 as in the paper "
+        "for en-de)",
+        ge=1,
     )
-    parser.add_argument(
-        "--target_vocab_size",
-        type=positive,
-        metavar="N",
-        help="tokens in the target vocabulary, if source and target do not share one",
+    target_vocab_size: int | None = option(
+        None,
+        "tokens in the target vocabulary, if source and target do not share one",
+        ge=1,
     )
-    parser.add_argument(
-        "--length",
-        type=positive,
-        default=32,
-        help="length of the source and of the target (default: 32)",
+    length: int = option(32, "length of the source and of the target", ge=1)
+    gpus: int = option(8, "GPUs that share a batch", ge=1, group=_MACHINE)
+    hours: float | None = option(
+        None, "hours of training, for training_cost", gt=0, group=_MACHINE
     )
-
-
-def _add_machine_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--gpus",
-        type=positive,
-        default=8,
-        help="GPUs that share a batch (default: 8)",
+    tflops: float = option(
+        9.5,
+        "10^12 FLOPs a second that a GPU sustains (default: 9.5, a P100)",
+        gt=0,
+        group=_MACHINE,
     )
-    group.add_argument(
-        "--hours",
-        type=positive_number,
-        help="hours of training, for training_cost",
-    )
-    group.add_argument(
-        "--tflops",
-        type=positive_number,
-        default=9.5,
-        help="10^12 FLOPs a second that a GPU sustains (default: 9.5, a P100)",
-    )
-
-
-def _add_layer_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--kernel",
-        type=at_least_two,
-        default=3,
-        help="width of a convolution (default: 3)",
-    )
-    group.add_argument(
-        "--window",
-        type=positive,
-        help="window of restricted self-attention (default: the hparam set's "
+    kernel: int = option(3, "width of a convolution", ge=2, group=_LAYERS)
+    window: int | None = option(
+        None,
+        "window of restricted self-attention (default: the hparam set's "
         "attention_window, or 16)",
+        ge=1,
+        group=_LAYERS,
     )
 
+    def check(self) -> None:
+        """Refuses flags without an effect, and a directory that cannot be described."""
+        directory = self._directory()
+        if directory and format_of(directory):
+            self.require_only({"hparams_set", "usr_dir", "json"}, "an export")
+        elif directory:
+            if self.data_dir:
+                raise UserError(
+                    f"{directory} has its own data; --data_dir is for a set"
+                )
+            require_run(directory)
+        if self.problem and not self.data_dir:
+            raise UserError("--problem needs --data_dir")
 
-def _check_describe(args: argparse.Namespace) -> None:
-    directory = _directory(args)
-    if directory and format_of(Path(directory)):
-        flags = ("--model", "--output_dir", "--hparams_set", "--usr_dir", "--json")
-        require_only(args, flags, "an export")
-        return
-    if directory and args.data_dir:
-        raise UserError("--model has its own data; leave out --data_dir")
-    if args.output_dir and args.hparams_set:
-        raise UserError("--model has its own hparams; leave out --hparams_set")
-    if directory:
-        require_run(directory)
-    elif not args.hparams_set:
-        raise UserError(
-            "--hparams_set is missing; `t2t list` prints the names (or give the "
-            "--output_dir of a run)"
-        )
-    if args.problem and not args.data_dir:
-        raise UserError("--problem needs --data_dir")
+    def _directory(self) -> Path | None:
+        """Returns the directory of a run or an export; None: it is a set.
 
+        Raises:
+            UserError: it is a data directory.
+        """
+        path = Path(self.hparams_set)
+        if not path.is_dir():
+            return None
+        with contextlib.suppress(UserError):
+            registry.hparams(self.hparams_set)
+            return None  # the directory only has the name of a set
+        if any(path.glob("*.manifest.json")):
+            raise UserError(f"{path} is a data directory; give SET --data_dir {path}")
+        return path
 
-def _directory(args: argparse.Namespace) -> str | None:
-    """Returns the directory of `--model` or in the place of SET; None: it is a set.
+    def run(self) -> dict[str, Any]:
+        """Returns the rows of an export, or sizes and costs of a model."""
+        directory = self._directory()
+        if directory and format_of(directory):
+            return {"export": export_rows(directory)}
+        subject = self._subject(directory)
+        hparams = subject.hparams
+        if hparams.model not in KNOWN_MODELS:
+            raise UserError(
+                f"{self.hparams_set} has the model {hparams.model}, but `t2t describe` "
+                f"supports only {' and '.join(KNOWN_MODELS)}; `t2t train` prints the "
+                "number of parameters of any model"
+            )
+        source_size, target_size = subject.vocabulary_sizes()
+        source_size = self.vocab_size or source_size
+        target_size = self.target_vocab_size or target_size
+        return {
+            **self._costs(hparams, source_size, target_size),
+            "assumed_vocab_size": not (self.vocab_size or subject.vocabulary_dir),
+            "data": _describe_data(subject.config) if subject.config else None,
+            "run": subject.run,
+        }
 
-    Raises:
-        UserError: it is a data directory.
-    """
-    name = args.hparams_set
-    if args.output_dir or not name or not Path(name).is_dir():
-        return args.output_dir
-    with contextlib.suppress(UserError):
-        registry.hparams(name)
-        return None  # the directory only has the name of a set
-    if any(Path(name).glob("*.manifest.json")):
-        raise UserError(f"{name} is a data directory; give SET --data_dir {name}")
-    return name
+    def _subject(self, directory: Path | None) -> "_Subject":
+        """Returns what is described, a run or a set."""
+        if directory:
+            facts = read_run(directory)
+            hparams = facts.hparams.parse(self.hparams)
+            return _Subject(hparams, facts.config, facts.path, run_rows(facts))
+        hparams = registry.hparams(self.hparams_set).parse(self.hparams)
+        for remark in hparams_remarks(self.hparams_set, split_pairs(self.hparams)):
+            say(remark)
+        if not self.data_dir:
+            return _Subject(hparams)
+        path = Path(self.data_dir)
+        problem = registry.problem(self.problem or _only_problem(path))
+        return _Subject(hparams, config_for(problem, self.hparams_set, path, 0), path)
+
+    def _costs(
+        self, hparams: HParams, source_size: int, target_size: int | None
+    ) -> dict[str, Any]:
+        """Returns the sizes and costs of a model with its vocabularies."""
+        output_size = target_size or source_size
+        parameters = count_parameters(hparams, source_size, target_size)
+        flops = flops_per_token(hparams, output_size, self.length)
+        tokens = hparams.batch_tokens * hparams.train_steps
+        cost = None
+        if self.hours:
+            cost = training_cost(self.hours, self.gpus, self.tflops)
+        window = self.window or hparams.attention_window or 16
+        layers = layer_complexities(self.length, hparams.d_model, self.kernel, window)
+        return {
+            "parameters": parameters,
+            "flops_per_token": flops,
+            "training_flops": flops["training"] * tokens,
+            "bucketing": hparams.bucketing,
+            "training_cost": cost,
+            "memory": memory_per_batch(
+                hparams, parameters["total"], output_size, self.length, self.gpus
+            ),
+            "layers": {name: layer._asdict() for name, layer in layers.items()},
+            "vocab_sizes": {"source": source_size, "target": output_size},
+        }
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Formats the result in sections."""
+        return _shown_result(result)
+
+    def next_command(self) -> str:
+        """Returns the command that uses what is described."""
+        directory = self._directory()
+        if not directory:
+            return (
+                f"t2t train --problem NAME --hparams_set {self.hparams_set} "
+                "--data_dir DIR --output_dir RUN"
+            )
+        next_name = "translate" if format_of(directory) else "page"
+        return f"t2t {next_name} {quoted(directory)}"
 
 
 class _Subject(NamedTuple):
@@ -276,21 +328,12 @@ class _Subject(NamedTuple):
     vocabulary_dir: Path | None = None
     run: dict[str, str] | None = None
 
-
-def _read_subject(args: argparse.Namespace) -> _Subject:
-    if directory := _directory(args):
-        facts = read_run(Path(directory))
-        hparams = facts.hparams.parse(args.hparams)
-        return _Subject(hparams, facts.config, facts.path, run_rows(facts))
-    hparams = registry.hparams(args.hparams_set).parse(args.hparams)
-    for remark in hparams_remarks(args.hparams_set, split_pairs(args.hparams)):
-        say(remark)
-    if not args.data_dir:
-        return _Subject(hparams)
-    path = Path(args.data_dir)
-    problem = registry.problem(args.problem or _only_problem(path))
-    config = config_for(problem, args.hparams_set, path, 0)
-    return _Subject(hparams, config, path)
+    def vocabulary_sizes(self) -> tuple[int, int | None]:
+        """Returns the sizes for source and target; None: they share a vocabulary."""
+        if self.config is None or self.vocabulary_dir is None:
+            return _PAPER_VOCAB_SIZE, None
+        tokenizers = self.config.tokenizers(self.vocabulary_dir)
+        return self.config.sizes_of(tokenizers)
 
 
 def _only_problem(data_dir: Path) -> str:
@@ -336,57 +379,7 @@ def _describe_data(config: RunConfig) -> dict[str, Any]:
     return data
 
 
-def _describe(args: argparse.Namespace) -> dict[str, Any]:
-    directory = _directory(args)
-    if directory and format_of(Path(directory)):
-        return {"export": export_rows(Path(directory))}
-    subject = _read_subject(args)
-    hparams = subject.hparams
-    if hparams.model not in KNOWN_MODELS:
-        raise UserError(
-            f"{args.hparams_set or args.output_dir} has the model {hparams.model}, but "
-            f"`t2t describe` supports only {' and '.join(KNOWN_MODELS)}; "
-            "`t2t train` prints the number of parameters of any model"
-        )
-    source_size, target_size = _vocabulary_sizes(args, subject)
-    output_size = target_size or source_size
-    parameters = count_parameters(hparams, source_size, target_size)
-    total = parameters["total"]
-    flops = flops_per_token(hparams, output_size, args.length)
-    tokens = hparams.batch_tokens * hparams.train_steps
-    result: dict[str, Any] = {
-        "parameters": parameters,
-        "flops_per_token": flops,
-        "training_flops": flops["training"] * tokens,
-        "bucketing": hparams.bucketing,
-        "training_cost": None,
-        "memory": memory_per_batch(hparams, total, output_size, args.length, args.gpus),
-    }
-    if args.hours:
-        result["training_cost"] = training_cost(args.hours, args.gpus, args.tflops)
-    window = args.window or hparams.attention_window or 16
-    layers = layer_complexities(args.length, hparams.d_model, args.kernel, window)
-    result["layers"] = {name: layer._asdict() for name, layer in layers.items()}
-    result["vocab_sizes"] = {"source": source_size, "target": output_size}
-    result["assumed_vocab_size"] = not (args.vocab_size or subject.vocabulary_dir)
-    result["data"] = _describe_data(subject.config) if subject.config else None
-    result["run"] = subject.run
-    return result
-
-
-def _vocabulary_sizes(
-    args: argparse.Namespace, subject: _Subject
-) -> tuple[int, int | None]:
-    """Returns the sizes of the source and target vocabularies; None: it is shared."""
-    source_size = 37_000
-    target_size = None
-    if subject.config is not None and subject.vocabulary_dir is not None:
-        tokenizers = subject.config.tokenizers(subject.vocabulary_dir)
-        source_size, target_size = subject.config.sizes_of(tokenizers)
-    return args.vocab_size or source_size, args.target_vocab_size or target_size
-
-
-def _show_describe(result: dict[str, Any]) -> str:
+def _shown_result(result: dict[str, Any]) -> str:
     if "export" in result:
         return table(result["export"])
     training = [
@@ -455,23 +448,4 @@ def _show_layers(rows: dict[str, dict[str, int]]) -> str:
     return "\n".join(lines)
 
 
-def _next_command(args: argparse.Namespace) -> str:
-    directory = _directory(args)
-    if not directory:
-        return (
-            f"t2t train --problem NAME --hparams_set {args.hparams_set} "
-            "--data_dir DIR --output_dir RUN"
-        )
-    next_name = "translate" if format_of(Path(directory)) else "page"
-    return f"t2t {next_name} {quoted(directory)}"
-
-
-COMMAND = Command(
-    "describe a set, a run or an export: its size and its cost",
-    _describe_flags,
-    _describe,
-    _show_describe,
-    check=_check_describe,
-    next_command=_next_command,
-    group="data and training",
-)
+COMMAND = Describe

@@ -4,7 +4,7 @@ It must work even if a library cannot be imported, so this module and its import
 only the standard library, and a separate process imports the libraries.
 """
 
-import argparse
+import dataclasses
 import fcntl
 import importlib.metadata
 import json
@@ -41,10 +41,34 @@ print("gpus", json.dumps([gpu.get("device_name", "unknown") for gpu in details])
 """
 
 
-def _examine(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns "faults", a list of sentences, "versions" and "devices"."""
-    # This process may have changed os.environ; args.environ is what the user set.
-    environ = args.environ
+@dataclasses.dataclass(kw_only=True)
+class Doctor(Command):
+    """Finds what is wrong with this installation."""
+
+    summary = "check this installation: versions, devices, and what is wrong"
+    heading = "judging a model"
+    waiting = "examining the installation"
+
+    def run(self) -> dict[str, Any]:
+        """Returns "faults", a list of sentences, "versions" and "devices"."""
+        return _examine(self.environ)
+
+    def show(self, result: dict[str, Any]) -> str:
+        """Returns the report in Markdown."""
+        return _shown(result)
+
+    def next_command(self) -> str:
+        """Returns the command that writes data."""
+        return "t2t datagen --problem translate_ende_toy --data_dir data"
+
+
+def _examine(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Returns what `Doctor.run` returns.
+
+    Args:
+        environ: the environment variables as the user has set them; this process may
+            have changed its own.
+    """
     gpus, import_faults = _import_libraries()
     faults = [
         *_version_faults(),
@@ -198,7 +222,7 @@ def _import_libraries() -> tuple[list[str] | None, list[str]]:
     return None, [f"{library} does not work: {reason}"]
 
 
-def _show(report: dict[str, Any]) -> str:
+def _shown(report: dict[str, Any]) -> str:
     """Returns the report in Markdown."""
     faults = [f"- {fault}" for fault in report["faults"]] or ["No problems found."]
     rows = []
@@ -208,14 +232,4 @@ def _show(report: dict[str, Any]) -> str:
     return "\n".join(["## t2t doctor", "", *faults, "", "| | |", "|---|---|", *rows])
 
 
-COMMAND = Command(
-    "check this installation: versions, devices, and what is wrong",
-    lambda parser: None,
-    _examine,
-    _show,
-    waiting="examining the installation",
-    next_command=lambda args: (
-        "t2t datagen --problem translate_ende_toy --data_dir data"
-    ),
-    group="judging a model",
-)
+COMMAND = Doctor

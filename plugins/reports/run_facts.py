@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from t2t_keras.cli.program import flag_text
+from t2t_keras.cli.config_file import flag_text
 from t2t_keras.cli.repeating import training_flags
 from t2t_keras.console import duration
 from t2t_keras.errors import UserError

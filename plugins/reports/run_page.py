@@ -3,7 +3,6 @@
 `t2t page` writes it, and `t2t train --page` keeps it up to date during the training.
 """
 
-import argparse
 import dataclasses
 import math
 import time
@@ -11,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from t2t_keras.cli.command import Command, add_run, export_command
+from t2t_keras.cli.command import CheckpointFlags, Command, RunFlags, export_command
 from t2t_keras.cli.lines import require_outputs
 from t2t_keras.console import progress, say, say_page
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.files.atomic import open_lines
 from t2t_keras.metrics import short_number
+from t2t_keras.options import option
 from t2t_keras.pages import templates
 from t2t_keras.run.config import require_run
 from t2t_keras.run.history import DevSamples, Sample, samples_of
@@ -308,54 +308,58 @@ def sample_attention(
         return None
 
 
-def _page_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    parser.add_argument(
-        "--output", metavar="FILE", help="the page (default: page.html in the run)"
+@dataclasses.dataclass(kw_only=True)
+class Page(CheckpointFlags, RunFlags, Command):
+    """Writes the page of a run."""
+
+    summary = "write a run's page: curves, sentences, attention, costs"
+    heading = "judging a model"
+    waiting = "drawing the page"
+    words_hint = "name the file that is written: --output FILE"
+
+    output: str | None = option(
+        None, "the page (default: page.html in the run)", metavar="FILE"
     )
-    parser.add_argument(
-        "--data_dir",
+    data_dir: str | None = option(
+        None,
+        "the data (default: those of the training), for the sentences of a run that "
+        "has recorded none",
         metavar="DIR",
-        help="the data (default: those of the training), for the sentences of a run "
-        "that has recorded none",
     )
 
+    def needs_tensorflow(self) -> bool:
+        """Returns True."""
+        return True
 
-def _check_page(args: argparse.Namespace) -> None:
-    require_run(args.output_dir)
-    require_outputs(args, {"output": [args.output] if args.output else []})
+    def check(self) -> None:
+        """Refuses what is no run, and a file that cannot be written."""
+        require_run(self.output_dir)
+        require_outputs(self, {"output": [self.output] if self.output else []})
+
+    def run(self) -> dict[str, Any]:
+        """Returns the path of the page, which `say_page` names, and its size."""
+        from t2t_keras.run.checkpoint import Checkpoint
+        from t2t_keras.run.directory import RunDirectory
+
+        run = RunDirectory(self.output_dir)
+        facts = read_run(run.path)
+        translator = run.translator(self.checkpoint)
+        if not facts.samples:
+            step = Checkpoint(run.checkpoint_path(self.checkpoint)).step
+            samples = _decode_samples(run, translator, self.data_dir, step)
+            facts = dataclasses.replace(facts, samples=samples)
+        path = Path(self.output or run.path / PAGE_NAME)
+        attention = sample_attention(translator, facts.samples)
+        write_page(path, facts, attention, is_live=False)
+        say_page(path)
+        return {"page": str(path), "bytes": path.stat().st_size}
+
+    def next_command(self) -> str:
+        """Returns the command that exports the model."""
+        return export_command(self.output_dir, self.checkpoint)
 
 
-def _page(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.run.checkpoint import Checkpoint
-    from t2t_keras.run.directory import RunDirectory
-
-    run = RunDirectory(args.output_dir)
-    facts = read_run(run.path)
-    translator = run.translator(args.checkpoint)
-    if not facts.samples:
-        step = Checkpoint(run.checkpoint_path(args.checkpoint)).step
-        samples = _decode_samples(run, translator, args.data_dir, step)
-        facts = dataclasses.replace(facts, samples=samples)
-    path = Path(args.output or run.path / PAGE_NAME)
-    attention = sample_attention(translator, facts.samples)
-    write_page(path, facts, attention, is_live=False)
-    say_page(path)
-    return {"page": str(path), "bytes": path.stat().st_size}
-
-
-COMMAND = Command(
-    "write a run's page: curves, sentences, attention, costs",
-    _page_flags,
-    _page,
-    lambda result: "",  # `say_page` has named the page
-    uses_tensorflow=True,
-    check=_check_page,
-    waiting="drawing the page",
-    next_command=export_command,
-    group="judging a model",
-    words_hint="name the file that is written: --output FILE",
-)
+COMMAND = Page
 
 
 class PageHook(Hook):

@@ -1,6 +1,5 @@
 """`t2t sweep`: trains with hyper-parameters of some ranges, and finds the best ones."""
 
-import argparse
 import dataclasses
 import os
 import shlex
@@ -10,22 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
 from t2t_keras.cli.command import (
+    FURTHER,
+    MAX_SEED,
+    REQUIRED,
     Command,
-    add_further,
-    add_hparams,
-    add_option_flags,
-    add_usr_dir,
-    given_options,
-    not_negative,
-    positive,
-    seed,
+    FlagGroup,
+    UsrDirFlags,
+    option_flags,
 )
 from t2t_keras.console import columns, progress, say
-from t2t_keras.errors import UserError, require_extra, require_local
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.files.atomic import open_lines
 from t2t_keras.metrics import short_number
-from t2t_keras.options import OptionValues, split_pairs
+from t2t_keras.options import OptionValues, option, split_pairs
 from t2t_keras.ranged_hparams import Value
 from t2t_keras.run.config import CheckpointPaths
 from t2t_keras.training.settings import TrainOptions
@@ -33,7 +30,7 @@ from t2t_keras.training.settings import TrainOptions
 from .page import best_complete, best_first, shown_value, sweep_page
 
 if TYPE_CHECKING:
-    from .study import ClaimedTrial, Direction, SweepSettings, SweepTrial
+    from .study import ClaimedTrial, SweepSettings, SweepTrial
 
 # A trial is compared by its best evaluation, and is not used for anything else.
 _DEFAULTS: OptionValues = {"best_by": "metric", "average_last": 0, "keep": 1}
@@ -44,183 +41,206 @@ _TRAIN = "train with the best"
 _COMPARE = "compare the best two"
 
 
-def _sweep_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--problem", required=True, metavar="NAME", help="a name of `t2t list`"
-    )
-    parser.add_argument(
-        "--ranges",
-        required=True,
+_EVALUATING = FlagGroup("evaluating")
+_TRAINING = FlagGroup(
+    "options of each training",
+    "Here best_by is metric, average_last 0 and keep 1, unless given.",
+    is_further=True,
+)
+# `max_minutes` would make the trials depend on the speed of the machine.
+_OTHERS = {field.name for field in dataclasses.fields(TrainOptions)} - {
+    *("eval_every", "eval_sentences", "max_minutes")
+}
+
+
+@dataclasses.dataclass(kw_only=True)
+class Sweep(UsrDirFlags, Command):
+    """Trains with hyper-parameters of some ranges, and finds the best ones."""
+
+    summary = "search the best hyper-parameters in some ranges"
+    heading = "data and training"
+    waiting = "opening the study"
+    resumes = True
+
+    problem: str = option(REQUIRED, "a name of `t2t list`", metavar="NAME")
+    ranges: str = option(
+        REQUIRED,
+        "the ranges of the hyper-parameters, a name of `t2t list`",
         metavar="NAME",
-        help="the ranges of the hyper-parameters, a name of `t2t list`",
     )
-    parser.add_argument(
-        "--trials",
-        type=positive,
-        required=True,
-        metavar="N",
-        help="number of trainings, those of earlier calls included",
+    trials: int = option(
+        REQUIRED, "number of trainings, those of earlier calls included", ge=1
     )
-    add_hparams(parser)
-    parser.add_argument(
-        "--data_dir", required=True, metavar="DIR", help="what `t2t datagen` wrote"
+    hparams_set: str = option(REQUIRED, "a name of `t2t list`", metavar="SET")
+    hparams: str = option(
+        "",
+        'changes to the set, such as "dropout=0.2,num_layers=4"',
+        metavar="K=V,K=V",
+        is_text=True,
     )
-    parser.add_argument(
-        "--output_dir",
-        required=True,
+    data_dir: str = option(REQUIRED, "what `t2t datagen` wrote", metavar="DIR")
+    output_dir: str = option(
+        REQUIRED,
+        "the directory of the sweep, new or to be resumed: the study, a run directory "
+        "for each trial, and page.html; several machines that share it may run the "
+        "same command at once",
         metavar="SWEEP",
-        help="the directory of the sweep, new or to be resumed: the study, a run "
-        "directory for each trial, and page.html; several machines that share it may "
-        "run the same command at once",
     )
-    add_usr_dir(parser)
-    parser.add_argument(
-        "--train_steps",
-        type=positive,
-        metavar="N",
-        help="steps of each trial (default: the hparam set's)",
+    train_steps: int | None = option(
+        None, "steps of each trial (default: the hparam set's)", ge=1
     )
-    parser.add_argument(
-        "--workers",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="number of trials at a time on this machine, each with one of the visible "
-        "GPUs or its share of the cores (default: 1)",
+    workers: int = option(
+        1,
+        "number of trials at a time on this machine, each with one of the visible GPUs "
+        "or its share of the cores",
+        ge=1,
     )
-    _add_search_flags(parser)
-    _add_evaluation_flags(parser)
-
-
-def _add_evaluation_flags(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("evaluating")
-    group.add_argument(
-        "--eval_every",
-        type=positive,
-        metavar="N",
-        help="steps between evaluations (default: a tenth of the steps)",
+    eval_every: int | None = option(
+        None,
+        "steps between evaluations (default: a tenth of the steps)",
+        ge=1,
+        group=_EVALUATING,
     )
-    add_option_flags(group, TrainOptions, ["eval_sentences"])
-    rule = "Here best_by is metric, average_last 0 and keep 1, unless given."
-    further = add_further(parser, "options of each training", rule)
-    # `max_minutes` would make the trials depend on the speed of the machine.
-    names = {field.name for field in dataclasses.fields(TrainOptions)}
-    shown = {"eval_every", "eval_sentences", "max_minutes"}
-    add_option_flags(further, TrainOptions, names - shown)
-
-
-def _add_search_flags(parser: argparse.ArgumentParser) -> None:
-    further = add_further(parser, "further options")
-    further.add_argument(
-        "--seed",
-        type=seed,
-        default=0,
-        help="seed of the search and of each training (default: 0)",
+    options: OptionValues = option_flags(
+        TrainOptions, {_EVALUATING: ["eval_sentences"], _TRAINING: _OTHERS}
     )
-    further.add_argument(
-        "--startup_trials",
-        type=not_negative,
-        default=5,
-        metavar="N",
-        help="number of trials that are drawn at random and never pruned (default: 5)",
+    seed: int = option(
+        0,
+        "seed of the search and of each training (default: 0)",
+        ge=0,
+        lt=MAX_SEED,
+        group=FURTHER,
     )
-    further.add_argument(
-        "--no_pruning",
-        action="store_true",
-        help="train every trial to the end; otherwise one ends at an evaluation if its "
-        "best score is below the median of the others at that step",
+    startup_trials: int = option(
+        5,
+        "number of trials that are drawn at random and never pruned",
+        ge=0,
+        group=FURTHER,
+    )
+    no_pruning: bool = option(
+        False,
+        "train every trial to the end; otherwise one ends at an evaluation if its best "
+        "score is below the median of the others at that step",
+        group=FURTHER,
     )
 
+    def check(self) -> None:
+        """Refuses settings and data with which no trial can begin."""
+        from t2t_keras.data.manifest import Manifest
 
-def _check_sweep(args: argparse.Namespace) -> None:
-    from t2t_keras.data.manifest import Manifest
+        require_extra("sweep", "t2t sweep", "optuna")
+        if os.environ.get("TF_CONFIG"):
+            raise UserError(
+                "the environment variable TF_CONFIG names the processes of one "
+                "training, and each trial is a training of one process; unset it"
+            )
+        problem = registry.problem(self.problem)
+        settings = self.settings()
+        manifest = Manifest.open(Path(self.data_dir), problem.data_name)
+        if not manifest.examples.get("dev"):
+            raise UserError(
+                f"--data_dir: {self.data_dir} has no dev split, on which trials are "
+                "compared; run `t2t datagen` with dev files"
+            )
+        duplicates = settings.ranges.keys() & split_pairs(self.hparams).keys()
+        for name in sorted(duplicates):
+            raise UserError(f"--hparams: '{name}' has a range in '{self.ranges}'")
 
-    require_extra("sweep", "t2t sweep", "optuna")
-    if os.environ.get("TF_CONFIG"):
-        raise UserError(
-            "the environment variable TF_CONFIG names the processes of one training, "
-            "and each trial is a training of one process; unset it"
+    def settings(self) -> "SweepSettings":
+        """Returns the settings that the flags mean.
+
+        Raises:
+            UserError: a name is unknown, or a value is impossible.
+        """
+        from .study import Direction, SweepSettings
+
+        hparams = registry.hparams(self.hparams_set).parse(self.hparams)
+        try:
+            ranges = registry.ranged_hparams(self.ranges).resolve(hparams)
+        except UserError as error:
+            raise UserError(f"--ranges '{self.ranges}': {error}") from None
+        steps = self.train_steps or hparams.train_steps
+        options = self._train_options(steps)
+        metric = "loss"
+        direction: Direction = "minimize"
+        if options["best_by"] == "metric":
+            metrics = metrics_of(registry.problem(self.problem))
+            metric = metrics.selection_metric
+            direction = "maximize" if metrics.higher_is_better else "minimize"
+        return SweepSettings(
+            problem=self.problem,
+            ranges_name=self.ranges,
+            ranges=ranges,
+            hparams_set=self.hparams_set,
+            hparams=self.hparams,
+            data_dir=str(Path(self.data_dir).resolve()),
+            usr_dir=self.usr_dir and str(Path(self.usr_dir).resolve()),
+            train_steps=steps,
+            seed=self.seed,
+            options=options,
+            metric=metric,
+            direction=direction,
+            startup_trials=self.startup_trials,
+            prunes=not self.no_pruning,
+            workers=self.workers,
         )
-    for flag in ("data_dir", "output_dir"):
-        require_local(f"--{flag}", getattr(args, flag))
-    problem = registry.problem(args.problem)
-    settings = _settings(args)
-    manifest = Manifest.open(Path(args.data_dir), problem.data_name)
-    if not manifest.examples.get("dev"):
-        raise UserError(
-            f"--data_dir: {args.data_dir} has no dev split, on which trials are "
-            "compared; run `t2t datagen` with dev files"
-        )
-    duplicates = settings.ranges.keys() & split_pairs(args.hparams).keys()
-    for name in sorted(duplicates):
-        raise UserError(f"--hparams: '{name}' has a range in '{args.ranges}'")
 
+    def _train_options(self, steps: int) -> OptionValues:
+        """Returns the options of each training, which has so many steps."""
+        options = _DEFAULTS | self.options
+        options["eval_every"] = self.eval_every or max(1, steps // _EVALUATIONS)
+        if options.get("eval_sentences") == 0 and "best_by" not in self.options:
+            options["best_by"] = "loss"
+        TrainOptions(**options)
+        return options
 
-def _settings(args: argparse.Namespace) -> "SweepSettings":
-    """Returns the settings that the flags give; raises UserError for mistakes."""
-    from .study import SweepSettings
+    def run(self) -> dict[str, Any]:
+        """Runs the trials that are missing, and returns all of them."""
+        from .study import SweepStudy
+        from .trial import TrialRunner
 
-    hparams = registry.hparams(args.hparams_set).parse(args.hparams)
-    try:
-        ranges = registry.ranged_hparams(args.ranges).resolve(hparams)
-    except UserError as error:
-        raise UserError(f"--ranges '{args.ranges}': {error}") from None
-    given_values = given_options(args, TrainOptions)
-    options: OptionValues = _DEFAULTS | given_values
-    steps = args.train_steps or hparams.train_steps
-    options.setdefault("eval_every", max(1, steps // _EVALUATIONS))
-    if options.get("eval_sentences") == 0 and "best_by" not in given_values:
-        options["best_by"] = "loss"
-    TrainOptions(**options)
-    metric = "loss"
-    direction: Direction = "minimize"
-    if options["best_by"] == "metric":
-        metrics = metrics_of(registry.problem(args.problem))
-        metric = metrics.selection_metric
-        direction = "maximize" if metrics.higher_is_better else "minimize"
-    usr_dir = args.usr_dir and str(Path(args.usr_dir).resolve())
-    return SweepSettings(
-        problem=args.problem,
-        ranges_name=args.ranges,
-        ranges=ranges,
-        hparams_set=args.hparams_set,
-        hparams=args.hparams,
-        data_dir=str(Path(args.data_dir).resolve()),
-        usr_dir=usr_dir,
-        train_steps=steps,
-        seed=args.seed,
-        options=options,
-        metric=metric,
-        direction=direction,
-        startup_trials=args.startup_trials,
-        prunes=not args.no_pruning,
-        workers=args.workers,
-    )
+        directory = Path(self.output_dir)
+        study = SweepStudy.open(directory, self.settings())
+        settings = study.settings
+        trials = study.trials()
+        ended = sum(trial.state != "running" for trial in trials)
+        total = max(self.trials, len(trials))
+        with progress("sweep", "trials", total, ended) as advance:
 
+            def on_end(trial: "SweepTrial") -> None:
+                say(_end_line(trial, settings.metric))
+                advance(1)
+                _write_page(directory, settings, study.trials(), total)
 
-def _sweep(args: argparse.Namespace) -> dict[str, Any]:
-    from .study import SweepStudy
-    from .trial import TrialRunner
+            runner = TrialRunner(study, self.workers, _say_start, on_end)
+            runner.run(self.trials)
+        if runner.signal:
+            say(f"t2t sweep: {runner.signal.name}; run the same command to continue")
+            raise SystemExit(128 + runner.signal)
+        return _result(directory, settings, study.trials(), total)
 
-    directory = Path(args.output_dir)
-    study = SweepStudy.open(directory, _settings(args))
-    settings = study.settings
-    trials = study.trials()
-    ended = sum(trial.state != "running" for trial in trials)
-    total = max(args.trials, len(trials))
-    with progress("sweep", "trials", total, ended) as advance:
-
-        def on_end(trial: "SweepTrial") -> None:
-            say(_end_line(trial, settings.metric))
-            advance(1)
-            _write_page(directory, settings, study.trials(), total)
-
-        runner = TrialRunner(study, args.workers, _say_start, on_end)
-        runner.run(args.trials)
-    if runner.signal:
-        say(f"t2t sweep: {runner.signal.name}; run the same command to continue")
-        raise SystemExit(128 + runner.signal)
-    return _result(directory, settings, study.trials(), total)
+    def show(self, result: dict[str, Any]) -> str:
+        """Formats the trials, the best first, and the commands for the best."""
+        metric = result["metric"]
+        rows = []
+        for trial in result["trials"]:
+            rows.append(
+                {
+                    "trial": trial["trial"],
+                    "state": trial["state"],
+                    metric: shown_value(trial["score"]),
+                    "step": "" if trial["step"] is None else str(trial["step"]),
+                    "hparams": trial["error"] or _shown_hparams(trial["hparams"]),
+                }
+            )
+        parts = [
+            columns(rows),
+            f"page: {Path(result['page']).resolve().as_uri()}",
+            f"{_TRAIN}: {result['command']}",
+        ]
+        if result["compare"]:
+            parts.append(f"{_COMPARE}: {result['compare']}")
+        return "\n\n".join(parts)
 
 
 def _say_start(trial: "ClaimedTrial") -> None:
@@ -303,37 +323,4 @@ def _shown_hparams(hparams: Mapping[str, Value]) -> str:
     return " ".join(f"{name}={shown_value(value)}" for name, value in hparams.items())
 
 
-def _show_sweep(result: dict[str, Any]) -> str:
-    """Formats the trials, the best first, and the commands for the best."""
-    metric = result["metric"]
-    rows = []
-    for trial in result["trials"]:
-        rows.append(
-            {
-                "trial": trial["trial"],
-                "state": trial["state"],
-                metric: shown_value(trial["score"]),
-                "step": "" if trial["step"] is None else str(trial["step"]),
-                "hparams": trial["error"] or _shown_hparams(trial["hparams"]),
-            }
-        )
-    parts = [
-        columns(rows),
-        f"page: {Path(result['page']).resolve().as_uri()}",
-        f"{_TRAIN}: {result['command']}",
-    ]
-    if result["compare"]:
-        parts.append(f"{_COMPARE}: {result['compare']}")
-    return "\n\n".join(parts)
-
-
-COMMAND = Command(
-    "search the best hyper-parameters in some ranges",
-    _sweep_flags,
-    _sweep,
-    _show_sweep,
-    check=_check_sweep,
-    waiting="opening the study",
-    resumes=True,
-    group="data and training",
-)
+COMMAND = Sweep

@@ -1,16 +1,17 @@
 """The command that prints the file of flags that repeats a run: `config`."""
 
-import argparse
+import dataclasses
 import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, add_run_dir
+from t2t_keras.cli.command import Command, RunFlags
 from t2t_keras.cli.lines import require_outputs
 from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import write_lines
+from t2t_keras.options import option
 from t2t_keras.run.config import RunConfig, require_run
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -22,32 +23,46 @@ if TYPE_CHECKING:
 _TRAIN_FLAGS = ("seed", "init_from", "accumulate")
 
 
-def _config_flags(parser: argparse.ArgumentParser) -> None:
-    add_run_dir(parser)
-    parser.add_argument(
-        "--output", metavar="FILE", help="the file, in TOML (default: standard output)"
+@dataclasses.dataclass(kw_only=True)
+class Config(RunFlags, Command):
+    """Prints or writes the file of flags that repeats a run."""
+
+    summary = "print the file of flags that repeats a run, for --config"
+    heading = "data and training"
+
+    output: str | None = option(
+        None, "the file, in TOML (default: standard output)", metavar="FILE"
     )
 
+    def check(self) -> None:
+        """Refuses what is no run with a training, and a file that cannot be written."""
+        require_run(self.output_dir)
+        RunConfig.read(Path(self.output_dir)).require_training(self.output_dir)
+        require_outputs(self, {"output": [self.output] if self.output else []})
 
-def _check_config(args: argparse.Namespace) -> None:
-    require_run(args.output_dir)
-    RunConfig.read(Path(args.output_dir)).require_training(args.output_dir)
-    require_outputs(args, {"output": [args.output] if args.output else []})
+    def run(self) -> dict[str, Any]:
+        """Returns the flags, and the text of the file unless it is written."""
+        run = Path(self.output_dir)
+        config = RunConfig.read(run)
+        if config.usr_dir:
+            load_usr_dir(config.usr_dir)
+        changes = config.changed_hparams(config.read_hparams(run / "hparams.json"))
+        manifest = _manifest(config)
+        in_table = {*_TRAIN_FLAGS, *config.train_options}
+        training = training_flags(config, changes)
+        flags = _repeating_flags(run, training, in_table, manifest)
+        text = _toml(flags, _comments(run, config, manifest))
+        if self.output:
+            write_lines(self.output, text.splitlines())
+        return {"config": flags, "text": "" if self.output else text}
 
+    def show(self, result: dict[str, Any]) -> str:
+        """Returns the text of the file."""
+        return str(result["text"])
 
-def _config(args: argparse.Namespace) -> dict[str, Any]:
-    run = Path(args.output_dir)
-    config = RunConfig.read(run)
-    if config.usr_dir:
-        load_usr_dir(config.usr_dir)
-    changes = config.changed_hparams(config.read_hparams(run / "hparams.json"))
-    manifest = _manifest(config)
-    in_table = {*_TRAIN_FLAGS, *config.train_options}
-    flags = _repeating_flags(run, training_flags(config, changes), in_table, manifest)
-    text = _toml(flags, _comments(run, config, manifest))
-    if args.output:
-        write_lines(args.output, text.splitlines())
-    return {"config": flags, "text": "" if args.output else text}
+    def next_command(self) -> str:
+        """Returns the command that takes the file."""
+        return "t2t train --config FILE"
 
 
 def training_flags(
@@ -164,14 +179,4 @@ def _toml_value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-COMMANDS = {
-    "config": Command(
-        "print the file of flags that repeats a run, for --config",
-        _config_flags,
-        _config,
-        lambda result: result["text"],
-        check=_check_config,
-        next_command=lambda args: "t2t train --config FILE",
-        group="data and training",
-    ),
-}
+COMMANDS = {"config": Config}

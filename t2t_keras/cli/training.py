@@ -5,10 +5,8 @@ import inspect
 import os
 import pkgutil
 import signal
-from pathlib import Path
 from typing import Any
 
-from t2t_keras import registry
 from t2t_keras.cli.command import (
     FURTHER,
     MAX_SEED,
@@ -28,11 +26,8 @@ from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import CHANGEABLE_FIELDS
 from t2t_keras.options import OptionValues, option
 from t2t_keras.processes import LAUNCHED, LOST
-from t2t_keras.training.settings import (
-    TrainOptions,
-    TrainSettings,
-    train_settings,
-)
+from t2t_keras.run.config import RunConfig
+from t2t_keras.training.settings import TrainOptions, run_settings
 
 _SAVING = FlagGroup("saving, evaluating, ending")
 _FURTHER_SAVING = FlagGroup(
@@ -127,11 +122,15 @@ class Train(HParamsFlags, UsrDirFlags, Command):
         """Returns True."""
         return True
 
-    def settings(self) -> TrainSettings:
-        """Returns the settings that the flags mean.
+    def check(self) -> None:
+        """Refuses settings and data with which no training can begin."""
+        self.settings()
+
+    def settings(self) -> RunConfig:
+        """Returns the configuration of the run that the flags mean.
 
         Raises:
-            UserError: a flag is missing, or names what is not there.
+            UserError: a flag is missing or impossible, or the data cannot be used.
         """
         if self.output_dir is None:
             required = "--problem, --hparams_set, --data_dir and "
@@ -140,7 +139,7 @@ class Train(HParamsFlags, UsrDirFlags, Command):
                 "run, only --output_dir"
             )
         require_utf8("output_dir", self.output_dir)
-        return train_settings(
+        config, hparams, _ = run_settings(
             self.output_dir,
             self.problem,
             self.hparams_set,
@@ -149,15 +148,8 @@ class Train(HParamsFlags, UsrDirFlags, Command):
             init_from=self.init_from,
             options=self.options,
         )
-
-    def check(self) -> None:
-        """Refuses settings and data with which no training can begin."""
-        from t2t_keras.data.manifest import Manifest
-
-        settings = self.settings()
-        problem = registry.problem(settings.problem)
-        settings.hparams.parse(self.hparams)
-        Manifest.open(Path(settings.data_dir), problem.data_name)
+        hparams.parse(self.hparams)
+        return config
 
     def run(self) -> dict[str, Any]:
         """Trains, and returns the result of `train`."""

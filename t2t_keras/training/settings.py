@@ -1,4 +1,4 @@
-"""The settings of a training, and its options.
+"""The options of a training, and the configuration of its run.
 
 No option changes the updates, except that `steps_per_call` changes their rounding.
 """
@@ -12,7 +12,14 @@ from t2t_keras.errors import UserError
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
 from t2t_keras.options import OptionValues, check_options, option, require_known
-from t2t_keras.run.config import RunConfig, existing_config, first_hparams, run_of
+from t2t_keras.run.config import (
+    DecodingDefaults,
+    RunConfig,
+    config_for,
+    existing_config,
+    first_hparams,
+    run_of,
+)
 from t2t_keras.usr_dir import load_usr_dir
 
 
@@ -97,36 +104,7 @@ class TrainOptions:
 SAVING = {"save_every", "save_minutes"}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainSettings:
-    """What a training is told, before changes to the hyper-parameters.
-
-    Attributes:
-        problem: the name of the problem.
-        hparams_set: the name of the set.
-        hparams: the set, or the hyper-parameters of a run.
-        data_dir: the data directory.
-        seed: the seed.
-        init_from: the run or the checkpoint that gives the initial weights.
-        batch_parts: see `RunConfig`; None: it follows from `accumulate`.
-        usr_dir: the user's folder, which has been imported.
-        options: how the run is watched, saved and ended.
-        run_config: the configuration of the run that is resumed; None: the run is new.
-    """
-
-    problem: str
-    hparams_set: str
-    hparams: HParams
-    data_dir: str | Path
-    seed: int = 0
-    init_from: str | Path | None = None
-    batch_parts: int | None = None
-    usr_dir: str | Path | None = None
-    options: TrainOptions = dataclasses.field(default_factory=TrainOptions)
-    run_config: RunConfig | None = None
-
-
-def train_settings(
+def run_settings(
     output_dir: str | Path,
     problem: str | None = None,
     hparams_set: str | None = None,
@@ -136,8 +114,8 @@ def train_settings(
     seed: int | None = None,
     init_from: str | Path | None = None,
     options: OptionValues | None = None,
-) -> TrainSettings:
-    """Returns the settings for the arguments of `train`.
+) -> tuple[RunConfig, HParams, TrainOptions]:
+    """Returns the configuration of a run for arguments of `train`.
 
     Without a problem, the run in `output_dir` is resumed, and its settings replace all
     that are not given.
@@ -147,76 +125,101 @@ def train_settings(
         problem: the name of the problem; None: that of the run.
         hparams_set: the name of the set; None: the hyper-parameters are those of the
             run, or of the one in `init_from`.
-        usr_dir: the user's folder; None: that of the run.
-        data_dir: a field of `TrainSettings`; None: not given.
-        seed: likewise.
-        init_from: likewise.
+        usr_dir: the user's folder, which is imported; None: that of the run.
+        data_dir: the data directory; None: that of the run.
+        seed: the seed; None: that of the run, or 0.
+        init_from: the run or the checkpoint that gives the initial weights; None: that
+            of the run.
         options: fields of `TrainOptions`; the others are as in the run.
 
+    Returns:
+        The configuration, whose `batch_parts` is None in a new run; the
+        hyper-parameters before any changes; and the options.
+
     Raises:
-        UserError: a name is missing or unknown, an option is impossible, or there is no
-            run to be resumed.
+        UserError: a name is missing or unknown, an option is impossible, the data
+            cannot be used, or there is no run to be resumed.
     """
     options = options or {}
     require_known(TrainOptions, options, context="train")
     if options.keys() >= SAVING:
         raise UserError("--save_every and --save_minutes exclude each other; give one")
-    run_config = existing_config(output_dir)
-    if usr_dir is None and run_config is not None:
-        usr_dir = run_config.existing_usr_dir()
+    recorded = existing_config(output_dir)
+    if usr_dir is None and recorded is not None:
+        usr_dir = recorded.existing_usr_dir()
     if usr_dir is not None:
         load_usr_dir(usr_dir)
-    fields = {
-        "data_dir": data_dir,
-        "seed": seed,
-        "init_from": init_from,
-    }
-    values: OptionValues = {k: v for k, v in fields.items() if v is not None}
+    batch_parts = None
     if problem is None:
-        settings = _run_settings(Path(output_dir), run_config, options)
-        if hparams_set is not None:
-            values["hparams_set"] = hparams_set
-            values["hparams"] = registry.hparams(hparams_set)
-        return dataclasses.replace(settings, usr_dir=usr_dir, **values)
-    if data_dir is None:
+        recorded = _require_resumable(Path(output_dir), recorded)
+        problem = recorded.problem
+        data_dir = recorded.data_dir if data_dir is None else data_dir
+        seed = recorded.seed if seed is None else seed
+        init_from = recorded.init_from if init_from is None else init_from
+        batch_parts = recorded.batch_parts
+        options = repeated_options(recorded, options)
+        if hparams_set is None:
+            hparams_set = recorded.hparams_set
+            hparams = recorded.read_hparams(Path(output_dir) / "hparams.json")
+        else:
+            hparams = registry.hparams(hparams_set)
+    elif data_dir is None:
         raise UserError("--data_dir is missing; give the one of `t2t datagen`")
-    values["hparams"] = first_hparams(hparams_set, init_from)
+    else:
+        hparams = first_hparams(hparams_set, init_from)
     if hparams_set is None:
         assert init_from is not None  # otherwise `first_hparams` has raised
         source = RunConfig.read(run_of(init_from))
         hparams_set = source.hparams_set
         usr_dir = usr_dir or source.usr_dir
-    return TrainSettings(
-        problem=problem,
-        hparams_set=hparams_set,
-        usr_dir=usr_dir,
-        options=TrainOptions(**options),
-        run_config=run_config,
-        **values,
+    checked = TrainOptions(**options)
+    task = registry.problem(problem)
+    tokens = _bleu_tokens(checked, recorded)
+    config = config_for(
+        task, hparams_set, data_dir, seed or 0, usr_dir, init_from, tokens
     )
+    config = dataclasses.replace(
+        config,
+        decoding=_decoding(recorded, init_from),
+        batch_parts=batch_parts,
+        train_options=checked.changes(),
+    )
+    return config, hparams, checked
 
 
-def _run_settings(
-    run: Path, config: RunConfig | None, options: OptionValues
-) -> TrainSettings:
-    """Returns the settings for resuming a run, with changes to its options."""
+def _require_resumable(run: Path, config: RunConfig | None) -> RunConfig:
+    """Returns the configuration of a run; refuses what has no training to resume."""
     if config is None:
         raise UserError(
             f"--problem is missing; only a run is resumed without it, and {run} is "
             "none: give --problem, --hparams_set and --data_dir"
         )
     config.require_training(run)
-    return TrainSettings(
-        problem=config.problem,
-        hparams_set=config.hparams_set,
-        hparams=config.read_hparams(run / "hparams.json"),
-        data_dir=config.data_dir,
-        seed=config.seed,
-        init_from=config.init_from,
-        batch_parts=config.batch_parts,
-        options=TrainOptions(**repeated_options(config, options)),
-        run_config=config,
-    )
+    return config
+
+
+def _decoding(
+    recorded: RunConfig | None, init_from: str | Path | None
+) -> DecodingDefaults:
+    """Returns the decoding options of the run that gives the initial weights.
+
+    A resumed run keeps its options.
+    """
+    if recorded is None and init_from is not None:
+        recorded = existing_config(run_of(init_from))
+    return {} if recorded is None else recorded.decoding
+
+
+def _bleu_tokens(
+    options: TrainOptions, recorded: RunConfig | None
+) -> BleuTokens | None:
+    """Returns the tokenization of BLEU; None: by the target language.
+
+    With "auto", a resumed run keeps its tokenization.
+    """
+    if options.bleu_tokenize != "auto":
+        return options.bleu_tokenize
+    return None if recorded is None else recorded.bleu_tokenize
 
 
 def repeated_options(config: RunConfig, changes: OptionValues) -> OptionValues:

@@ -21,26 +21,17 @@ from t2t_keras.console import say
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError, require_local, require_readable_name
-from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.files.atomic import Lock
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.options import split_pairs
-from t2t_keras.problem import Problem
 from t2t_keras.run.checkpoint import CheckpointDirectory, remove_incomplete
-from t2t_keras.run.config import (
-    DecodingDefaults,
-    RunConfig,
-    config_for,
-    existing_config,
-    is_run,
-    run_of,
-)
+from t2t_keras.run.config import RunConfig, is_run
 from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.hooks import HookPlugin, hook_plugins
 from t2t_keras.training.result import TrainResult
-from t2t_keras.training.settings import TrainSettings, train_settings
+from t2t_keras.training.settings import run_settings
 from t2t_keras.training.strategy import ProcessGroup, make_strategy, on_gpus
 from t2t_keras.training.trainer import Trainer
 
@@ -175,7 +166,9 @@ def train(
     require_tensorflow()
     require_local("output_dir", output_dir)
     require_readable_name("output_dir", output_dir)
-    settings = train_settings(
+    if data_dir is not None:
+        _check_data_dir(data_dir, output_dir)
+    config, base, watching = run_settings(
         output_dir,
         problem,
         hparams_set,
@@ -185,20 +178,18 @@ def train(
         init_from=init_from,
         options=options,
     )
-    data_dir = settings.data_dir
-    _check_data_dir(data_dir, output_dir)
-    task = registry.problem(settings.problem)
+    data_dir = config.data_dir if data_dir is None else data_dir
+    task = registry.problem(config.problem)
     if init_from is not None:
         find_weights(init_from)
-    resolved, changed_names = _with_changes(settings.hparams, hparams, train_steps)
+    resolved, changed_names = _with_changes(base, hparams, train_steps)
     plugins = hook_plugins(hooks)
-    config = _config(settings, task)
     with disk_errors(output_dir), _exclusive(output_dir) as lock:
         strategy = make_strategy(simulate_devices)
         replicas = strategy.num_replicas_in_sync
         if accumulate is None:
             accumulate = 1
-            if settings.batch_parts is not None:
+            if config.batch_parts is not None:
                 accumulate = config.micro_batches(replicas)
         config = dataclasses.replace(
             config, batch_parts=replicas * accumulate, accumulate=accumulate
@@ -212,12 +203,12 @@ def train(
         data = TrainingData.open(task, data_dir, resolved, tokenizers, config.seed)
         group = ProcessGroup.from_strategy(strategy)
         if group.is_chief:
-            for remark in hparams_remarks(settings.hparams_set, changed_names):
+            for remark in hparams_remarks(config.hparams_set, changed_names):
                 say(remark)
         with group.watched():
             run = open_run(output_dir, config, resolved, group, change_settings)
             run.checkpoints.lock = lock
-            trainer = Trainer(run, strategy, settings.options, data, callbacks, plugins)
+            trainer = Trainer(run, strategy, watching, data, callbacks, plugins)
             metrics = trainer.train()
     return TrainResult.from_metrics(metrics, group)
 
@@ -244,47 +235,6 @@ def _with_changes(
     if train_steps is not None:
         hparams = hparams.override(train_steps=train_steps)
     return hparams, names
-
-
-def _config(settings: TrainSettings, task: Problem) -> RunConfig:
-    """Returns the configuration of the run; `batch_parts` is that of `settings`."""
-    config = config_for(
-        task,
-        settings.hparams_set,
-        settings.data_dir,
-        settings.seed,
-        settings.usr_dir,
-        settings.init_from,
-        _bleu_tokens(settings),
-    )
-    return dataclasses.replace(
-        config,
-        decoding=_decoding(settings),
-        batch_parts=settings.batch_parts,
-        train_options=settings.options.changes(),
-    )
-
-
-def _decoding(settings: TrainSettings) -> DecodingDefaults:
-    """Returns the decoding options of the run that gives the initial weights.
-
-    A resumed run keeps its options.
-    """
-    config = settings.run_config
-    if config is None and settings.init_from is not None:
-        config = existing_config(run_of(settings.init_from))
-    return {} if config is None else config.decoding
-
-
-def _bleu_tokens(settings: TrainSettings) -> BleuTokens | None:
-    """Returns the tokenization of BLEU; None: by the target language.
-
-    With "auto", a resumed run keeps its tokenization.
-    """
-    if settings.options.bleu_tokenize != "auto":
-        return settings.options.bleu_tokenize
-    config = settings.run_config
-    return None if config is None else config.bleu_tokenize
 
 
 def _exclusive(

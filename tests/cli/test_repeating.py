@@ -9,6 +9,8 @@ from helpers.command_line import run, run_json, run_refused
 from helpers.json_edits import edit_json
 from helpers.small_run import replace_updates
 
+from t2t_keras import registry
+from t2t_keras.cli import program
 from t2t_keras.run.config import RunConfig
 from t2t_keras.training.trainer import Trainer
 
@@ -52,6 +54,29 @@ def test_a_run_is_repeated(data_dir, tmp_path, capfd, monkeypatch):
         "average_last": 0,
     }
     assert printed["config"]["hparams"]["train_steps"] == 2
+
+
+def test_the_file_gives_the_flags_of_the_run(trained_run, data_dir, tmp_path):
+    """Every kind of option goes through TOML and the parser of `t2t train`."""
+    origin = tmp_path / "a run"
+    shutil.copytree(trained_run, origin)
+    options = {"keep": 3, "save_minutes": 7.5, "best_by": "metric"}
+    edit_json(
+        origin / "config.json",
+        **{"hparams_set": "tiny", "seed": 7, "batch_parts": 2, "accumulate": 2},
+        **{"data_dir": str(data_dir), "init_from": str(trained_run)},
+        train_options=options,
+    )
+    file = tmp_path / "repeat.toml"
+    assert run("config", origin, "--output", file) == 0
+    command = program.parse(["train", "--config", str(file), "--output_dir", "new"])
+    config = RunConfig.read(origin)
+    assert command.output_dir == "new" and command.options == options
+    for name in ("problem", "hparams_set", "data_dir", "seed", "init_from"):
+        assert getattr(command, name) == getattr(config, name)
+    assert command.accumulate == 2
+    hparams = registry.hparams("tiny").parse(command.hparams)
+    assert hparams == config.read_hparams(origin / "hparams.json")
 
 
 def test_a_tuned_run_of_an_imported_model_is_repeated(

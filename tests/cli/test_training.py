@@ -8,7 +8,7 @@ from helpers.command_line import run, run_refused
 from helpers.errors import refused
 
 import t2t_keras
-from t2t_keras.cli.training import COMMANDS
+from t2t_keras.cli.training import Train
 from t2t_keras.run.config import RunConfig
 from t2t_keras.training.result import TrainResult
 
@@ -23,7 +23,7 @@ def test_the_end_of_a_training_is_five_rows():
         dev_metrics={"bleu": 98.551},
         dev_average={"loss": 0.05181, "bleu": 99.571, "checkpoints": 10},
     )
-    assert COMMANDS["train"].show(result.to_dict()).splitlines() == [
+    assert Train().show(result.to_dict()).splitlines() == [
         "steps            1200 (train_steps)",
         "loss             1.084",
         "dev nll          0.07673; of the average 0.05181",
@@ -31,7 +31,7 @@ def test_the_end_of_a_training_is_five_rows():
         "target tokens/s  7339",
     ]
     interrupted = TrainResult(step=3, stopped_by="SIGTERM").to_dict()
-    assert "not measured" in COMMANDS["train"].show(interrupted)
+    assert "not measured" in Train().show(interrupted)
 
 
 PROBLEM = """

@@ -154,7 +154,7 @@ def test_a_run_without_the_statistic_is_as_before(sentence_run, tmp_path):
 
 def test_describe_shows_it(sentence_run, tmp_path, capfd):
     expected = {"single_sentences": 1.0, "split_sentences": True}
-    words = ("describe", "--output_dir", sentence_run / "run")
+    words = ("describe", sentence_run / "run")
     result = run_json(capfd, *words)
     assert expected.items() <= result["data"].items()
     assert result["data"]["examples"] == 40
@@ -178,10 +178,10 @@ def test_describe_shows_it(sentence_run, tmp_path, capfd):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ([], "--hparams_set is missing"),
-        (["--output_dir", "run", "--hparams_set", "base"], "leave out --hparams_set"),
-        (["--output_dir", "run", "--data_dir", "data"], "leave out --data_dir"),
-        (["--output_dir", "none"], "none is not a run directory"),
+        ([], "give SET"),
+        (["run", "--data_dir", "data"], "run has its own data; --data_dir is for a"),
+        (["."], ". is not a run directory"),
+        (["none"], "there is no 'none'"),
         (["data"], "data is a data directory; give SET --data_dir data"),
         (["--hparams_set", "base", "--problem", "translate_text"], "needs --data_dir"),
         (["--hparams_set", "base", "--data_dir", "run"], "run has the data of 0 prob"),

@@ -13,7 +13,7 @@ from helpers.small_run import replace_updates
 import t2t_keras
 from t2t_keras.run.config import RunConfig
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.settings import repeated_options, train_settings
+from t2t_keras.training.settings import repeated_options, run_settings
 
 DECODING = {"beam_size": 6, "length_penalty": "power", "alpha": 1.0}
 OPTIONS = {"eval_sentences": 0, "save_minutes": 5.0, "keep": 3}
@@ -79,9 +79,10 @@ def test_the_configuration_of_a_resumed_run_is_read_once(copy, monkeypatch):
         return read(cls, path)
 
     monkeypatch.setattr(RunConfig, "read", classmethod(count))
-    settings = train_settings(copy)
+    config, _, _ = run_settings(copy)
     assert paths == [copy]
-    assert settings.run_config == read(RunConfig, copy)
+    unset = {"accumulate": None, "hparams_sha256": None}
+    assert config == dataclasses.replace(read(RunConfig, copy), **unset)
 
 
 def test_what_is_given_changes_the_settings(copy, data_dir, tmp_path, capfd):
@@ -110,7 +111,7 @@ def test_saving_by_steps_and_by_minutes_exclude_each_other(trained):
     changes = {"save_every": 7, "keep": 4}
     assert repeated_options(config, changes) == common | changes
     message = "--save_every and --save_minutes exclude each other"
-    refused(message, train_settings, trained, options={"save_every": 7} | OPTIONS)
+    refused(message, run_settings, trained, options={"save_every": 7} | OPTIONS)
 
 
 def test_options_are_keywords_of_train(copy):

@@ -47,7 +47,7 @@ def test_report_of_this_installation(capfd, monkeypatch, tmp_path):
         assert report["versions"][name] == importlib.metadata.version(name)
     assert report["devices"]["gpus"] == []  # see conftest
     assert not list(tmp_path.iterdir())
-    text = doctor._show(report)
+    text = doctor.Doctor().show(report)
     assert "No problems found." in text and "| gpus | none |" in text
     assert f"| keras | {importlib.metadata.version('keras')} |" in text
 

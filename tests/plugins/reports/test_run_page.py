@@ -15,7 +15,6 @@ from helpers.small_run import replace_updates, trainer
 
 from t2t_keras import registry
 from t2t_keras.cli import program
-from t2t_keras.cli.command import given_options
 from t2t_keras.plugins.reports.attention import SentenceAttention
 from t2t_keras.plugins.reports.run_facts import (
     metric_records,
@@ -26,7 +25,6 @@ from t2t_keras.plugins.reports.run_facts import (
 from t2t_keras.plugins.reports.run_page import LIVE_PAGE, PageHook, run_page
 from t2t_keras.run.checkpoint import CheckpointDirectory
 from t2t_keras.run.history import DevSamples, Sample, read_samples, write_samples
-from t2t_keras.training.settings import TrainOptions
 
 ARABIC = "الكلب يجري في الحديقة"
 EVIL = '<img src=x onerror="alert(1)">'
@@ -214,9 +212,9 @@ def test_the_command_divides_batches_saves_and_ends_as_the_run_did(live_run, tmp
     settings = {"accumulate": 2, "train_options": options}
     change_config(path, hparams_set="tiny", init_from="a run", **settings)
     words = shlex.split(read_run(path).training_command().replace("\\\n", ""))
-    _, args = program.parse(words[1:])
-    assert (args.accumulate, args.init_from, args.seed) == (2, "a run", 1)
-    assert given_options(args, TrainOptions) == options
+    command = program.parse(words[1:])
+    assert (command.accumulate, command.init_from, command.seed) == (2, "a run", 1)
+    assert command.options == options
 
 
 def test_the_settings_tell_how_many_sentences_were_decoded(live_run):

@@ -16,7 +16,8 @@ the file.
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from t2t_keras.cli.parsing import Flag, UsageErrors
+from t2t_keras.cli.flags import Flag
+from t2t_keras.cli.parsing import UsageErrors
 from t2t_keras.entry_points import counterpart
 from t2t_keras.errors import UserError, did_you_mean, misspelt_names, short_repr
 from t2t_keras.files.text_files import read_text

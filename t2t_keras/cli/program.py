@@ -11,6 +11,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+from t2t_keras.cli import (
+    data,
+    evaluation,
+    exporting,
+    listing,
+    repeating,
+    training,
+    translation,
+)
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.config_file import flag_values, read_config, require_known_names
 from t2t_keras.cli.parsing import CommandLine, UsageErrors
@@ -24,17 +33,15 @@ from t2t_keras.usr_dir import load_usr_dir
 if TYPE_CHECKING:
     from cyclopts import App
 
-CORE: dict[str, type[Command]] = {}
-# TEMPORARY, until every module is converted.
-import importlib
-
-for _name in (
-    "listing data training repeating translation evaluation exporting"
-).split():
-    try:
-        CORE |= importlib.import_module(f"t2t_keras.cli.{_name}").COMMANDS
-    except ImportError as _error:
-        print("not converted:", _name, _error, file=sys.stderr)
+CORE: dict[str, type[Command]] = {
+    **listing.COMMANDS,
+    **data.COMMANDS,
+    **training.COMMANDS,
+    **repeating.COMMANDS,
+    **translation.COMMANDS,
+    **evaluation.COMMANDS,
+    **exporting.COMMANDS,
+}
 
 # The headings of `t2t --help`; plugins may have others.
 HEADINGS = ("data and training", "using a model", "judging a model")
@@ -131,10 +138,7 @@ def parse(argv: Sequence[str]) -> Command:
             file, values, name, own_names, other_names, _command_names()
         )
     given = line.parse(words, file, flag_values(file, values, line.flags))
-    for flag, extension in extensions(name).items():
-        if flag in given:
-            command = extension
-    parsed = line.command_with(given, command)
+    parsed = line.command_with(given, command, **extensions(name))
     parsed.words = tuple(argv)
     parsed.environ = dict(os.environ)
     return parsed

@@ -38,7 +38,6 @@ quiet_import()
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
     from t2t_keras.decoding.translator import Translator
-    from t2t_keras.export.text_saved_model import TextSavedModel
     from t2t_keras.training.train import train
 else:
     # Importing TensorFlow takes seconds, and neither `t2t list` nor a file that only
@@ -109,7 +108,7 @@ def load(
     output_dir: str | Path,
     checkpoint: str | int | Path | None = None,
     ensemble: Sequence[str | Path] = (),
-) -> "Translator | TextSavedModel":
+) -> "Translator":
     """Loads a translator from a run directory or an export.
 
     Translators of runs and of all export formats have the methods `translate`, `n_best`

@@ -1,13 +1,16 @@
 """HParams: all hyper-parameters of a model and its training."""
 
+import contextlib
 import dataclasses
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from t2t_keras.checking import checked
-from t2t_keras.entry_points import load_plugins, plugin_names
+from t2t_keras.definitions import Registry
+from t2t_keras.entry_points import plugin_names
 from t2t_keras.errors import UserError, did_you_mean, short_repr
 from t2t_keras.options import (
     check_options,
@@ -18,22 +21,24 @@ from t2t_keras.options import (
     split_pairs,
 )
 
-# Other names of hyper-parameters that `HParams.parse` accepts, and hints for errors
-# about names that only some models have. Plugins that register models fill both.
+# Other names of hyper-parameters that `HParams.parse` accepts. Plugins that register
+# models fill it.
 FIELD_ALIASES: dict[str, str] = {}
-FIELD_HINTS: dict[str, str] = {}
 
 # The factors whose product is the learning rate, under tensor2tensor's names.
 SCHEDULE_FACTORS = (
     *("constant", "linear_warmup", "rsqrt_decay", "rsqrt_normalized_decay"),
     "rsqrt_hidden_size",
 )
-# Further factors, see `registry.register_schedule_factor`: name -> function of the
+# Further factors, see `registry.register_schedule_factor`: functions of the
 # hyper-parameters and the step.
-OTHER_SCHEDULE_FACTORS: dict[str, Callable[[Any, Any], Any]] = {}
+OTHER_SCHEDULE_FACTORS: Registry[Callable[[Any, Any], Any]] = Registry(
+    "schedule_factors", "schedule factors"
+)
 OPTIMIZERS: tuple[str, ...] = ("adam", "adamw")  # plugins add others
-# Further optimizers, see `registry.register_optimizer`: name -> class.
-OTHER_OPTIMIZERS: dict[str, Callable[[Any, Any], Any]] = {}
+# Further optimizers, see `registry.register_optimizer`. The entry points of the group
+# `t2t_keras.optimizers` are optimizers and register nothing.
+OTHER_OPTIMIZERS: Registry[Callable[[Any, Any], Any]] = Registry("", "optimizers")
 PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 
 GUIDED_HEAD = 1  # the head that guided alignment trains, from 1
@@ -215,17 +220,16 @@ class HParams:
 
     def _check_optimizer(self) -> None:
         for factor in self.schedule.split("*"):
-            if factor in SCHEDULE_FACTORS or factor in OTHER_SCHEDULE_FACTORS:
+            if factor in SCHEDULE_FACTORS:
                 continue
-            load_plugins("schedule_factors")
-            if factor not in OTHER_SCHEDULE_FACTORS:
-                names = (*SCHEDULE_FACTORS, *OTHER_SCHEDULE_FACTORS)
+            if OTHER_SCHEDULE_FACTORS.find(factor) is None:
+                names = (*SCHEDULE_FACTORS, *OTHER_SCHEDULE_FACTORS.definitions())
                 raise UserError(
                     f"hparams: schedule has no factor '{factor}'; it is a product "
                     f"(a*b) of {', '.join(names)}; others are registered by a file of "
                     "--usr_dir"
                 )
-        optimizers = (*OPTIMIZERS, *OTHER_OPTIMIZERS)
+        optimizers = (*OPTIMIZERS, *OTHER_OPTIMIZERS.definitions())
         if self.optimizer not in optimizers:  # plugins are looked up only if needed
             optimizers = (*optimizers, *plugin_names("optimizers"))
         if self.optimizer not in optimizers:
@@ -297,8 +301,8 @@ class HParams:
                 raise UserError(f"hparams: '{name}' is given twice, also as '{key}'")
             changed[name] = value
         # `_convert` has a sentence for each name of another model.
-        unhinted = {k: v for k, v in changed.items() if k not in FIELD_HINTS}
-        require_known(cls, unhinted, "hparams: ", "hparams")
+        others = {k: v for k, v in changed.items() if _model_with(k) is None}
+        require_known(cls, others, "hparams: ", "hparams")
         for name, value in changed.items():
             changed[name] = _convert(cls, name, value)
         return cls(**values | changed)
@@ -387,30 +391,55 @@ class HParams:
         return changes
 
 
-# The class of hyper-parameters of each registered model.
-MODEL_HPARAMS: dict[str, type[HParams]] = {"transformer": HParams}
-# Registered models that cannot be built: name -> reason.
-UNUSABLE_MODELS: dict[str, str] = {}
+class Model(NamedTuple):
+    """A registered model.
+
+    Attributes:
+        build: returns the `Transformer` for hyper-parameters, the size of the source
+            vocabulary, and the size of the target's or None where both share one.
+        hparams: the class of its hyper-parameters.
+    """
+
+    build: Callable[[Any, int, int | None], Any]
+    hparams: type[HParams]
+
+
+MODELS: Registry[Model] = Registry("models")
 
 
 def _hparams_class(model: object) -> type[HParams]:
     """Returns the class of a model's hyper-parameters.
 
     Raises:
-        UserError: no such model is registered.
+        UserError: no such model is registered, or it cannot be built.
     """
     if not isinstance(model, str):
         raise UserError(f"hparams: model must be text, not {short_repr(model)}")
-    if model not in MODEL_HPARAMS:
-        load_plugins("models")
-    if model in UNUSABLE_MODELS:
-        raise UserError(f"hparams: {UNUSABLE_MODELS[model]}")
-    if model not in MODEL_HPARAMS:
+    definition = MODELS.find(model)
+    if definition is None:
         raise UserError(
             f"hparams: there is no model '{model}'; install the package that registers "
-            f"it, or give its --usr_dir{did_you_mean(model, MODEL_HPARAMS)}"
+            f"it, or give its --usr_dir{did_you_mean(model, MODELS.definitions())}"
         )
-    return MODEL_HPARAMS[model]
+    try:
+        return definition.create(model).hparams
+    except UserError as error:
+        raise UserError(f"hparams: {error}") from None
+
+
+def _model_with(name: str) -> str | None:
+    """Returns the registered model whose hyper-parameter this is.
+
+    Returns:
+        None if no model has it, or every model.
+    """
+    if name in HParams.descriptions():
+        return None
+    for model, definition in MODELS.definitions().items():
+        with contextlib.suppress(UserError):  # a model that cannot be built
+            if name in inspect.get_annotations(definition.create(model).hparams):
+                return model
+    return None
 
 
 # Neither the model nor its batches nor the optimizer's state depend on these fields, so
@@ -422,14 +451,12 @@ def _field_name(cls: type[HParams], name: str) -> str:
     """Returns the name of a field that may be given by another one."""
     if name in cls.descriptions():
         return name
-    load_plugins("models")  # fill `FIELD_ALIASES`
+    MODELS.definitions()  # fill `FIELD_ALIASES`
     return FIELD_ALIASES.get(name, name)
 
 
 def _convert(cls: type[HParams], name: str, value: object) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
-    if name not in cls.descriptions():
-        load_plugins("models")
-        if name in FIELD_HINTS:
-            raise UserError(f"hparams: '{name}' {FIELD_HINTS[name]}")
+    if name not in cls.descriptions() and (model := _model_with(name)):
+        raise UserError(f"hparams: '{name}' needs model={model}")
     return parse_value(cls, name, value, "hparams: ", "hparams")

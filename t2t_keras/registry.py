@@ -1,237 +1,51 @@
 """The registry: finds problems, models and hparam sets by name.
 
-A definition is registered when its module is imported: by the entry points
-`t2t_keras.problems`, `.models` and `.hparams` of an installed package, by `--usr_dir`
-(see `usr_dir`), or by a plain import. A plugin may also have a `Registry`. The core's
-own model is registered here, and is imported when it is built.
+The groups of entry points are `t2t_keras.problems`, `.models` and `.hparams`. A plugin
+may also have a `Registry`. The core's own model is registered here, and is imported
+when it is built.
 """
 
-import contextlib
 import dataclasses
 import functools
 import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
-    Generic,
     NamedTuple,
-    NoReturn,
     TypeVar,
     get_type_hints,
     overload,
 )
 
 from t2t_keras.checking import checked
-from t2t_keras.entry_points import load_plugins, plugin_names
-from t2t_keras.errors import UserError, did_you_mean
+from t2t_keras.definitions import Definition, Registry, Summaries, require_instance
+from t2t_keras.entry_points import plugin_names
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import (
-    FIELD_HINTS,
-    MODEL_HPARAMS,
+    MODELS,
     OPTIMIZERS,
     OTHER_OPTIMIZERS,
     OTHER_SCHEDULE_FACTORS,
     SCHEDULE_FACTORS,
-    UNUSABLE_MODELS,
     HParams,
+    Model,
 )
 from t2t_keras.problem import Problem
 from t2t_keras.ranged_hparams import RangedHParams
-from t2t_keras.user_code import definition_location, error_in_file
+from t2t_keras.usr_dir import definition_location
 
 if TYPE_CHECKING:
     from t2t_keras.model import Transformer
 
 
-T = TypeVar("T")
-
-
-@dataclasses.dataclass(frozen=True)
-class Definition(Generic[T]):
-    """A registered definition: a function that makes its object, and its location."""
-
-    make: Callable[[], T]
-    location: str  # file:line
-    doc: str
-
-    def create(self, name: str) -> T:
-        """Returns the object.
-
-        Raises:
-            UserError: the definition raised an error; the message names its line.
-        """
-        try:
-            return self.make()
-        except Exception as error:
-            raise error_in_file(error, self.location, name) from error
-
-
-class Registry(Generic[T]):
-    """Definitions by name.
-
-    Args:
-        group: the group of the entry points that register them, such as "problems".
-        noun: what they are, for messages; "": the group.
-    """
-
-    def __init__(self, group: str, noun: str = "") -> None:
-        self.group = group
-        self._noun = noun or group
-        self._loaded = False
-        self._definitions: dict[str, Definition[T]] = {}
-
-    def add(self, name: str, definition: Definition[T]) -> None:
-        """Registers a definition; a file may be imported twice."""
-        existing = self._definitions.get(name)
-        if existing is not None and existing.location != definition.location:
-            raise UserError(
-                f"{self._noun}: '{name}' at {definition.location} is already "
-                f"registered at {existing.location}; rename one of them"
-            )
-        self._definitions[name] = definition
-
-    def add_unusable(self, name: str, location: str, error: UserError) -> None:
-        """Registers a name for which `get` raises an error."""
-        self._definitions[name] = Definition(_raising(error), location, "")
-
-    def register(self, function: Callable[[], T], cls: type[T]) -> None:
-        """Registers a function that returns an object of a class, under its name.
-
-        Raises:
-            UserError: the name is taken.
-        """
-
-        def make() -> T:
-            return _require_instance(function(), cls)
-
-        doc = inspect.getdoc(function) or ""
-        location = definition_location(function)
-        with _deferred(self, function.__name__, location):
-            self.add(function.__name__, Definition(make, location, doc))
-
-    def get(self, name: str) -> T:
-        """Returns the object of a name; an error suggests the nearest name."""
-        definitions = self.definitions()
-        if name not in definitions:
-            hint = did_you_mean(name, definitions)
-            files = "".join(f"; {error}" for error in FAILED_FILES.values())
-            raise UserError(
-                f"{self._noun}: there is no '{name}'{hint} (`t2t list` prints them all)"
-                f"{files}"
-            )
-        return definitions[name].create(name)
-
-    def definitions(self) -> dict[str, Definition[T]]:
-        """Returns every definition by name, in the order of the names."""
-        if not self._loaded:
-            load_plugins(self.group)
-            self._loaded = True
-        return dict(sorted(self._definitions.items()))
-
-    def summaries(self) -> "Summaries":
-        """Returns every name with its one-line summary."""
-        return Summaries(self.definitions())
-
-
-class Summaries(Mapping[str, str]):
-    """The one-line summary of each definition, by name.
-
-    It is the problem's own summary or the first line of the docstring. Reading it makes
-    the definition; if that fails, the summary is the error.
-    """
-
-    def __init__(self, definitions: Mapping[str, Definition[Any]]) -> None:
-        self._definitions = definitions
-
-    def __getitem__(self, name: str) -> str:
-        definition = self._definitions[name]
-        try:
-            made = definition.create(name)
-        except UserError as error:
-            return f"cannot be used: {error}"
-        if isinstance(made, Problem):
-            return made.summary
-        return definition.doc.partition("\n")[0]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._definitions  # without making it
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._definitions)
-
-    def __len__(self) -> int:
-        return len(self._definitions)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
-
-class Model(NamedTuple):
-    """A registered model.
-
-    Attributes:
-        build: returns the `Transformer` for hyper-parameters, the size of the source
-            vocabulary, and the size of the target's or None where both share one.
-        hparams: the class of its hyper-parameters.
-    """
-
-    build: Callable[[Any, int, int | None], Any]
-    hparams: type[HParams]
-
-
 _problems: Registry[Problem] = Registry("problems")
 _hparams: Registry[HParams] = Registry("hparams")
 _ranged_hparams: Registry[RangedHParams] = Registry("hparams", "ranges")
-_models: Registry[Model] = Registry("models")
-_schedule_factors: Registry[Callable[[Any, Any], Any]] = Registry(
-    "schedule_factors", "schedule factors"
-)
-_optimizers: Registry[Callable[[Any, Any], Any]] = Registry("optimizers")
-
-# The error of each file of a `--usr_dir` that could not be imported.
-FAILED_FILES: dict[str, UserError] = {}
-
-_defers_errors = False
-
-
-@contextlib.contextmanager
-def deferred_errors() -> Iterator[None]:
-    """Lists a definition that cannot be registered with its error.
-
-    The other definitions of its file can then be used.
-    """
-    global _defers_errors
-    _defers_errors = True
-    try:
-        yield
-    finally:
-        _defers_errors = False
-
-
-@contextlib.contextmanager
-def _deferred(registry: Registry[T], name: str, location: str) -> Iterator[None]:
-    """Registers a definition as unusable if the block refuses it."""
-    try:
-        yield
-    except UserError as error:
-        if not (_defers_errors and name):
-            raise
-        registry.add_unusable(name, location, error)
-
-
-def _raising(error: UserError) -> Callable[[], NoReturn]:
-    """Returns a function that raises an error."""
-
-    def make() -> NoReturn:
-        raise error
-
-    return make
-
-
 ProblemDefinition = TypeVar("ProblemDefinition", bound=Problem | Callable[[], Problem])
 
 
@@ -257,7 +71,7 @@ def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
         location = definition_location(definition)
         if inspect.isclass(definition):
             name = snake_case(name)
-    with _deferred(_problems, name, location):
+    with _problems.deferred(name, location):
         if not name or name.endswith("_rev"):
             raise UserError(
                 f"the problem at {location} cannot be named '{name}': a name is "
@@ -277,7 +91,7 @@ def _problem_definition(
     fields = _class_fields(definition) if inspect.isclass(definition) else {}
 
     def make() -> Problem:
-        return _require_instance(definition(**fields), Problem).replace(name=name)
+        return require_instance(definition(**fields), Problem).replace(name=name)
 
     return Definition(make, location, "")
 
@@ -321,13 +135,8 @@ def register_model(
             field.type = get_type_hints(hparams)[field.name]
     model = Model(definition, hparams)
     location = definition_location(definition)
-    with _deferred(_models, name, location):
-        _models.add(name, Definition(lambda: model, location, doc))
-        MODEL_HPARAMS[name] = hparams
-        common = {field.name for field in dataclasses.fields(HParams)}
-        for field in dataclasses.fields(hparams):
-            if field.name not in common:
-                FIELD_HINTS.setdefault(field.name, f"needs model={name}")
+    with MODELS.deferred(name, location):
+        MODELS.add(name, Definition(lambda: model, location, doc))
     return definition
 
 
@@ -342,8 +151,7 @@ def register_unusable_model(
         reason: why it cannot be built, and what to do.
     """
     location = definition_location(definition)
-    _models.add_unusable(name, location, UserError(reason))
-    UNUSABLE_MODELS[name] = f"{location}: '{name}': {reason}"
+    MODELS.add_unusable(name, location, UserError(reason))
 
 
 def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]:
@@ -375,7 +183,6 @@ def register_schedule_factor(definition: FactorDefinition) -> FactorDefinition:
         UserError: the name is taken.
     """
     _register_function(
-        _schedule_factors,
         OTHER_SCHEDULE_FACTORS,
         definition,
         definition.__name__,
@@ -417,7 +224,6 @@ def register_optimizer(definition: OptimizerDefinition) -> OptimizerDefinition:
         UserError: the name is taken.
     """
     _register_function(
-        _optimizers,
         OTHER_OPTIMIZERS,
         definition,
         snake_case(definition.__name__),
@@ -429,7 +235,6 @@ def register_optimizer(definition: OptimizerDefinition) -> OptimizerDefinition:
 
 def _register_function(
     registry: Registry[Callable[[Any, Any], Any]],
-    functions: dict[str, Callable[[Any, Any], Any]],
     definition: Callable[[Any, Any], Any],
     name: str,
     reserved: Collection[str],
@@ -439,7 +244,6 @@ def _register_function(
 
     Args:
         registry: refuses a name that another definition has.
-        functions: gets the function by its name, for hyper-parameters to look up.
         definition: the function or class.
         name: its name.
         reserved: the names that it cannot have.
@@ -456,7 +260,6 @@ def _register_function(
         )
     doc = inspect.getdoc(definition) or ""
     registry.add(name, Definition(lambda: definition, location, doc))
-    functions[name] = definition
 
 
 RangesDefinition = TypeVar("RangesDefinition", bound=Callable[[RangedHParams], None])
@@ -504,7 +307,7 @@ def model(name: str) -> Model:
     Raises:
         UserError: there is none; the message suggests the nearest name.
     """
-    return _models.get(name)
+    return MODELS.get(name)
 
 
 @checked
@@ -534,7 +337,7 @@ def list_problems() -> Summaries:
 
 def list_models() -> Summaries:
     """Returns every model's name with the first line of its docstring."""
-    return _models.summaries()
+    return MODELS.summaries()
 
 
 def list_hparams() -> Summaries:
@@ -581,13 +384,6 @@ def hparams_families() -> list[Family]:
         )
         for path, definitions in by_path.items()
     ]
-
-
-def _require_instance(result: T, cls: type[T]) -> T:
-    """Returns what a definition returned; refuses an object of another type."""
-    if not isinstance(result, cls):
-        raise UserError(f"it must return {cls.__name__}, not {type(result).__name__}")
-    return result
 
 
 def snake_case(name: str) -> str:

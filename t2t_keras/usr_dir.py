@@ -1,21 +1,32 @@
-"""`--usr_dir`: the folder whose modules register a user's definitions."""
+"""Users' code: `--usr_dir`, whose modules register definitions, and their errors."""
 
+import contextlib
+import dataclasses
 import importlib
 import importlib.util
+import inspect
+import re
 import sys
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from t2t_keras import registry
 from t2t_keras.checking import checked
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
-from t2t_keras.user_code import error_location, explain_error
 
 # Package of another program that a user's file imports -> what to import instead.
 # Plugins that register models fill it.
 PACKAGE_HINTS: dict[str, str] = {}
 
+# The error of each file of a `--usr_dir` that could not be imported.
+FAILED_FILES: dict[str, UserError] = {}
+
 _printed_errors: dict[str, UserError] = {}  # by the file
+
+# Whether a definition that cannot be registered is listed with its error, so that the
+# other definitions of its file can be used; see `Registry.deferred`.
+defers_errors = False
 
 
 @checked
@@ -47,18 +58,29 @@ def load_usr_dir(directory: str | Path) -> None:
     errors: dict[str, UserError] = {}
     for file in files:
         try:
-            with registry.deferred_errors():
+            with _deferred_errors():
                 _import_file(path.name if file == init else file.stem, file)
         except UserError as error:
             errors[str(file)] = error
-        registry.FAILED_FILES.pop(str(file), None)
+        FAILED_FILES.pop(str(file), None)
     if len(errors) == len(files):
         raise next(iter(errors.values()))
     for name, failure in errors.items():
         if str(_printed_errors.get(name)) != str(failure):
             print(f"t2t: {failure}; this file is left out", file=sys.stderr)
-    registry.FAILED_FILES.update(errors)
+    FAILED_FILES.update(errors)
     _printed_errors.update(errors)
+
+
+@contextlib.contextmanager
+def _deferred_errors() -> Iterator[None]:
+    """Sets `defers_errors` in the block."""
+    global defers_errors
+    defers_errors = True
+    try:
+        yield
+    finally:
+        defers_errors = False
 
 
 def _import_file(name: str, file: Path) -> None:
@@ -89,3 +111,64 @@ def _import_file(name: str, file: Path) -> None:
     except (Exception, SystemExit) as error:  # such as a setup.py
         location = error_location(error, str(file)) or str(file)
         raise UserError(f"--usr_dir: {location}: {explain_error(error)}") from error
+
+
+def definition_location(definition: Callable[..., object]) -> str:
+    """Returns file:line of a function or class, or its name if it was typed in."""
+    definition = inspect.unwrap(definition)
+    try:
+        file = Path(inspect.getsourcefile(definition) or "?").resolve()
+        return f"{file}:{inspect.getsourcelines(definition)[1]}"
+    except (OSError, TypeError):  # an interactive session has no file
+        return f"{definition.__module__}.{definition.__qualname__}"
+
+
+def error_in_file(error: Exception, location: str, name: str) -> UserError:
+    """Returns the `UserError` for an error that a user's definition raised.
+
+    Args:
+        error: the error.
+        location: file:line of the definition.
+        name: its name.
+    """
+    file, _, _ = location.rpartition(":")
+    innermost = error_location(error, file) or location
+    return UserError(f"{innermost}: '{name}': {explain_error(error)}")
+
+
+def error_location(error: BaseException, file: str) -> str | None:
+    """Returns file:line of the innermost call in the user's code, or None.
+
+    The user's code consists of the file and the others in its folder, without
+    libraries.
+    """
+    folder = Path(file).parent
+    calls = [
+        call
+        for call in traceback.extract_tb(error.__traceback__)
+        if Path(call.filename).is_relative_to(folder)
+        and "site-packages" not in call.filename.removeprefix(str(folder))
+    ]
+    return f"{calls[-1].filename}:{calls[-1].lineno}" if calls else None
+
+
+def explain_error(error: BaseException) -> str:
+    """Returns an error's message, with its type unless it is a `UserError`."""
+    if isinstance(error, UserError):
+        return str(error)
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, dataclasses.FrozenInstanceError):
+        field = re.sub(r".*'(.*)'.*", r"\1", str(error))
+        return f"{reason}; return a changed copy instead: `.override({field}=...)`"
+    if isinstance(error, AttributeError) and (name := _name_of_tensorflow_1(error)):
+        return f"{reason}; write `import tensorflow.compat.v1 as tf` to have {name}"
+    return reason
+
+
+def _name_of_tensorflow_1(error: AttributeError) -> str | None:
+    """Returns the missing name if it is one of TensorFlow 1."""
+    if getattr(error.obj, "__name__", "") != "tensorflow":
+        return None
+    from tensorflow.compat import v1
+
+    return f"tf.{error.name}" if hasattr(v1, error.name or "") else None

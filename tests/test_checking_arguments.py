@@ -18,7 +18,6 @@ from t2t_keras.data.datagen import generate
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
-from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.problem import Cleaning, TextProcessor
 from t2t_keras.run.checkpoint import average_run
 from t2t_keras.training.settings import TrainOptions
@@ -182,14 +181,14 @@ def test_train_refuses_wrong_arguments(tmp_path, monkeypatch):
         refused(f"simulate_devices must be {message}", t2t_keras.train, **changed)
 
 
-@pytest.mark.parametrize("cls", [Translator, TextSavedModel])
-def test_the_arguments_of_n_best(cls):
-    translator = object.__new__(cls)  # it is not needed for the checks
+def test_the_arguments_of_n_best():
+    translator = object.__new__(Translator)  # it is not needed for the checks
     for name, allowed in (("start_index", (5, np.int64(3))), ("advance", (int, None))):
         for value in ODD:
             if any(value is x or type(value) is np.int64 for x in allowed):
                 continue
-            refused(f"^{name} must be ", cls.n_best, translator, ["a"], **{name: value})
+            call = translator.n_best
+            refused(f"^{name} must be ", call, ["a"], **{name: value})
 
 
 def test_other_public_functions(tmp_path, monkeypatch):

@@ -29,10 +29,12 @@ def _export(
 
 def _load(path: Path) -> "ExportedTranslator":
     require_extra("ctranslate2", f"the export {path}", "ctranslate2")
+    from t2t_keras.export.directory import require_intact
     from t2t_keras.export.settings import ExportedTranslator
 
     from .ctranslate2_engine import CTranslate2Engine
 
+    require_intact(path)
     engine = CTranslate2Engine(path)
     return ExportedTranslator(engine, engine.settings)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import ctranslate2
 import numpy as np
 
-from t2t_keras import registry
 from t2t_keras.checking import Positive
 from t2t_keras.decoding.batches import batches, batches_of_pairs
 from t2t_keras.decoding.engine import (
@@ -26,8 +25,11 @@ from t2t_keras.decoding.engine import (
 )
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, quantity
-from t2t_keras.export.directory import require_intact
-from t2t_keras.export.settings import SETTINGS, ExportSettings
+from t2t_keras.export.settings import (
+    SETTINGS,
+    ExportSettings,
+    registered_text_processor,
+)
 from t2t_keras.files.json_files import write_json
 from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
@@ -148,7 +150,7 @@ class CTranslate2Engine:
         compute_type: CTranslate2's type of computation, such as `int8_float32`.
 
     Raises:
-        UserError: the directory was not written by `t2t export`, or is damaged.
+        UserError: the directory was not written by `t2t export`.
     """
 
     name = "ctranslate2"
@@ -156,15 +158,12 @@ class CTranslate2Engine:
 
     def __init__(self, export_dir: str | Path) -> None:
         path = Path(export_dir)
-        require_intact(path)
         settings = CTranslate2Settings.read(path)
-        if settings is None:
-            raise UserError(f"{path} has no {SETTINGS}; export the model again")
         self.settings = settings
         self.problem_name = settings.problem
         self.options = DecodingOptions.of_recorded(settings.decoding, path / SETTINGS)
         if settings.tags is None:
-            self.text_processor = registry.problem(settings.problem).text_processor
+            self.text_processor = registered_text_processor(settings.problem, path)
         else:
             self.text_processor = TextProcessor(tags=tuple(settings.tags))
         self.source_tokenizer = load_tokenizer(next(path.glob("source.*")))

@@ -7,7 +7,7 @@ layers.
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from t2t_keras.hparam import FIELD_ALIASES, FIELD_HINTS, HParams
+from t2t_keras.hparam import FIELD_ALIASES, HParams
 from t2t_keras.options import option
 from t2t_keras.registry import register_model
 from t2t_keras.usr_dir import PACKAGE_HINTS
@@ -61,9 +61,6 @@ class ExtendedHParams(HParams):
 
 
 FIELD_ALIASES.update(ALIASES)
-for _name in ExtendedHParams.descriptions().keys() - HParams.descriptions().keys():
-    FIELD_HINTS[_name] = "needs model=extended_transformer"
-
 
 PACKAGE_HINTS["tensor2tensor"] = (
     "write `import t2t_keras.plugins.interop.as_tensor2tensor` above this line, which "

@@ -24,7 +24,7 @@ from t2t_keras.metrics import LOSS_METRICS
 from t2t_keras.options import option
 from t2t_keras.pages import templates
 from t2t_keras.problem import Problem
-from t2t_keras.run.history import read_history, trainings
+from t2t_keras.run.history import read_history, sessions
 
 from .run_facts import decoded_part, metric_records, set_rows
 
@@ -65,7 +65,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
         **_usage(run.path, checkpoint),
         model=_model_rows(run, path, manifest),
         data=_data_rows(manifest),
-        trainings=_training_sentences(history),
+        sessions=_session_sentences(history),
         scores=_score_sentences(history, problem),
         dev_scores=_dev_sentences(run, history),
         decoding={name: str(getattr(problem, name)) for name in _DECODING},
@@ -145,10 +145,10 @@ def _data_rows(manifest: "Manifest | None") -> dict[str, str | None]:
     return rows
 
 
-def _training_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
-    """Returns a sentence for each training in the history."""
+def _session_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns a sentence for each session of training in the history."""
     sentences = []
-    for record in trainings(history):
+    for record in sessions(history):
         match record:
             case {
                 "first_step": int(first_step),

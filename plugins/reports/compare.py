@@ -21,6 +21,7 @@ from t2t_keras.cli.command import (
 )
 from t2t_keras.cli.evaluation import check_language, suffix_language, with_scoring
 from t2t_keras.console import columns, folded, say_page, wrapped
+from t2t_keras.definitions import Registry
 from t2t_keras.errors import UserError, did_you_mean, quantity
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.tokenization import BleuTokens
@@ -95,7 +96,7 @@ class Scorer(CorpusMetric):
         return {"model": self.model} if self.model else {}
 
 
-_scorers: registry.Registry[Scorer] = registry.Registry("scorers")
+_scorers: Registry[Scorer] = Registry("scorers")
 
 
 def register_scorer(definition: Callable[[], Scorer]) -> Callable[[], Scorer]:

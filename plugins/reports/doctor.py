@@ -5,7 +5,6 @@ only the standard library, and a separate process imports the libraries.
 """
 
 import dataclasses
-import fcntl
 import importlib.metadata
 import json
 import os
@@ -14,13 +13,12 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command
-from t2t_keras.files.atomic import NO_LOCKS
+from t2t_keras.files.atomic import has_locks
 
 # At least one of these files exists if an NVIDIA driver is loaded.
 NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
@@ -162,29 +160,9 @@ def _version_faults() -> Iterator[str]:
         )
 
 
-def _has_locks(directory: Path) -> bool:
-    """Returns whether the file system of a directory supports locks.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
-    with tempfile.NamedTemporaryFile(dir=directory) as file:
-        # NFS only locks files that are open for writing.
-        with open(file.name, "r+b") as second_handle:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                fcntl.flock(second_handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            except OSError as error:
-                if error.errno not in NO_LOCKS:
-                    raise
-        return False
-
-
 def _directory_faults(path: Path) -> Iterator[str]:
     try:
-        if not _has_locks(path):
+        if not has_locks(path):
             yield (
                 "the file system of the current directory does not support locks; make "
                 "sure that no two processes write to the same directory"

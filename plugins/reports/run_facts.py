@@ -15,7 +15,7 @@ from t2t_keras.files.json_files import read_log, without_repeated_steps
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.run.config import RunConfig
-from t2t_keras.run.history import DevSamples, read_history, read_samples, trainings
+from t2t_keras.run.history import DevSamples, read_history, read_samples, sessions
 
 from .costs import KNOWN_MODELS, count_parameters, flops_per_token
 
@@ -115,9 +115,9 @@ class RunFacts:
         return max((record["step"] for record in records), default=0)
 
     @property
-    def trainings(self) -> list[Record]:
-        """See `history.trainings`."""
-        return trainings(self.history)
+    def sessions(self) -> list[Record]:
+        """See `history.sessions`."""
+        return sessions(self.history)
 
     def updated(self) -> Self:
         """Returns the facts with what a training has recorded since they were read."""
@@ -156,10 +156,10 @@ class RunFacts:
         if records:
             rows["epochs"] = f"{records[-1].get('epoch', 0):.2f}"
             rows["padding"] = f"{records[-1].get('padding_share', 0):.1%}"
-        if self.trainings:
+        if self.sessions:
             minutes = 0.0
             devices = []
-            for record in self.trainings:
+            for record in self.sessions:
                 minutes += record.get("minutes", 0)
                 devices.append(str(record.get("devices", "unknown")))
             rows["devices"] = "; ".join(dict.fromkeys(devices))
@@ -237,7 +237,7 @@ def decoded_part(manifest: "Manifest | None", history: Iterable[Record]) -> int:
     """
     total = manifest.examples.get("dev", 0) if manifest else 0
     decoded = 0
-    for record in trainings(history)[-1:]:
+    for record in sessions(history)[-1:]:
         decoded = record.get("eval_sentences", 0)
     return decoded if decoded < total else 0
 

@@ -87,8 +87,8 @@ def _subtitle(facts: RunFacts, is_live: bool) -> str:
         parts.insert(1, " → ".join(facts.config.languages))
     if is_live:
         parts.append("in training")
-    elif facts.trainings:
-        record = facts.trainings[-1]
+    elif facts.sessions:
+        record = facts.sessions[-1]
         parts.append(f"{record.get('date')}, ended by {record.get('stopped_by')}")
     return " · ".join(parts)
 

@@ -14,7 +14,6 @@ from t2t_keras.decoding.engine import AlignmentHead, Source, penalty_of_tokens
 from t2t_keras.decoding.inputs import sentences_of
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.problem import TextProcessor
 from t2t_keras.text.alignment import split_words, words_of_tokens
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.vocabulary import EOS
@@ -24,7 +23,6 @@ from .requests import NUM_ALTERNATIVES, Options, Outputs
 if TYPE_CHECKING:
     from t2t_keras.decoding.engine import Hypothesis
     from t2t_keras.decoding.options import DecodingOptions
-    from t2t_keras.export.text_saved_model import TextSavedModel
 
 
 # What a page offers; a model may lack some of it.
@@ -34,27 +32,21 @@ PREFIXES = "prefixes"
 PHRASES = ("glossary", "forbidden")
 
 
-def missing_features(translator: "Translator | TextSavedModel") -> dict[str, str]:
+def missing_features(translator: Translator) -> dict[str, str]:
     """Returns what a model cannot do, with the reason in a sentence.
 
     The features are `probabilities`, `alignment`, `prefixes`, `glossary` and
     `forbidden`. Nothing is computed: each one is asked for with no texts.
     """
+    engine = translator.engine
     attempts: dict[str, Callable[[], object]] = {
         "glossary": lambda: translator.choose(glossary=(("a", "b"),)),
         "forbidden": lambda: translator.choose(forbidden=("a",)),
+        PROBABILITIES: lambda: engine.score([], [], engine.options),
+        ALIGNMENT: translator.alignment_head,
+        PREFIXES: lambda: engine.next_tokens([], 1, engine.options),
     }
     missing = {}
-    if isinstance(translator, Translator):
-        engine = translator.engine
-        attempts |= {
-            PROBABILITIES: lambda: engine.score([], [], engine.options),
-            ALIGNMENT: translator.alignment_head,
-            PREFIXES: lambda: engine.next_tokens([], 1, engine.options),
-        }
-    else:
-        reason = "the graph of this export returns texts and scores only"
-        missing = dict.fromkeys((PROBABILITIES, ALIGNMENT, PREFIXES), reason)
     for feature, attempt in attempts.items():
         try:
             attempt()
@@ -78,14 +70,10 @@ class Explainer:
         missing: what it cannot do; see `missing_features`.
     """
 
-    def __init__(
-        self, translator: "Translator | TextSavedModel", missing: dict[str, str]
-    ) -> None:
+    def __init__(self, translator: Translator, missing: dict[str, str]) -> None:
         self._translator = translator
         self._missing = missing
-        self._processor = TextProcessor()
-        if isinstance(translator, Translator):
-            self._processor = translator.text_processor
+        self._processor = translator.text_processor
 
     def explain(
         self,
@@ -140,10 +128,7 @@ class Explainer:
         self, text: str, prefix: str, options: "DecodingOptions"
     ) -> list[_Sentence]:
         """Returns the sentences of a text, of which the first has the prefix."""
-        texts = [text]
-        # Only the graph of a `TextSavedModel` knows which tags there are.
-        if isinstance(self._translator, Translator):
-            texts = sentences_of(text, self._processor, options)
+        texts = sentences_of(text, self._processor, options)
         sentences = list(map(_Sentence, texts))
         sentences[0] = sentences[0]._replace(prefix=prefix)
         return sentences
@@ -164,7 +149,7 @@ class Explainer:
             text = self._processor.preprocess(source, options.raw)
             source_words = split_words(text)
             alignment = [list(link) for link in best.alignment]
-        if best.token_log_probs and isinstance(self._translator, Translator):
+        if best.token_log_probs:
             tokenizer = self._translator.target_tokenizer
             probabilities = _probabilities(tokenizer, best, len(words))
         texts = []

@@ -16,8 +16,6 @@ from .requests import Options, Outputs
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.engine import Hypothesis
-    from t2t_keras.decoding.translator import Translator
-    from t2t_keras.export.text_saved_model import TextSavedModel
 
 
 class Unwanted(Exception):
@@ -39,16 +37,13 @@ class ServedModel:
         missing: what the model cannot do, with the reason; see `missing_features`.
     """
 
-    def __init__(
-        self, translator: "Translator | TextSavedModel", **options: object
-    ) -> None:
+    def __init__(self, translator: Translator, **options: object) -> None:
         self._translator = translator
-        engine = getattr(translator, "engine", None)
-        self.divides_batches = engine is not None and engine.divides_batches
+        self.divides_batches: bool = translator.engine.divides_batches
         self._options: Options = options
         resolved = translator.choose(**options)
         names = DecodingOptions.names("is_served")
-        # Exports of earlier versions take fewer.
+        # An export may take fewer, such as none that forbids phrases.
         available = getattr(translator, "request_options", names)
         self.defaults = {
             name: getattr(resolved, name) for name in names if name in available
@@ -116,12 +111,12 @@ class ServedModel:
         """
         if signature == "explain":
             return self._explainer.explain(texts, prefixes, options, advance)
-        if "prefixes" in self.missing or not isinstance(self._translator, Translator):
+        if "prefixes" in self.missing:
             raise UserError(self.missing["prefixes"])
         return alternatives(self._translator, texts, prefixes, options, advance)
 
 
-def _languages(translator: "Translator | TextSavedModel") -> list[str] | None:
+def _languages(translator: Translator) -> list[str] | None:
     """Returns the language codes of source and target, which runs and exports have."""
     has_languages = getattr(translator, "settings", None) or getattr(
         translator, "problem", None
@@ -154,8 +149,8 @@ class FallbackModel(ServedModel):
 
     def __init__(
         self,
-        translator: "Translator | TextSavedModel",
-        load_exact: "Callable[[], Translator | TextSavedModel]",
+        translator: Translator,
+        load_exact: Callable[[], Translator],
         **options: object,
     ) -> None:
         super().__init__(translator, **options)

@@ -279,13 +279,9 @@ def _load_export(path: str, run: "RunDirectory") -> tuple[str, Any]:
     """Returns the path of an export, and the loaded export.
 
     Raises:
-        UserError: an earlier version wrote it, or its problem is not the run's.
+        UserError: its problem is not the run's.
     """
     export: Any = load(path)
-    if export.settings is None:
-        raise UserError(
-            f"--export_dir: an earlier version wrote {path}; export the run again"
-        )
     if export.settings.problem != run.problem.name:
         raise UserError(
             f"--export_dir: {path} is an export of problem '{export.settings.problem}' "

@@ -6,10 +6,9 @@ with the paths of its files until they are published.
 
 import dataclasses
 import glob
-import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Self, TypedDict
@@ -249,16 +248,14 @@ class Manifest(DataConfig):
             the number of pairs that the source itself left out (its `dropped`).
         tokens: split -> side -> number of tokens in the examples, EOS included.
         corpora: split -> name -> `CorpusRecord`, for splits that are mixtures.
-        text_sha256: split -> SHA-256 of the raw sources and of the raw targets. Data of
-            earlier versions have none.
+        index_sha256: split -> `RecordIndex.sha256`.
+        text_sha256: split -> SHA-256 of the raw sources and of the raw targets. The
+            training data, and all data of tensor2tensor, have none.
         single_sentences: split -> side -> share of the examples whose text on that side
-            is one sentence, by the rules of `text.sentences`. Data of earlier
-            versions, and data without texts, have none.
-        index_sha256: split -> `RecordIndex.sha256`. Data of earlier versions have none.
+            is one sentence, by the rules of `text.sentences`. Data of tensor2tensor
+            have none.
         languages: the language codes of source and target; None: unknown.
         license: the licence of the data, as in `Problem`.
-        bpe_dropout: not 0 in data that an earlier version wrote with BPE-dropout.
-        copies: number of copies of each training pair in such data.
     """
 
     vocab_files: Annotated[dict[str, FileName], _ON_BOTH_SIDES]
@@ -267,6 +264,7 @@ class Manifest(DataConfig):
     examples: dict[Split, Count]
     dropped: dict[Split, dict[str, Count]]
     tokens: dict[Split, Annotated[dict[str, Count], _ON_BOTH_SIDES]]
+    index_sha256: dict[Split, str]
     corpora: dict[Split, dict[str, CorpusRecord]] = dataclasses.field(
         default_factory=dict
     )
@@ -276,11 +274,8 @@ class Manifest(DataConfig):
     single_sentences: dict[Split, dict[str, float]] = dataclasses.field(
         default_factory=dict
     )
-    index_sha256: dict[Split, str] = dataclasses.field(default_factory=dict)
     languages: tuple[str, str] | None = None
     license: str = ""
-    bpe_dropout: float = 0.0
-    copies: int = 1
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
@@ -294,7 +289,7 @@ class Manifest(DataConfig):
             return None
         manifest = from_fields(cls, fields, path)
         splits = manifest.sources.keys()
-        for name in ("examples", "dropped", "tokens"):
+        for name in ("examples", "dropped", "tokens", "index_sha256"):
             if missing := splits - getattr(manifest, name).keys():
                 raise UserError(
                     f"{path}: the field '{name}' lacks the split '{min(missing)}'; "
@@ -350,40 +345,20 @@ class Manifest(DataConfig):
             )
         return index
 
-    def fingerprints(self, split: Split) -> list[str]:
-        """Returns digests of all that the examples of a split depend on.
+    def fingerprint(self, split: Split) -> str:
+        """Returns a digest of all that the examples of a split depend on.
 
-        Store the first one: it does not change when another split is added. Earlier
-        versions stored a digest that included other splits; if the data are still the
-        same, it is among the rest.
+        It does not change when another split is added.
         """
-        other_splits = [name for name in self.sources if name != split]
-        fingerprints = []
-        for count in range(len(other_splits) + 1):
-            for added in itertools.combinations(other_splits, count):
-                fingerprints.append(self._fingerprint((split, *added)))
-        return fingerprints
-
-    def _fingerprint(self, splits: Sequence[Split]) -> str:
-        """Returns a digest of all that the examples of some splits depend on."""
         fields = dataclasses.asdict(self)
         for name in ("given_vocabularies", "license", "languages"):
             del fields[name]
-        for name in ("text_sha256", "index_sha256"):
+        # They follow from the sources.
+        for name in ("text_sha256", "index_sha256", "single_sentences"):
             del fields[name]
-        del fields["single_sentences"]  # they follow from the texts
-        for name in ("sources", "examples", "dropped", "tokens"):
-            fields[name] = {split: fields[name].get(split) for split in splits}
-        # Data of earlier versions have none of these, and keep their digests.
-        corpora = {s: c for s, c in fields.pop("corpora").items() if s in splits}
-        tags = fields.pop("tags")
-        held_out = fields.pop("held_out")
-        return digest(
-            fields
-            | ({"corpora": corpora} if corpora else {})
-            | ({"tags": tags} if tags else {})
-            | ({"held_out": held_out} if held_out else {})
-        )
+        for name in ("sources", "examples", "dropped", "tokens", "corpora"):
+            fields[name] = fields[name].get(split)
+        return digest(fields)
 
     def check_vocabularies(self, data_dir: Path) -> None:
         """Raises `UserError` if a vocabulary is missing or has been changed."""

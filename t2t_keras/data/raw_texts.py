@@ -74,7 +74,7 @@ def read_texts(
     data_name: str,
     split: str,
     index: RecordIndex,
-    checksums: Sequence[str] | None = None,
+    checksums: Sequence[str] | None,
 ) -> tuple[list[str], list[str]] | None:
     """Returns the raw sources and targets of a split, in the order of the records.
 
@@ -83,26 +83,26 @@ def read_texts(
         data_name: `Problem.data_name`.
         split: "train", "dev" or "test".
         index: the index of the split, whose sides may be swapped.
-        checksums: the SHA-256 of both files, from the manifest; None: unknown.
+        checksums: the SHA-256 of both files, from the manifest; None: there are no such
+            files, because tensor2tensor wrote the data, or the split is train.
 
     Returns:
-        None if the directory has no raw texts: tensor2tensor or an earlier version
-        wrote it, or the split is train.
+        None if there are no such files.
 
     Raises:
         UserError: a file is missing or damaged.
     """
     paths = text_paths(data_dir, data_name, split)
-    if not (checksums or any(path.exists() for path in paths)):
+    if checksums is None:
         return None
     texts = []
-    for path, checksum in zip(paths, checksums or (None, None), strict=True):
+    for path, checksum in zip(paths, checksums, strict=True):
         texts.append(_read_lines(path, len(index), checksum))
     source, target = texts[::-1] if index.swapped else texts
     return source, target
 
 
-def _read_lines(path: Path, num_records: int, checksum: str | None) -> list[str]:
+def _read_lines(path: Path, num_records: int, checksum: str) -> list[str]:
     """Returns the lines of a file; raises `UserError` if it has been changed."""
     try:
         content = path.read_bytes()
@@ -117,7 +117,7 @@ def _read_lines(path: Path, num_records: int, checksum: str | None) -> list[str]
             f"it has {quantity(len(lines), 'lines')} for "
             f"{quantity(num_records, 'records')}",
         )
-    if checksum not in (None, hashlib.sha256(content).hexdigest()):
+    if checksum != hashlib.sha256(content).hexdigest():
         raise _unusable(path, "it has been changed")
     return lines
 

@@ -61,7 +61,6 @@ def write_manifest(
         for name, values in fields.items():
             merged = getattr(earlier, name) | values
             fields[name] = {split: merged[split] for split in SPLITS if split in merged}
-        fields |= {"bpe_dropout": earlier.bpe_dropout, "copies": earlier.copies}
     files = plan.vocabularies
     manifest = Manifest(
         **vars(plan.config),

@@ -24,16 +24,20 @@ def require_intact(path: Path) -> None:
     """Refuses an export that has changed since it was written.
 
     Raises:
-        UserError: a file differs from its checksum. Exports of earlier versions have no
-            checksums.
+        UserError: a file differs from its checksum, or there are no checksums.
     """
+    if not (path / SUMS).is_file():
+        raise UserError(
+            f"--export_dir: {path} has no {SUMS}: `t2t export` did not write it, or "
+            "the file was not copied; copy or export the model again"
+        )
     for name, expected in checksums(path):
         if not (path / name).is_file() or sha256(path / name) != expected:
             raise _damaged(path, name)
 
 
 def checksums(path: Path) -> list[tuple[str, str]]:
-    """Returns the files of an export with their SHA-256; none for earlier versions'."""
+    """Returns the files of an export with their SHA-256; none before it is complete."""
     if not (path / SUMS).exists():
         return []
     lines = (path / SUMS).read_text("utf-8", "replace").strip().split("\n")

@@ -18,7 +18,6 @@ from t2t_keras.run.config import CheckpointPaths, RunConfig
 
 if TYPE_CHECKING:
     from t2t_keras.export.settings import ExportedTranslator
-    from t2t_keras.export.text_saved_model import TextSavedModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +50,7 @@ class ExportFormat:
     quantizations: tuple[str, ...] = ()
     options: tuple[str, ...] | None = None
     check: Callable[[], None] = lambda: None
-    load: "Callable[[Path], ExportedTranslator | TextSavedModel] | None" = None
+    load: "Callable[[Path], ExportedTranslator] | None" = None
     convert: Callable[[Path, str | None, OptionValues, bool], Path] | None = None
     find_converted: (
         Callable[[Path, str | None, OptionValues, bool], Path | None] | None
@@ -64,7 +63,7 @@ def _export_saved_model(*args: object, **options: object) -> int:
     return export_saved_model(*args, **options)  # type: ignore[arg-type]
 
 
-def _load_saved_model(path: Path) -> "ExportedTranslator | TextSavedModel":
+def _load_saved_model(path: Path) -> "ExportedTranslator":
     from t2t_keras.export.saved_model import load_translator
 
     return load_translator(path)
@@ -102,9 +101,7 @@ def require_quantization(name: str | None, export_format: str) -> None:
     refuse_unknown_dtype(name, dtypes, export_format)
 
 
-def find_loader(
-    path: Path,
-) -> "Callable[[Path], ExportedTranslator | TextSavedModel] | None":
+def find_loader(path: Path) -> "Callable[[Path], ExportedTranslator] | None":
     """Returns the `load` of the format of an export; None if it has none."""
     name = format_of(path)
     return export_formats()[name].load if name else None

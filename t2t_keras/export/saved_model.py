@@ -40,19 +40,15 @@ from t2t_keras.export.settings import (
     make_settings,
     refuse_unknown_dtype,
 )
-from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.export.verify import Verification, search_of, verify_text_processor
 from t2t_keras.files.json_files import write_json
 from t2t_keras.problem import Problem
 from t2t_keras.tensorflow_import import diverted_stderr
-from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 # The folder of files besides the SavedModel's own. Every loader ignores it, and tools
 # copy it.
 EXTRA = "assets.extra"
-
-# Characters that lossy vocabularies leave out or replace.
-_PROBE = "a \u2460\u0416\u4e2d\U0001f600 \u00df"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,61 +59,39 @@ class SavedModelSettings(TextProcessorSettings):
         ids_only: whether the graph has no tokenizers.
     """
 
-    ids_only: bool = False
+    ids_only: bool
 
 
-def load_translator(export_dir: str | Path) -> ExportedTranslator | TextSavedModel:
+def load_translator(export_dir: str | Path) -> ExportedTranslator:
     """Loads a SavedModel that `export_saved_model` wrote.
 
     Raises:
         UserError: it has no SavedModel, or not one that `t2t export` wrote, or one from
-            ids to ids; or a file is damaged.
+            ids to ids; or a file is damaged; or only the graph can encode texts: the
+            problem is not registered, or a constraint reads the text of a source, which
+            the ids of the vocabulary do not have.
     """
     path = Path(export_dir)
     if not is_saved_model(path):
         raise UserError(f"{path} has no saved_model.pb")
     require_intact(path)
     settings = SavedModelSettings.read(path)
-    if settings is not None and settings.ids_only:
+    if settings.ids_only:
         raise UserError(
             f"{path} maps ids to ids; call its signatures with "
             "TensorFlow, or export the model with --format savedmodel"
         )
-    served = load_saved_model(path)
-    if not {"options", "translate"} <= set(served.signatures):
-        raise UserError(f"{path} was not written by `t2t export`")
-    engine = None if settings is None else _loaded_engine(served, settings, path)
-    if settings is None or engine is None:
-        return TextSavedModel(served, settings)
-    return ExportedTranslator(engine, settings, engine.request_options)
-
-
-def _loaded_engine(
-    served: tf.Module, settings: SavedModelSettings, path: Path
-) -> SavedModelEngine | None:
-    """Returns the engine of a SavedModel; None if only the graph can encode texts."""
-    text_processor = settings.make_text_processor()
-    if text_processor is None:
-        return None
-    source_tokenizer = load_tokenizer(next((path / EXTRA).glob("source.*")))
-    target_tokenizer = load_tokenizer(next((path / EXTRA).glob("target.*")))
-    # The graph reads the text of a source from its ids, which must have all of it.
-    if not _is_lossless(source_tokenizer):
-        return None
-    options = DecodingOptions.of_recorded(settings.decoding, path / SETTINGS)
-    return SavedModelEngine(
-        served,
+    text_processor = settings.make_text_processor(path)
+    engine = SavedModelEngine(
+        load_saved_model(path),
         settings.problem,
         text_processor,
-        source_tokenizer,
-        target_tokenizer,
-        options,
+        load_tokenizer(next((path / EXTRA).glob("source.*"))),
+        load_tokenizer(next((path / EXTRA).glob("target.*"))),
+        DecodingOptions.of_recorded(settings.decoding, path / SETTINGS),
     )
-
-
-def _is_lossless(tokenizer: Tokenizer) -> bool:
-    """Returns whether the ids of a text have all of its characters."""
-    return tokenizer.decode(tokenizer.encode(_PROBE)) == _PROBE
+    engine.check(engine.options)
+    return ExportedTranslator(engine, settings, engine.request_options)
 
 
 def load_saved_model(export_dir: str | Path) -> tf.Module:

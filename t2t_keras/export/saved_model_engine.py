@@ -32,6 +32,9 @@ from t2t_keras.text.tokenizer import Tokenizer
 # `Translator` itself applies it.
 _FREE_OPTIONS = ("batch_tokens",)
 
+# Characters that some vocabularies leave out or replace.
+_PROBE = "a \u2460\u0416\u4e2d\U0001f600 \u00df"
+
 
 class SavedModelEngine:
     """Computes a SavedModel that `export_saved_model` wrote; see `Engine`.
@@ -74,9 +77,19 @@ class SavedModelEngine:
         defaults = self._signatures["options"]()
         self._dtypes = {name: value.dtype for name, value in defaults.items()}
         self.request_options = tuple(defaults)
+        # The graph reads the text of a source from its ids, which may lack some of it.
+        probe = source_tokenizer.decode(source_tokenizer.encode(_PROBE))
+        self._keeps_texts = probe == _PROBE
 
     def check(self, options: DecodingOptions) -> None:
-        """Refuses changes of options that are built in."""
+        """Refuses changes of options that are built in, and what ids cannot tell."""
+        reads_texts = options.needs_texts or options.constraint != "none"
+        if reads_texts and not self._keeps_texts:
+            raise UserError(
+                "constraint, glossary and protect read the text of a source, but the "
+                "vocabulary of this export does not keep all characters; load the run "
+                "directory, or call the signature `translate` with TensorFlow"
+            )
         names = vars(options).keys() - {*self.request_options, *_FREE_OPTIONS}
         refuse_changes(
             options,

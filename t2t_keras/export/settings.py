@@ -1,5 +1,6 @@
 """The settings of an export, and the translator that they describe."""
 
+import contextlib
 import dataclasses
 import importlib.metadata
 from collections.abc import Sequence
@@ -46,16 +47,18 @@ class ExportSettings:
     identical: int = 0
 
     @classmethod
-    def read(cls, export_dir: Path) -> Self | None:
-        """Returns the settings of an export; None if it has none.
+    def read(cls, export_dir: Path) -> Self:
+        """Returns the settings of an export.
 
         Raises:
-            UserError: the file is damaged.
+            UserError: the file is absent or damaged.
         """
         path = export_dir / SETTINGS
         fields = read_json(path, "export the model again")
         if fields is None:
-            return None
+            raise UserError(
+                f"--export_dir: {export_dir} has no {SETTINGS}; export the model again"
+            )
         return from_fields(cls, fields, path)
 
 
@@ -93,16 +96,27 @@ class TextProcessorSettings(ExportSettings):
         tags: words before sources that are one token.
     """
 
-    text_processor: Literal["plain", "registered", "unknown"] = "unknown"
-    tags: list[str] = dataclasses.field(default_factory=list)
+    text_processor: Literal["plain", "registered", "unknown"]
+    tags: list[str]
 
-    def make_text_processor(self) -> TextProcessor | None:
-        """Returns the text processor; None if it is unknown here."""
+    def make_text_processor(self, export_dir: Path) -> TextProcessor:
+        """Returns the text processor.
+
+        Args:
+            export_dir: the directory of the export, for messages.
+
+        Raises:
+            UserError: it is that of a problem that is not registered.
+        """
         if self.text_processor == "plain":
             return TextProcessor(tags=tuple(self.tags))
         if self.text_processor == "registered":
-            return _registered_text_processor(self.problem)
-        return None
+            return registered_text_processor(self.problem, export_dir)
+        raise UserError(
+            f"--export_dir: problem '{self.problem}' was not registered when "
+            f"{export_dir} was exported; export the model again with its --usr_dir, or "
+            "call the signature `translate` with TensorFlow"
+        )
 
 
 def make_settings(
@@ -138,18 +152,30 @@ def _text_processor_settings(problem: Problem) -> dict[str, object]:
     if type(text_processor) is TextProcessor:
         tags = list(text_processor.tags)
         return settings | {"text_processor": "plain", "tags": tags}
-    registered = _registered_text_processor(problem.name)
-    if type(registered) is type(text_processor):
-        settings["text_processor"] = "registered"
+    with contextlib.suppress(UserError):
+        registered = registry.problem(problem.name).text_processor
+        if type(registered) is type(text_processor):
+            settings["text_processor"] = "registered"
     return settings
 
 
-def _registered_text_processor(name: str) -> TextProcessor | None:
-    """Returns the text processor of a registered problem; None if there is none."""
+def registered_text_processor(problem: str, export_dir: Path) -> TextProcessor:
+    """Returns the text processor of the problem of an export.
+
+    Args:
+        problem: the name of the problem.
+        export_dir: the directory of the export, for messages.
+
+    Raises:
+        UserError: no such problem is registered.
+    """
     try:
-        return registry.problem(name).text_processor
-    except UserError:
-        return None
+        return registry.problem(problem).text_processor
+    except UserError as error:
+        raise UserError(
+            f"--export_dir: {export_dir} needs the text processor of its problem: "
+            f"{error}; give the --usr_dir that registers it"
+        ) from None
 
 
 class ExportedTranslator(Translator):

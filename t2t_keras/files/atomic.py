@@ -26,7 +26,7 @@ _OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
 _NAME_BYTES = 220  # length of a temporary name's stem; 255 bytes are allowed in all
 
 # Error codes of file systems without locks, such as Lustre mounted without `flock`.
-NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 # Error codes of a file that is gone; NFS has the last one.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
@@ -79,7 +79,7 @@ def _new_file(directory: Path, stem: str) -> tuple[Path, FileLock]:
         except (FileExistsError, Timeout):  # the lock of who takes it for a leftover
             continue
         except OSError as error:
-            if error.errno not in NO_LOCKS:
+            if error.errno not in _NO_LOCKS:
                 raise
         return path, file_lock
 
@@ -219,6 +219,28 @@ def lock(path: Path, refusal: Callable[[str], UserError] | None) -> Iterator[Loc
         yield Lock(path)
 
 
+def has_locks(directory: Path) -> bool:
+    """Returns whether the file system of a directory has locks.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    path = directory / f".{secrets.token_hex(4)}{_INCOMPLETE}"
+    path.touch(exist_ok=False)
+    first, second = _file_lock(path), _file_lock(path)
+    try:
+        with first.acquire(blocking=False), second.acquire(blocking=False):
+            return False
+    except Timeout:  # of the second one
+        return True
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    finally:
+        path.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def locked(path: Path, waits: bool) -> Iterator[None]:
     """Locks a file, if the file system has locks; the file's content stays.
@@ -234,7 +256,7 @@ def locked(path: Path, waits: bool) -> Iterator[None]:
     try:
         file_lock.acquire(blocking=waits)
     except OSError as error:  # which a `Timeout` is, too
-        if error.errno not in NO_LOCKS:
+        if error.errno not in _NO_LOCKS:
             raise
         print(
             f"{path.parent}: this file system has no locks "

@@ -52,7 +52,7 @@ def read_json(
 ) -> dict[str, Any] | None:
     """Reads an object that `write_json` wrote; returns None if there is no such file.
 
-    A file of an earlier version has no checksum.
+    The content is compared with the checksum, unless the user has removed that field.
 
     Args:
         path: the file.

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NotRequired, Self, TypedDict
+from typing import Any, Self, TypedDict
 
 import keras
 
@@ -30,8 +30,8 @@ class TransformerConfig(TypedDict):
     source_vocab_size: int
     target_vocab_size: int | None
     name: str
-    trainable: NotRequired[bool]
-    frozen_layers: NotRequired[list[str]]  # their paths in the model
+    trainable: bool
+    frozen_layers: list[str]  # their paths in the model
 
 
 class TransformerParts(keras.Model):
@@ -236,8 +236,8 @@ class TransformerParts(keras.Model):
             config["target_vocab_size"],
             config["name"],
         )
-        trainable = config.get("trainable", True)
-        frozen = config.get("frozen_layers", [])
+        trainable = config["trainable"]
+        frozen = config["frozen_layers"]
         if frozen or not trainable:
             # A layer sets all of its inner layers, which come after it.
             model.trainable = trainable

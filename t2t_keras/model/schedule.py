@@ -33,9 +33,9 @@ def scheduled_rate(
         "rsqrt_hidden_size": hparams.d_model**-0.5,
     }
     product = math.prod(
-        OTHER_SCHEDULE_FACTORS[name](hparams, step)
-        if name in OTHER_SCHEDULE_FACTORS
-        else factors[name]
+        factors[name]
+        if name in factors
+        else OTHER_SCHEDULE_FACTORS.get(name)(hparams, step)
         for name in hparams.schedule.split("*")
     )
     return hparams.learning_rate * product

@@ -159,22 +159,12 @@ class Checkpoint:
             "files to do without it"
         )
 
-    def restore(
-        self,
-        variables: Mapping[str, tf.Variable],
-        added: Mapping[str, tf.Variable] | None = None,
-    ) -> None:
+    def restore(self, variables: Mapping[str, tf.Variable]) -> None:
         """Assigns the tensors to the variables of their names.
-
-        Checkpoints of early versions may lack the `added` variables.
 
         Raises:
             UserError: a variable is missing in the checkpoint or has another shape.
         """
-        variables = dict(variables)
-        for name, variable in (added or {}).items():
-            if name in self.shapes:
-                variables[name] = variable
         for name, variable in variables.items():
             if name not in self.shapes:
                 raise UserError(f"checkpoint {self.path} has no tensor '{name}'")
@@ -304,7 +294,6 @@ class CheckpointDirectory(CheckpointPaths):
     def restore_newest(
         self,
         variables: Mapping[str, tf.Variable],
-        added: Mapping[str, tf.Variable],
         say: Callable[[str], None],
     ) -> int:
         """Restores the newest checkpoint that can be read; see `Checkpoint.restore`.
@@ -319,7 +308,7 @@ class CheckpointDirectory(CheckpointPaths):
         while steps:
             try:
                 checkpoint = Checkpoint(self.path(steps.pop()))
-                checkpoint.restore(variables, added)
+                checkpoint.restore(variables)
                 return checkpoint.step
             except DamagedCheckpoint as error:
                 if not steps:

@@ -137,7 +137,7 @@ class RunConfig:
     source_vocab: FileName
     target_vocab: FileName
     vocab_sha256: dict[str, str]  # as in the manifest of the data
-    # Fingerprint of the training data, see `Manifest.fingerprints`; None in older runs.
+    # `Manifest.fingerprint` of the training data; None: an imported model without data.
     data_sha256: str | None = None
     # Symbols and tags as in the manifest of the data.
     symbols: list[str] = dataclasses.field(default_factory=list)
@@ -345,14 +345,10 @@ class RunConfig:
         Args:
             new_config: the configuration to resume the run with.
         """
-        from t2t_keras.data.manifest import Manifest
-
         old_fields = dataclasses.asdict(self)
         new_fields = dataclasses.asdict(new_config)
         names = old_fields.keys() - _CHANGEABLE_FIELDS
-        data_name = self.registered_problem().data_name
-        manifest = Manifest.open(Path(new_config.data_dir), data_name)
-        if self.data_sha256 in (None, *manifest.fingerprints("train")):
+        if self.data_sha256 is None:
             names -= {"data_sha256"}
         if self.batch_parts is None:
             names -= {"batch_parts"}
@@ -434,7 +430,7 @@ def config_for(
         source_vocab=source_vocab,
         target_vocab=target_vocab,
         vocab_sha256=dict(manifest.vocab_sha256),
-        data_sha256=manifest.fingerprints("train")[0],
+        data_sha256=manifest.fingerprint("train"),
         symbols=list(manifest.symbols),
         tags=list(manifest.tags),
         languages=languages or None,

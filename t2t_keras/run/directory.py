@@ -9,7 +9,7 @@ average.ckpt-*  averages of checkpoints
 metrics.jsonl   one line for every report and evaluation
 samples.jsonl   some sentences of dev at every evaluation
 tensorboard/    the metrics for TensorBoard
-history.jsonl   one line for every training, average, evaluation and import
+history.jsonl   one line for every session, average, evaluation and import
 train.lock      locked by the process that trains here
 """
 

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
@@ -161,7 +161,7 @@ def evaluate(
         "evaluation",
         **subject.facts,
         split=split,
-        data=manifest.fingerprints(split)[0],
+        data=manifest.fingerprint(split),
         sentences=count,
         **decoder,
         decoding=decoding_settings(subject.options),
@@ -239,7 +239,6 @@ class Curve:
         directory: that folder.
         split: its name begins the tags in TensorBoard, as in training.
         settings: everything that the metrics depend on except the weights.
-        same_data: other values of `settings["data"]` that mean the same data.
 
     Raises:
         UserError: the folder has metrics that were computed with other settings.
@@ -250,7 +249,6 @@ class Curve:
         directory: Path,
         split: Split,
         settings: dict[str, object],
-        same_data: Collection[str] = (),
     ) -> None:
         self._path = directory / "scores.json"
         self._split = split
@@ -262,8 +260,6 @@ class Curve:
             saved = SavedCurve(settings, [])
         else:
             saved = from_fields(SavedCurve, fields, self._path)
-        if saved.settings.get("data") in same_data:
-            saved.settings["data"] = settings["data"]
         changes = []
         for name, value in settings.items():
             old_value = saved.settings.get(name, value)
@@ -366,14 +362,13 @@ def continuous_eval(
     evaluator = open_split(run, translator, split, data_dir)
     decoding = decoding_settings(translator.choose(**options))
     manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
-    data = [digest[:12] for digest in manifest.fingerprints(split)]
     settings = {
         **decoding,
-        "data": data[0],
+        "data": manifest.fingerprint(split)[:12],
         "sentences": "all" if sentences is None else sentences,
         **metrics_of(problem, evaluator.references(GUESSING_TEXTS)).settings(),
     }
-    curve = Curve(run.path / f"evaluation-{split}", split, settings, data)
+    curve = Curve(run.path / f"evaluation-{split}", split, settings)
 
     counts = counts_line(split, len(evaluator), sentences)
     with contextlib.closing(curve):

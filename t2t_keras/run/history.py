@@ -1,8 +1,8 @@
 """What a run directory records: its events, and samples of its translations.
 
-`history.jsonl` has a line for every training, average, evaluation and import;
-`samples.jsonl` the same dev sentences at each evaluation of a training, and those with
-the worst and the best scores.
+`history.jsonl` has a line for every session (from a start or a resume of the training
+to its end), average, evaluation and import; `samples.jsonl` the same dev sentences at
+each evaluation of a training, and those with the worst and the best scores.
 """
 
 import datetime
@@ -60,8 +60,8 @@ def read_history(run_dir: Path, warns: bool = True) -> list[dict[str, Any]]:
     return read_log(run_dir / HISTORY_FILE, warns=warns)
 
 
-def trainings(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the event of each time that the training was started and has ended."""
+def sessions(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the events of sessions of the training."""
     return [event for event in history if event.get("kind") == "training"]
 
 

@@ -12,7 +12,7 @@ compare AdamW and Adafactor with those of Keras.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -21,7 +21,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import OPTIMIZERS, OTHER_OPTIMIZERS, HParams
 from t2t_keras.model.schedule import scheduled_rate
 from t2t_keras.run.checkpoint import slot_name
-from t2t_keras.user_code import explain_error
+from t2t_keras.usr_dir import explain_error
 
 
 class Optimizer(Protocol):
@@ -173,8 +173,11 @@ def make_optimizer(weights: Mapping[str, tf.Variable], hparams: HParams) -> Opti
     Raises:
         UserError: a registered class is not an `Optimizer`.
     """
-    classes = dict(zip(OPTIMIZERS, (Adam, AdamW), strict=True)) | OTHER_OPTIMIZERS
     name = hparams.optimizer
+    classes: dict[str, Callable[[Any, Any], Any]]
+    classes = dict(zip(OPTIMIZERS, (Adam, AdamW), strict=True))
+    if OTHER_OPTIMIZERS.find(name):
+        classes[name] = OTHER_OPTIMIZERS.get(name)
     cls = classes.get(name) or load_plugins("optimizers")[name]
     optimizer: Optimizer = cls(weights, hparams)
     variables = getattr(optimizer, "variables", None)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from t2t_keras.run.history import read_history, trainings
+from t2t_keras.run.history import read_history, sessions
 from t2t_keras.training.settings import TrainOptions
 from t2t_keras.training.strategy import ProcessGroup
 
@@ -93,10 +93,9 @@ def recorded_results(
         options: the options of the training.
 
     Returns:
-        The metrics; None: the last recorded training ended otherwise, or had other
-        options.
+        The metrics; None: the last session ended otherwise, or had other options.
     """
-    earlier = trainings(read_history(run_dir, warns=False))
+    earlier = sessions(read_history(run_dir, warns=False))
     ending = {"last_step": step, "stopped_by": stopped_by}
     ending["options"] = _result_options(options)
     if earlier and ending.items() <= earlier[-1].items():

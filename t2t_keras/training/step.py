@@ -174,15 +174,9 @@ class TrainStep:
         variables = dict(self._optimizer.variables)
         if self.loss_scale:
             variables |= self.loss_scale.variables
+        variables["skipped/total"] = self.skipped
+        variables["skipped/in_a_row"] = self.skipped_in_a_row
         return variables
-
-    @property
-    def counters(self) -> dict[str, tf.Variable]:
-        """The numbers of skipped updates; checkpoints of early versions lack them."""
-        return {
-            "skipped/total": self.skipped,
-            "skipped/in_a_row": self.skipped_in_a_row,
-        }
 
     def update(
         self,

@@ -250,9 +250,7 @@ class Trainer:
             if self._group.is_chief:
                 print(message, file=sys.stderr)
 
-        step = self._run.checkpoints.restore_newest(
-            self._variables, self._step.counters, say_in_chief
-        )
+        step = self._run.checkpoints.restore_newest(self._variables, say_in_chief)
         if not self._run.checkpoints.steps():
             for hook in self._hooks:
                 if message := hook.on_fresh_weights():
@@ -460,9 +458,8 @@ class Trainer:
         # It would push out a good one.
         if self._has_doubtful_weights(step) and not is_end:
             return
-        variables = self._variables | self._step.counters
         self._run.checkpoints.start_saving(
-            step, variables, self._options.keep, self._replaced_step
+            step, self._variables, self._options.keep, self._replaced_step
         )
         self._replaced_step = None
         self._set_saved(step)

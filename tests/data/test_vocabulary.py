@@ -46,7 +46,7 @@ def test_the_size_is_chosen_once(tmp_path, capsys):
 
 
 def test_a_directory_keeps_its_vocabulary_size(tmp_path):
-    """Of an earlier version, say, whose size was 32,000."""
+    """Of a problem whose size was 32,000."""
     manifest = generate(PROBLEM.replace(vocab_size=32_000), tmp_path, workers=1)
     contents = files(tmp_path)
     assert generate(CHOSEN, tmp_path, workers=1) == manifest

@@ -1,6 +1,7 @@
 """Exports as a SavedModel: what they answer, what they hold, and what is refused."""
 
 import collections
+import dataclasses
 import errno
 import fcntl
 import itertools
@@ -10,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import types
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +37,15 @@ from t2t_keras.export.saved_model import (
     load_saved_model,
     load_translator,
 )
+from t2t_keras.export.saved_model_engine import SavedModelEngine
 from t2t_keras.export.served_graph import ServedGraph, StoredWeight
 from t2t_keras.export.served_inputs import require
 from t2t_keras.export.settings import SETTINGS
 from t2t_keras.export.verify import Verification
-from t2t_keras.problem import Problem
+from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+from t2t_keras.text.tokenizer import WordListTokenizer
+from t2t_keras.text.vocabulary import UNK
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [
@@ -281,6 +286,27 @@ def test_mistakes_in_calls_of_the_client(client, export, tmp_path):
     refused("a SavedModel cannot force them", client.translate, ["a"], ["b"])
     refused(r"has no saved_model\.pb", load_translator, tmp_path)
     refused("is an export, which has only one", t2t_keras.load, export[0], "best")
+
+
+class Words(WordListTokenizer):
+    def split_words(self, text):
+        return text.split()
+
+    def word_id(self, word):
+        return self.pieces.index(word) if word in self.pieces else UNK
+
+
+def test_a_vocabulary_that_does_not_keep_all_characters():
+    """The graph would look for phrases in a source that has lost words."""
+    tokenizer = Words(["<pad>", "</s>", "<unk>", "dog"])
+    served = types.SimpleNamespace(signatures={"options": dict})
+    arguments = (served, "prose", TextProcessor(), tokenizer, tokenizer)
+    engine = SavedModelEngine(*arguments, DecodingOptions())
+    engine.check(engine.options)
+    for changes in ({"glossary": {"dog": "Hund"}}, {"protect": ["number"]}):
+        options = dataclasses.replace(engine.options, **changes)
+        engine = SavedModelEngine(*arguments, options)
+        refused("does not keep all characters; load the run", engine.check, options)
 
 
 def test_requests_may_have_every_option_that_is_a_tensor():

@@ -12,7 +12,7 @@ import pytest
 from helpers.errors import refused
 
 from t2t_keras.errors import UserError
-from t2t_keras.files.atomic import atomic, lock
+from t2t_keras.files.atomic import atomic, has_locks, lock
 
 
 @pytest.fixture
@@ -137,7 +137,9 @@ def test_a_file_system_without_locks_is_said(code, tmp_path, monkeypatch, capsys
     def flock(file, operation):
         raise OSError(code, os.strerror(code))
 
+    assert has_locks(tmp_path)
     monkeypatch.setattr(fcntl, "flock", flock)
+    assert not has_locks(tmp_path)
     with lock(tmp_path / "run" / "lock", UserError) as held:
         held.require_place()
     says = f"run: this file system has no locks ({os.strerror(code)}); make sure that"

@@ -5,15 +5,10 @@ from pathlib import Path
 
 from t2t_keras import hparam, registry
 
-# What decorators add to: definitions by name, and what hyper-parameters look up.
+# What decorators add to.
 REGISTRIES = (
-    *(registry._problems, registry._models, registry._hparams),
-    *(registry._schedule_factors, registry._optimizers),
-)
-LOOKUPS = (
-    hparam.MODEL_HPARAMS,
-    hparam.OTHER_SCHEDULE_FACTORS,
-    hparam.OTHER_OPTIMIZERS,
+    *(registry._problems, registry._hparams),
+    *(hparam.MODELS, hparam.OTHER_SCHEDULE_FACTORS, hparam.OTHER_OPTIMIZERS),
 )
 
 
@@ -23,10 +18,7 @@ class Registrations:
     def __init__(self) -> None:
         for registered in REGISTRIES:  # those of installed packages stay
             registered.definitions()
-        self._dicts = [
-            (names, dict(names))
-            for names in (*(x._definitions for x in REGISTRIES), *LOOKUPS)
-        ]
+        self._dicts = [(x._definitions, dict(x._definitions)) for x in REGISTRIES]
         self._path = list(sys.path)
 
     def restore(self) -> None:

@@ -141,7 +141,7 @@ def test_configs():
     assert restored.get_config()["dtype"] == "float64"
     actual = restored(TARGET, LOGITS)
     np.testing.assert_allclose(actual, expected_loss(0.2, "sum"), rtol=1e-5)
-    # Earlier versions wrote no dtype.
+    # The dtype is an optional argument.
     earlier = {"name": "x", "reduction": "sum", "smoothing": 0.2}
     restored = LabelSmoothedCrossEntropy.from_config(earlier)
     actual = restored(TARGET, LOGITS)

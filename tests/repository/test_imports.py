@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 UNITS = (
     *("errors", "clone_folders", "tensorflow_import", "entry_points", "checking"),
     *("devices", "processes", "options", "progress_bar", "console", "pages", "files"),
-    *("hparam", "ranged_hparams", "text", "metrics", "problem", "user_code"),
-    *("registry", "usr_dir", "model", "data", "decoding", "evaluation", "run"),
+    *("usr_dir", "definitions", "hparam", "ranged_hparams", "text", "metrics"),
+    *("problem", "registry", "model", "data", "decoding", "evaluation", "run"),
     *("training", "export", "cli", "__init__"),
 )
 CORE = {name: {*UNITS[:i]} for i, name in enumerate(UNITS)}

@@ -189,7 +189,7 @@ def test_changed_hparams_are_refused_by_all_that_opens_a_run(
         settings.read_text().replace('"clip_norm": 1', '"clip_norm": 2')
     )
     refused(r"hparams\.json is not as `t2t train` wrote it", t2t_keras.load, copy)
-    # What an earlier version wrote has no checksum.
+    # Without checksums, as after a kill while the settings were written.
     fields = json.loads(config.read_text())
     del fields["hparams_sha256"], fields["sha256"]
     config.write_text(json.dumps(fields))

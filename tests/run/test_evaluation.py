@@ -21,6 +21,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import t2t_keras
 from t2t_keras.cli.evaluation import COMMANDS
 from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.files.json_files import sha256
 from t2t_keras.run import evaluation
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.run.evaluation import open_split
@@ -128,11 +129,11 @@ def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
     assert sources.splitlines() == dev_sources and len(references.splitlines()) == 5
     raw = data / "translate_text-dev.targets"
     raw.write_text(raw.read_text().upper())
-    # Those are the checksums of the texts as they were.
-    edit_json(data / "translate_text.manifest.json", text_sha256=None)
+    paths = [data / f"translate_text-dev.{side}" for side in ("sources", "targets")]
+    manifest = data / "translate_text.manifest.json"
+    edit_json(manifest, text_sha256={"dev": list(map(sha256, paths))})
     assert written() == [sources, outputs, references.upper()]
-    for side in ("sources", "targets"):  # of an earlier version, which had none
-        (data / f"translate_text-dev.{side}").unlink()
+    edit_json(manifest, text_sha256={})  # as of data of tensor2tensor
     assert written() == [sources, outputs, references]
 
 

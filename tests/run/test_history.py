@@ -10,7 +10,7 @@ from t2t_keras.run.history import (
     read_samples,
     record_event,
     samples_of,
-    trainings,
+    sessions,
     write_samples,
 )
 
@@ -25,7 +25,7 @@ def test_events_are_read_in_their_order(tmp_path):
     assert kinds == ["training", "evaluation", "training"]
     assert history[0]["devices"] == ["é"]
     assert history[1]["of"] == type(tmp_path).__name__
-    assert [event["last_step"] for event in trainings(history)] == [4, 6]
+    assert [event["last_step"] for event in sessions(history)] == [4, 6]
 
 
 def test_a_failed_record_is_reported(tmp_path, capfd):

@@ -11,7 +11,6 @@ from helpers.small_run import HPARAMS, replace_updates, trainer
 import t2t_keras
 from t2t_keras import registry
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.problem import Cleaning, Problem, TextProcessor
@@ -45,14 +44,9 @@ def test_datagen_counts_single_sentences(tmp_path):
     noise = [("Yes. No. ÿ\x07", "Ja. Nein."), ("", "Ja. Nein.")]
     problem = problem_of(tmp_path, pairs + noise, cleaning=Cleaning(control=True))
     assert share(generate(problem, tmp_path / "clean", workers=1)) == share(manifest)
-    # Neither do fingerprints depend on it, nor is a manifest without it refused.
-    path = Manifest.path(tmp_path / "data", "translate_text")
-    fields = json.loads(path.read_text())
-    del fields["single_sentences"], fields["sha256"]
-    path.write_text(json.dumps(fields))
-    older = Manifest.load(path)
-    assert older.single_sentences == {}
-    assert older.fingerprints("train") == manifest.fingerprints("train")
+    # Fingerprints do not depend on it.
+    other = dataclasses.replace(manifest, single_sentences={})
+    assert other.fingerprint("train") == manifest.fingerprint("train")
 
 
 @pytest.mark.parametrize(
@@ -74,9 +68,9 @@ def test_a_run_knows_whether_its_sources_are_sentences(tmp_path, name, twos, spl
     problem = config.registered_problem()
     assert problem.split_sentences is splits
     assert DecodingOptions.of_problem(problem).split_sentences is splits
-    # An older run, and a problem whose outputs cannot be joined.
-    older = dataclasses.replace(config, single_sentences=None)
-    assert not older.registered_problem().split_sentences
+    # An imported run, and a problem whose outputs cannot be joined.
+    imported = dataclasses.replace(config, single_sentences=None)
+    assert not imported.registered_problem().split_sentences
 
     class Whole(TextProcessor):
         splits_long_sources = False
@@ -133,22 +127,22 @@ def test_all_engines_of_a_run_split_by_default(sentence_run, tmp_path):
             assert output.text == joined
 
 
-def test_a_run_without_the_statistic_is_as_before(sentence_run, tmp_path):
+def test_a_run_without_the_statistic_does_not_split(sentence_run, tmp_path):
     shutil.copytree(sentence_run / "run", tmp_path / "run")
     path = tmp_path / "run" / "config.json"
     fields = json.loads(path.read_text())
     assert fields.pop("single_sentences") == 1.0
     del fields["sha256"]
     path.write_text(json.dumps(fields))
-    older = RunDirectory(tmp_path / "run")
-    translator = older.translator()
+    imported = RunDirectory(tmp_path / "run")
+    translator = imported.translator()
     assert not translator.options.split_sentences
     output = translator.n_best([SEVERAL], 1, extra_length=4)[0][0]
     assert output.sentences == 1
     # Nor is it another setting when the training is resumed.
     problem = registry.problem("translate_text")
     config = config_for(problem, "none", sentence_run / "data", 1)
-    config = dataclasses.replace(config, batch_parts=older.config.batch_parts)
+    config = dataclasses.replace(config, batch_parts=imported.config.batch_parts)
     RunDirectory.refuse_other_settings(tmp_path / "run", config, HPARAMS)
 
 

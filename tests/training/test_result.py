@@ -35,7 +35,6 @@ def test_the_results_of_the_last_training_are_found(tmp_path):
         ({}, 4, {"average_last": 5}),
         ({}, 4, {"eval_sentences": 8}),
         ({}, 4, {"best_by": "metric"}),
-        ({"options": None}, 4, {}),  # of an earlier version
     ],
 )
 def test_another_end_is_evaluated(record, step, changes, tmp_path):

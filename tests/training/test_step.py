@@ -177,7 +177,7 @@ def test_a_trial_computes_everything_and_changes_nothing():
     step.skipped.assign(3)  # in a run that goes on
 
     def everything():
-        variables = {**setup.weights, **step.variables, **step.counters}
+        variables = {**setup.weights, **step.variables}
         return {name: v.read_value().numpy() for name, v in variables.items()}
 
     initial = everything()
@@ -193,7 +193,7 @@ def test_a_skipped_first_update_is_counted_neither_by_adam_nor_by_the_average():
     setup = Setup(1, HPARAMS.override(ema_decay=0.9), has_adam=True)
     batch = setup.batch(*unequal_batch(1))
     step = setup.step
-    variables = {**setup.weights, **step.variables}
+    variables = {**setup.weights, **setup.optimizer.variables}
     initial = {k: v.read_value() for k, v in variables.items()}
     for skipped in (0, 1):
         for name, value in initial.items():

@@ -243,9 +243,8 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
     options = {"save_every": 1, "keep": 2}
     training = trainer(data_dir, tmp_path, options=options)
     num_params = training.model.count_params()
-    need = (
-        4 * num_params * (3 * 3 + 2)
-    )  # weights and two moments; the best, the average
+    # Weights, two moments and two counters of 64 bits; the best and the average.
+    need = 3 * (3 * 4 * num_params + 2 * 8) + 2 * 4 * num_params
     for free, fits in ((need - 1, False), (need, True)):
         usage = types.SimpleNamespace(free=free)
         monkeypatch.setattr(shutil, "disk_usage", lambda path, usage=usage: usage)

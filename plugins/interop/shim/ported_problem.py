@@ -14,7 +14,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.options import option
 from t2t_keras.problem import SIDES, Problem, Split, TextProcessor
 from t2t_keras.text.vocabulary import write_vocabulary
-from t2t_keras.user_code import definition_location, error_in_file
+from t2t_keras.usr_dir import definition_location, error_in_file
 
 from . import say_once
 from .encoders import TextEncoder

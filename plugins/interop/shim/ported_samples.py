@@ -15,7 +15,7 @@ import numpy as np
 
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Split
-from t2t_keras.user_code import definition_location, error_in_file
+from t2t_keras.usr_dir import definition_location, error_in_file
 
 from . import say_once
 from .encoders import EOS_ID, EncodedText, TextEncoder

@@ -624,8 +624,10 @@ def test_a_directory_without_our_export_is_refused(engine, tmp_path):
         "config.json is missing or does not have its checksum", t2t_keras.load, path
     )
     (path / "SHA256SUMS").unlink()
+    refused("has no SHA256SUMS: `t2t export` did not write it", t2t_keras.load, path)
     (path / "t2t_export.json").unlink()
-    refused("has no t2t_export.json; export the model again", t2t_keras.load, path)
+    (path / "SHA256SUMS").touch()
+    refused("SHA256SUMS is missing or does not have its check", t2t_keras.load, path)
 
 
 # The verification of a SavedModel.

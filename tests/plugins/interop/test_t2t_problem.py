@@ -44,14 +44,9 @@ WORDS = [("red dog", "roter hund"), ("big cat", "grosse katze"), ("dog", "hund")
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """Undoes what a test registers, imports and prints once."""
-    for registry_name in ("problems", "hparams", "models"):
-        original = getattr(registry, f"_{registry_name}")
-        new_registry = registry.Registry(registry_name)
-        new_registry._definitions.update(original.definitions())
-        new_registry._loaded = True
-        monkeypatch.setattr(registry, f"_{registry_name}", new_registry)
-    monkeypatch.setattr(hparam, "UNUSABLE_MODELS", {})
-    monkeypatch.setattr(registry, "UNUSABLE_MODELS", hparam.UNUSABLE_MODELS)
+    for original in (registry._problems, registry._hparams, hparam.MODELS):
+        definitions = original.definitions()
+        monkeypatch.setattr(original, "_definitions", definitions)
     monkeypatch.setattr(sys, "path", list(sys.path))
     finders = [x for x in sys.meta_path if type(x).__module__ != AS_TENSOR2TENSOR]
     monkeypatch.setattr(sys, "meta_path", finders)

@@ -19,6 +19,7 @@ from helpers.reference import reference
 
 from t2t_keras import registry
 from t2t_keras.evaluation.bleu import Bleu
+from t2t_keras.files.json_files import sha256
 from t2t_keras.plugins.reports import compare
 from t2t_keras.plugins.reports.compare import Scorer
 from t2t_keras.plugins.reports.significance import (
@@ -398,8 +399,10 @@ def other_run(trained_run, data_dir, tmp_path):
     """A copy of a run, with data of its own that have a test split, too."""
     data = shutil.copytree(data_dir, tmp_path / "data")
     manifest = data / "translate_text.manifest.json"
-    examples = json.loads(manifest.read_text())["examples"]
-    edit_json(manifest, examples=examples | {"test": examples["dev"]}, text_sha256=None)
+    fields = json.loads(manifest.read_text())
+    for name in ("examples", "text_sha256"):
+        fields[name]["test"] = fields[name]["dev"]
+    edit_json(manifest, **fields)
     for file in data.glob("translate_text-dev*"):
         shutil.copy(file, data / file.name.replace("-dev", "-test"))
     path = shutil.copytree(trained_run, tmp_path / "other")
@@ -416,8 +419,10 @@ def test_data_that_differ_are_refused_before_decoding(
     message = f"--split: not all data have test: {message}"
     refusal = run_refused(capfd, "compare", *runs, "--split", "test")
     assert refusal == f"t2t compare: error: {message}\n"
-    texts = data / "translate_text-dev.targets"
-    texts.write_text(texts.read_text().upper())
+    paths = [data / f"translate_text-dev.{side}" for side in ("sources", "targets")]
+    paths[1].write_text(paths[1].read_text().upper())
+    checksums = {"dev": [sha256(path) for path in paths]}
+    edit_json(data / "translate_text.manifest.json", text_sha256=checksums)
     refusal = run_refused(capfd, "compare", *runs, *FAST)
     message = f"{other_run} and {trained_run} have data with different dev sentences"
     assert refusal.startswith(f"t2t compare: error: {message}; give a --data_dir")

@@ -32,7 +32,7 @@ def export(tmp_path):
 
 def test_an_export_is_described_by_its_settings(export, capfd):
     rows = {"format": "savedmodel", "bytes": "1,234"}
-    assert run_json(capfd, "describe", export) == {"export": rows}  # an early version
+    assert run_json(capfd, "describe", export) == {"export": rows}  # of another program
     (export / "t2t_export.json").write_text(json.dumps(SETTINGS))
     rows = run_json(capfd, "describe", export)["export"]
     assert rows["languages"] == "en → de" and rows["hparams"] == "num_layers=4"

@@ -1,5 +1,6 @@
 """`t2t serve`: its flags, signals and warnings."""
 
+import functools
 import json
 import logging
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -76,14 +78,12 @@ def test_an_export_for_ctranslate2_is_not_taken_for_a_run(translator, tmp_path, 
 
 
 def test_a_converted_run_is_named_by_its_directory(tmp_path, capfd, monkeypatch):
-    class Splitting:
-        def choose(self, **options):
-            return DecodingOptions(split_sentences=True, **options)
-
+    translator = mock.MagicMock()
+    translator.choose = functools.partial(DecodingOptions, split_sentences=True)
     cache = tmp_path / "engines" / "ctranslate2-1"
     monkeypatch.setattr(command, "converted", lambda *_: (cache, None))
     monkeypatch.setattr(command, "_checkpoint_path", lambda *_: None)
-    monkeypatch.setattr(command, "load", lambda *_: Splitting())
+    monkeypatch.setattr(command, "load", lambda *_: translator)
     Serve(model=("m",), engine="auto").load_model(tmp_path)
     err = capfd.readouterr().err
     assert err.startswith(f"t2t serve: {tmp_path} was trained on single sentences:")

@@ -12,8 +12,6 @@ from helpers.tokenizer_checks import ascii_words
 
 from t2t_keras.decoding.engine import AlignmentHead, Source
 from t2t_keras.decoding.graph_engine import ModelTranslator
-from t2t_keras.export.settings import ExportSettings
-from t2t_keras.export.text_saved_model import TextSavedModel
 from t2t_keras.plugins.server.explanation import missing_features, word_probabilities
 from t2t_keras.plugins.server.requests import PredictRequest
 from t2t_keras.plugins.server.served_model import ServedModel
@@ -141,14 +139,6 @@ def test_sentences_are_those_that_the_model_searches(translator):
     assert searched[0].sentences == len(parts)
 
 
-def test_the_graph_of_an_export_splits_texts_itself(served):
-    settings = ExportSettings(
-        version="", problem="", decoding={"split_sentences": True}
-    )
-    strings = TextSavedModel(served, settings)
-    assert [x["source"] for x in explain(ServedModel(strings), TEXT)] == [TEXT]
-
-
 @pytest.mark.parametrize("prefix", ["", "a", "the old"])
 def test_alternatives_are_the_words_of_the_model(words, prefix):
     """Where tokens are words, the probabilities are those of the softmax."""
@@ -188,7 +178,7 @@ def test_forbidden_words_and_terms_hold_for_alternatives(words):
     assert texts and all("book" in text.split() for text in texts)
 
 
-def test_what_a_saved_model_lacks(served, exported, translator):
+def test_what_a_saved_model_lacks(exported, translator):
     model = ServedModel(exported)
     assert {*model.missing} == {"alignment", "prefixes"}
     (sentence,) = explain(model, LINES[8])
@@ -201,14 +191,6 @@ def test_what_a_saved_model_lacks(served, exported, translator):
     row = {"texts": "a", "prefixes": "b"}
     for signature in ("alternatives", "explain"):
         refused("a SavedModel cannot force them", model.predict, signature, [row], {})
-    strings = TextSavedModel(served, None)
-    model = ServedModel(strings)
-    assert {*model.missing} == {"alignment", "prefixes", "probabilities"}
-    (sentence,) = explain(model, LINES[8])
-    assert sentence["texts"] == expected["texts"]
-    unknown = ("alignment", "probabilities", "log_prob", "tokens")
-    assert [sentence[name] for name in unknown] == [None] * 4
-    refused("texts and scores only", model.predict, "alternatives", [row], {})
 
 
 def test_a_run_lacks_nothing_and_has_languages(words, translator):

@@ -6,10 +6,11 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
 
-from t2t_keras.decoding.engine import Hypothesis
+from t2t_keras.decoding.engine import AlignmentHead, Hypothesis
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.served_model import FallbackModel
+from t2t_keras.problem import TextProcessor
 
 ROWS = [{"texts": "a dog"}]
 
@@ -17,9 +18,23 @@ ROWS = [{"texts": "a dog"}]
 class Named:
     """Returns each text with its own name before it; may refuse options."""
 
+    text_processor = TextProcessor()
+    divides_batches = True
+    options = DecodingOptions()
+
     def __init__(self, name, *refused):
         self.name = name
         self.refused = refused
+        self.engine = self
+
+    def score(self, sources, targets, options):
+        return []
+
+    def next_tokens(self, sources, count, options):
+        return []
+
+    def alignment_head(self):
+        return AlignmentHead()
 
     def choose(self, **options):
         for name in self.refused:

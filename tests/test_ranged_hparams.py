@@ -76,7 +76,8 @@ def test_no_range_and_two_of_one_field():
     refused("'d_ff' has two ranges", ranges(*calls).resolve, HParams())
 
 
-def test_registered_ranges(monkeypatch):
+@pytest.mark.usefixtures("registrations")
+def test_registered_ranges():
     names = registry.list_ranged_hparams()
     assert names["small_data_range"].startswith("Up to 150,000 pairs")
     for name, start in (
@@ -86,7 +87,6 @@ def test_registered_ranges(monkeypatch):
         hparams = registry.hparams(start.removesuffix("_range"))
         assert registry.ranged_hparams(name).resolve(hparams)
     refused("ranges: there is no 'tiny'", registry.ranged_hparams, "tiny")
-    monkeypatch.setattr(registry, "_ranged_hparams", registry.Registry("hparams"))
 
     @register_ranged_hparams
     def wide(rhp):

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.command_line import python
 from helpers.errors import refused
 
 from t2t_keras import (
@@ -18,19 +19,9 @@ from t2t_keras.usr_dir import load_usr_dir
 
 
 @pytest.fixture(autouse=True)
-def fresh_registry(monkeypatch):
+def fresh_registry(registrations):
     """Every test registers into empty registries; modules and paths are undone."""
-    registry.list_problems()  # the built-in modules register once, where they belong
-    registry.list_hparams()
-    for registry_name in ("problems", "hparams"):
-        empty = registry.Registry(registry_name)
-        empty._loaded = True
-        monkeypatch.setattr(registry, f"_{registry_name}", empty)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    modules = set(sys.modules)
-    yield
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
+    registrations.clear("problems", "hparams")
 
 
 def write(path: Path, text: str) -> Path:
@@ -315,15 +306,14 @@ def reads_a_file():
     refused("import tensorflow.compat.v1 as tf", registry.hparams, "reads_a_file")
 
 
-def test_entry_points_of_another_package(tmp_path, monkeypatch):
+def test_entry_points_of_another_package(tmp_path):
     """What pip leaves behind of a third-party package: metadata and a module."""
     write(tmp_path / "plug.py", problem_file("plugged", "of another package"))
     info = tmp_path / "plug-1.0.dist-info"
     write(info / "METADATA", "Metadata-Version: 2.1\nName: plug\nVersion: 1.0\n")
     write(info / "entry_points.txt", "[t2t_keras.problems]\nany = plug\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    registry._problems._loaded = False
-    assert registry.problem("plugged").summary == "of another package"
+    code = "from t2t_keras import registry; print(registry.problem('plugged').summary)"
+    assert python(code, PYTHONPATH=str(tmp_path)) == "of another package\n"
 
 
 def test_entry_points_are_read_once(monkeypatch):

@@ -102,11 +102,6 @@ def test_dev_stays_with_another_size_of_test():
         assert splits["dev"] == held_out(PAIRS)["dev"]
 
 
-def test_bytes_do_not_depend_on_the_workers(complete, tmp_path):
-    generate(WHOLE, tmp_path, workers=3, dev_size=25, test_size=40)
-    assert files(tmp_path) == files(complete)
-
-
 @pytest.mark.parametrize("at", [3, 8, 14, 20])
 def test_an_interrupted_run_resumes(complete, tmp_path, at):
     with faults(at, interrupt), pytest.raises(KeyboardInterrupt):

@@ -210,6 +210,8 @@ def test_compression_is_recognized_by_content(tmp_path, compression):
         assert count_lines(path) == 4000
     with standard_input(path):
         assert len(list(read_input(None))) == 4000
+    table = save(tmp_path / f"a.tsv.{compression}", COMPRESS[compression](b"a\tb\n"))
+    assert list(PairFile(table)()) == [("a", "b")]
     for name in (f"a.{compression}", "a.en"):
         path = save(tmp_path / name, content[: len(content) // 2])
         refused(f"{path} is not a complete", list, read_lines(path))

@@ -17,7 +17,7 @@ from helpers.decoding_models import (
 )
 
 from t2t_keras.decoding.constraint import BannedTokens
-from t2t_keras.decoding.sampling import _draw, sample
+from t2t_keras.decoding.sampling import sample
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
 
@@ -40,14 +40,6 @@ def test_samples_of_no_length_and_without_an_allowed_token(model):
     samples = sample(model, tf.constant(SOURCES), **options, constraint=all_banned)
     assert not samples.lengths.numpy().any() and not samples.ids.numpy().any()
     assert np.isneginf(samples.scores.numpy()[1:]).all()
-
-
-def test_top_p_takes_no_more_tokens_than_reach_it():
-    """Of four equally likely tokens, two have a probability of exactly 0.5."""
-    logits = tf.tile(tf.math.log([[[0.25] * 4]]), [400, 1, 1])
-    uniform = tf.constant(np.linspace(0, 1, 400, endpoint=False), tf.float32)
-    drawn = _draw(logits, uniform[:, None], 0, 0.5)
-    assert np.bincount(drawn[:, 0], minlength=4).tolist() == [200, 200, 0, 0]
 
 
 PROBS = np.array([0.0, 0.3, 0.1, 0.4, 0.2])  # of PAD, EOS and three pieces
@@ -81,9 +73,9 @@ def draw(larger):
     return run
 
 
-def frequencies(**options):
+def frequencies(probs=PROBS, **options):
     """How often each piece is drawn at the first of two steps, of 20,000 times."""
-    logits = np.log(np.maximum(PROBS, 1e-9))
+    logits = np.log(np.maximum(probs, 1e-9))
     logits[PAD] = 5.0  # as if the model wanted padding
     table = TableModel(tf.constant(np.tile(logits, (1, 2, 5, 1)), tf.float32))
     row = {"seeds": tf.constant([[7, 0]]), "max_length": tf.constant([2])}
@@ -108,6 +100,12 @@ def frequencies(**options):
 def test_distribution(options, weights):
     expected = weights / weights.sum()
     np.testing.assert_allclose(frequencies(**options), expected, atol=0.015)
+
+
+def test_top_p_takes_no_more_tokens_than_reach_it():
+    """Of four equally likely tokens, two have a probability of exactly 0.5."""
+    drawn = frequencies(np.array([0.0, 0.25, 0.25, 0.25, 0.25]), top_p=0.5)
+    np.testing.assert_allclose(drawn, [0, 0.5, 0.5, 0, 0], atol=0.015)
 
 
 def test_seed_and_companions(draw):

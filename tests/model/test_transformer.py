@@ -97,8 +97,8 @@ def test_dropout_is_where_the_rates_say():
 
 
 def test_every_dropout_layer_has_its_own_mask():
-    folds = [layer._fold for layer in dropouts(model())]
-    assert len(set(folds)) == len(folds) == 22
+    paths = [layer.path for layer in dropouts(model())]
+    assert len(set(paths)) == len(paths) == 22
 
 
 @pytest.mark.parametrize("norm", NORMS)

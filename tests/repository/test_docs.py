@@ -51,17 +51,3 @@ def test_tests_that_are_named_exist(document):
     text = prose(document)
     named = set(re.findall(r"`(test_\w+)`", text)) - files
     assert named <= defined, f"{document.name}: {sorted(named - defined)}"
-
-
-def test_contributing_names_every_package():
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    packages = {path.parent.name for path in ROOT.glob("t2t_keras/*/__init__.py")}
-    assert packages <= set(re.findall(r"\(t2t_keras/(\w+)\)", text))
-
-
-@pytest.mark.parametrize("package", sorted((ROOT / "t2t_keras").glob("*/__init__.py")))
-def test_a_package_names_its_files(package):
-    """The docstring of each folder mentions every file in it."""
-    text = package.read_text(encoding="utf-8")
-    files = {path.stem for path in package.parent.glob("*.py")} - {"__init__"}
-    assert {name for name in files if f"`{name}`" not in text} == set()

@@ -42,7 +42,6 @@ from helpers.t2t_oracle import SMALL, matrix, synthetic, t2t_checkpoint, write_h
 from t2t_keras import registry
 from t2t_keras.cli.program import command_line, commands, parse
 from t2t_keras.data.sources import ParallelFiles
-from t2t_keras.plugins.reports import compare
 from t2t_keras.training.settings import TrainOptions
 
 # Why a block may be left out.
@@ -228,8 +227,6 @@ def workplace(tmp_path, monkeypatch, registrations):
     monkeypatch.chdir(tmp_path)
     write_files()
     modules = set(sys.modules)
-    scored = dict(compare._scorers._definitions)
-    monkeypatch.setattr(compare._scorers, "_definitions", scored)
     files = {
         split: ParallelFiles(f"{split}.en", f"{split}.de")
         for split in ("train", "dev", "test")
@@ -245,10 +242,11 @@ def workplace(tmp_path, monkeypatch, registrations):
         for name in ("parsing_wsj", "parsing_wsj_notags", "parsing_wsj_semi")
     }
     for name, changes in problems.items():
-        replace(registry._problems, name, registry.problem(name).replace(**changes))
+        small_problem = registry.problem(name).replace(**changes)
+        registrations.replace("problems", name, small_problem)
     for name in registry.list_hparams():
         small_set = registry.hparams(name).override(**TINY)
-        replace(registry._hparams, name, small_set)
+        registrations.replace("hparams", name, small_set)
     defaults = TrainOptions.__init__.__kwdefaults__
     for option, value in (("save_every", 1), ("eval_sentences", 0)):
         monkeypatch.setitem(defaults, option, value)
@@ -258,13 +256,6 @@ def workplace(tmp_path, monkeypatch, registrations):
         file = getattr(sys.modules[name], "__file__", None)
         if file and Path(file).is_relative_to(tmp_path):
             del sys.modules[name]
-
-
-def replace(registered, name, value) -> None:
-    """Registers a stand-in under a name that has a definition."""
-    definitions = registered._definitions
-    old = definitions[name]
-    definitions[name] = registry.Definition(lambda: value, old.location, old.doc)
 
 
 def run_command(command: str) -> None:

@@ -6,7 +6,6 @@ import runpy
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -169,25 +168,6 @@ def test_libraries_of_the_server_have_upper_bounds():
         upper_bound = re.search(r"<[\d.]+", requirements[name])
         assert upper_bound, f"{name}{requirements[name]}"
         assert text.count(f"'{name}{upper_bound[0]}'") == 2
-
-
-# Tests are found from the file that they test.
-
-
-def test_tests_are_named_after_what_they_test():
-    """`test_<module>.py` or `test_<module>_<aspect>.py`, or after the package."""
-    paths = sorted((ROOT / "tests").rglob("test_*.py"))
-    (_, uses), *_ = Counter(path.name for path in paths).most_common(1)
-    assert uses == 1, "pytest imports one of the files with the same name"
-    for path in paths:
-        folder = path.parent.relative_to(ROOT / "tests")
-        if folder.parts[:1] in (("system",), ("repository",)):
-            continue
-        is_core = folder.parts[:1] not in (("plugins",), ("problems",), ("hparams",))
-        package = ROOT / ("t2t_keras" if is_core else "") / folder
-        names = [package.name, *(file.stem for file in package.iterdir())]
-        subject = path.stem.removeprefix("test_")
-        assert any(f"{subject}_".startswith(f"{name}_") for name in names), path
 
 
 # What SECURITY.md says of `t2t import`

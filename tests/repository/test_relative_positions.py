@@ -10,7 +10,6 @@ from helpers.numpy_transformer import softmax
 
 from t2t_keras import HParams
 from t2t_keras.model.layers import padding_bias
-from t2t_keras.testing import _check_packing, _check_steps
 from t2t_keras.usr_dir import load_usr_dir
 
 FOLDER = Path(__file__).parents[2] / "examples" / "relative_positions"
@@ -53,11 +52,6 @@ def test_attention_is_the_equation(model, stack):
     actual = layer.compute_attention(x, bias).output[0]
     expected = by_loops(layer, x[0].astype(np.float64), allowed)
     np.testing.assert_allclose(actual, expected, atol=1e-5)
-
-
-def test_packed_rows_and_decoding_steps_have_the_same_distances(model):
-    _check_packing(model)
-    _check_steps(model)
 
 
 @pytest.mark.usefixtures("model")

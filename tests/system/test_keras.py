@@ -24,7 +24,6 @@ from t2t_keras.model import (
     LabelSmoothedCrossEntropy,
     Schedule,
     SelfAttention,
-    WindowSelfAttention,
 )
 from t2t_keras.run.checkpoint import model_variables
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
@@ -121,15 +120,6 @@ def test_cross_attention_matches_keras():
         layer(x, memory, **options), keras_layer(x, memory, **options), strict=True
     ):
         np.testing.assert_allclose(actual, expected, atol=1e-5)
-
-
-def test_a_windows_mask_hides_padding():
-    layer = WindowSelfAttention(D, HEADS, left_context=2, right_context=2)
-    x = normal(1, 6, D)
-    mask = np.array([[[1, 1, 1, 1, 0, 0]]], bool)
-    np.testing.assert_allclose(
-        layer(x, attention_mask=mask)[:, :4], layer(x[:, :4]), atol=1e-5
-    )
 
 
 # Masks, as Keras propagates them
@@ -251,17 +241,6 @@ def test_the_mask_is_passed_beside_other_tensors():
     for tensors in ({"seed": seed}, {"attention_mask": full_mask}):
         actual = layer(embedded, **tensors)
         np.testing.assert_allclose(actual[:, :4], expected, atol=1e-5)
-
-
-def test_masked_attention_matches_keras():
-    layer = SelfAttention(D, HEADS, 3, 5)
-    layer.build((None, None, D))
-    keras_layer = keras_attention(layer, 5)
-    embed = masked_embedding()
-    tokens = np.pad(TOKENS, ((0, 0), (0, 2)))
-    actual = layer(embed(tokens))
-    expected = keras_layer(embed(tokens), embed(tokens))
-    np.testing.assert_allclose(actual[:, :4], expected[:, :4], atol=1e-5)
 
 
 # Training

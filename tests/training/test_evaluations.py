@@ -10,8 +10,14 @@ from helpers.small_run import replace_updates, trainer, weights
 
 from t2t_keras.metrics import Metrics
 from t2t_keras.problem import Problem
-from t2t_keras.run.checkpoint import Checkpoint, CheckpointDirectory, average_run
+from t2t_keras.run.checkpoint import (
+    Checkpoint,
+    CheckpointDirectory,
+    average_run,
+    model_variables,
+)
 from t2t_keras.run.directory import RunDirectory
+from t2t_keras.run.evaluation import open_split
 from t2t_keras.training.features import dev_hooks
 from t2t_keras.training.interval import TimeLeft
 from t2t_keras.training.metrics_files import MetricsFile
@@ -203,8 +209,8 @@ def test_the_average_is_compared_and_the_weights_stay(data_dir, tmp_path, monkey
     training = trainer(data_dir, tmp_path / "run", options=options)
     values = training.train()
     saved = weights(tmp_path / "run")
-    for name, variable in training._variables.items():
-        np.testing.assert_array_equal(variable.read_value(), saved[name], err_msg=name)
+    for name, variable in model_variables(training.model).items():
+        np.testing.assert_array_equal(variable, saved[name], err_msg=name)
 
     records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
     losses = {r["step"]: r["loss"] for r in records if r["kind"] == "dev"}
@@ -214,8 +220,8 @@ def test_the_average_is_compared_and_the_weights_stay(data_dir, tmp_path, monkey
 
     # The same as averaging on disk and evaluating that.
     average_run(tmp_path / "run", count=3)
-    RunDirectory(tmp_path / "run").restore(training.model, "average")
-    expected = training._hooks[1].evaluator.loss()["loss"]
+    run = RunDirectory(tmp_path / "run")
+    expected = open_split(run, run.translator("average"), "dev").loss()["loss"]
     assert values["dev_average"]["checkpoints"] == 3
     assert values["dev_average"]["loss"] == pytest.approx(expected, rel=1e-6)
     kinds = [r["kind"] for r in records]

@@ -249,13 +249,6 @@ def test_names_of_optimizers_are_unique(name):
     refused(message, register_optimizer, type(name, (), {}))
 
 
-def test_an_unknown_optimizer_is_refused():
-    message = (
-        "optimizer must be one of adam, adamw.*, not 'lion'; others are registered"
-    )
-    refused(message, HParams, optimizer="lion")
-
-
 # tensor2tensor's tables, and whether it counted updates from 0 or 1. The sets that say
 # "legacy" count from 1, as the paper does; of a product the first update has rate 0.
 PAPER = "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size"

@@ -6,6 +6,7 @@ from helpers.errors import refused
 from helpers.small_run import trainer
 
 from t2t_keras.hparam import HParams
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.train import resolve_auto
 
 
@@ -32,7 +33,8 @@ def test_a_new_run_packs_rows_and_compiles_on_gpus(
 
 def test_a_run_keeps_what_it_began_with(tmp_path, data_dir):
     compiled = {"bucketing": "static", "jit_compile": True}
-    run = trainer(data_dir, tmp_path, **compiled)._run
+    trainer(data_dir, tmp_path, **compiled)
+    run = RunDirectory(tmp_path)
     hparams = run.hparams.override(bucketing="auto", jit_compile="auto")
     assert resolve_auto(hparams, tmp_path, has_gpus=False).bucketing == "exact"
     run.checkpoints.save(1, {"x": np.zeros(1)}, keep=1)
@@ -40,7 +42,8 @@ def test_a_run_keeps_what_it_began_with(tmp_path, data_dir):
 
 
 def test_a_run_without_recorded_values_has_exact_batches(tmp_path, data_dir):
-    run = trainer(data_dir, tmp_path)._run
+    trainer(data_dir, tmp_path)
+    run = RunDirectory(tmp_path)
     run.checkpoints.save(1, {"x": np.zeros(1)}, keep=1)
     resolved = resolve_auto(run.hparams, tmp_path, has_gpus=True)
     assert (resolved.bucketing, resolved.jit_compile) == ("exact", False)

@@ -149,7 +149,6 @@ def test_every_checkpoint_has_a_conversion(path, translate):
 def test_a_served_run_answers_phrases_with_tensorflow(path, capfd):
     serve_command = pytest.importorskip("t2t_keras.plugins.server.command")
     model = serve_command.Serve(model=("m",), engine="auto").load_model(path)
-    assert isinstance(model._translator.engine, CTranslate2Engine)
     assert model.missing == {}
     capfd.readouterr()
     rows = [{"texts": text, "prefixes": ""} for text in LINES[:2]]
@@ -163,10 +162,10 @@ def test_a_served_run_answers_phrases_with_tensorflow(path, capfd):
     # The run is loaded once, for these requests alone.
     assert capfd.readouterr().err.count("TensorFlow runs requests with glossary") == 1
     predictions = model.predict("translate", rows, {})
-    for row, (output, *_) in zip(
-        predictions, model._translator.n_best(LINES[:2]), strict=True
-    ):
-        assert row["texts"] == [output.text]
+    fast = t2t_keras.load(last_export(path))
+    assert isinstance(fast.engine, CTranslate2Engine)
+    for row, text in zip(predictions, fast.translate(LINES[:2]), strict=True):
+        assert row["texts"] == [text]
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from helpers.tokenizer_checks import (
     random_lines,
 )
 
-from t2t_keras import hparam, registry
+from t2t_keras import registry
 from t2t_keras.cli import main
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.pipeline import read_pairs
@@ -42,12 +42,8 @@ WORDS = [("red dog", "roter hund"), ("big cat", "grosse katze"), ("dog", "hund")
 
 
 @pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
+def own_registry(registrations, monkeypatch):
     """Undoes what a test registers, imports and prints once."""
-    for original in (registry._problems, registry._hparams, hparam.MODELS):
-        definitions = original.definitions()
-        monkeypatch.setattr(original, "_definitions", definitions)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     finders = [x for x in sys.meta_path if type(x).__module__ != AS_TENSOR2TENSOR]
     monkeypatch.setattr(sys, "meta_path", finders)
     monkeypatch.delitem(sys.modules, AS_TENSOR2TENSOR, raising=False)
@@ -438,9 +434,7 @@ def with_channels(rhp):
 '''
 
 
-def test_ranges_have_our_names(tmp_path, capfd, monkeypatch):
-    ours = registry.Registry("hparams", "ranges")
-    monkeypatch.setattr(registry, "_ranged_hparams", ours)
+def test_ranges_have_our_names(tmp_path, capfd):
     directory = tmp_path / "usr"
     directory.mkdir()
     line = "import t2t_keras.plugins.interop.as_tensor2tensor"

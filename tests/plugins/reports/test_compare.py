@@ -17,10 +17,8 @@ from helpers.errors import refused
 from helpers.json_edits import edit_json
 from helpers.reference import reference
 
-from t2t_keras import registry
 from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.files.json_files import sha256
-from t2t_keras.plugins.reports import compare
 from t2t_keras.plugins.reports.compare import Scorer
 from t2t_keras.plugins.reports.significance import (
     System,
@@ -41,17 +39,9 @@ BETTER = [
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    """No scorer is registered, and the seed is sacreBLEU's own."""
+def fresh(registrations, monkeypatch):
+    """No scorer stays registered, and the seed is sacreBLEU's own."""
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
-    registry.list_problems()
-    monkeypatch.setattr(compare, "_scorers", registry.Registry("scorers"))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    modules = set(sys.modules)
-    yield
-    for name in set(sys.modules) - modules:
-        if name.startswith("my_scorers"):
-            del sys.modules[name]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shlex
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -226,10 +225,8 @@ def test_the_settings_tell_how_many_sentences_were_decoded(live_run):
         assert rows.get("decoded in training") == row
 
 
-def test_changes_of_a_set_of_the_users(live_run, tmp_path, monkeypatch):
-    definitions = dict(registry._hparams.definitions())
-    monkeypatch.setattr(registry._hparams, "_definitions", definitions)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+@pytest.mark.usefixtures("registrations")
+def test_changes_of_a_set_of_the_users(live_run, tmp_path):
     usr_dir = tmp_path / "mine"
     usr_dir.mkdir()
     (usr_dir / "narrow_sets.py").write_text(NARROW)

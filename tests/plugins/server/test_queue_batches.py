@@ -8,8 +8,6 @@ import types
 import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
-from helpers.stub_server import wait_for
-
 from t2t_keras.plugins.server.queue import Batcher, Overloaded
 from t2t_keras.plugins.server.requests import Limits
 
@@ -17,9 +15,10 @@ from t2t_keras.plugins.server.requests import Limits
 def run_batches(limits, cheap_work=math.inf):
     """Runs values in a batcher; returns the batches, in the order of running."""
     batches = []
-    may_run = threading.Event()
+    runs, may_run = threading.Event(), threading.Event()
 
     def work(key, values, is_wanted):
+        runs.set()
         may_run.wait(60)
         batches.append((key, values))
         return [value * 10 for value in values]
@@ -27,7 +26,7 @@ def run_batches(limits, cheap_work=math.inf):
     async def talk():
         batcher = Batcher(work, limits, cheap_work=cheap_work)
         begun = asyncio.create_task(batcher.submit("z", [0], [1]))
-        await asyncio.to_thread(wait_for, lambda: batcher._queue.running)
+        await asyncio.to_thread(runs.wait, 60)
         tasks = [
             asyncio.create_task(batcher.submit(keys, values, [options] * len(values)))
             for keys, values, options in (

@@ -67,8 +67,7 @@ class PairsCommand(UsrDirFlags, Command):
     data_dir: str | None = option(None, "a data directory", metavar="DIR")
     languages: str | None = option(
         None,
-        "languages, such as en-de, on which scores depend (default: the problem's, or "
-        "found in the texts)",
+        "the languages, such as en-de (default: the problem's, or found in the texts)",
         metavar="SOURCE-TARGET",
     )
     train_source: str | None = _file("source texts of train")
@@ -207,7 +206,7 @@ class Datagen(PairsCommand):
     )
     clean: str | None = option(
         None,
-        "rules by which noisy training pairs are dropped: 'none', or some of "
+        "rules that drop noisy training pairs: 'none', or some of "
         "identical, control, entities, letters=0.5, word=100, ratio=1.5, duplicates, "
         "separated by commas (default: the problem's)",
         metavar="RULES",

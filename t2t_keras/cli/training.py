@@ -139,16 +139,16 @@ class Train(HParamsFlags, UsrDirFlags, Command):
                 "run, only --output_dir"
             )
         require_utf8("output_dir", self.output_dir)
-        config, hparams, _ = run_settings(
+        config, _, _ = run_settings(
             self.output_dir,
             self.problem,
             self.hparams_set,
+            self.hparams,
             usr_dir=self.usr_dir,
             data_dir=self.data_dir,
             init_from=self.init_from,
             options=self.options,
         )
-        hparams.parse(self.hparams)
         return config
 
     def run(self) -> dict[str, Any]:

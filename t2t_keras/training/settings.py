@@ -108,6 +108,7 @@ def run_settings(
     output_dir: str | Path,
     problem: str | None = None,
     hparams_set: str | None = None,
+    changes: str = "",
     *,
     usr_dir: str | Path | None = None,
     data_dir: str | Path | None = None,
@@ -125,6 +126,7 @@ def run_settings(
         problem: the name of the problem; None: that of the run.
         hparams_set: the name of the set; None: the hyper-parameters are those of the
             run, or of the one in `init_from`.
+        changes: changes to the hyper-parameters, `K=V,K=V`, which are only checked.
         usr_dir: the user's folder, which is imported; None: that of the run.
         data_dir: the data directory; None: that of the run.
         seed: the seed; None: that of the run, or 0.
@@ -172,6 +174,7 @@ def run_settings(
         source = RunConfig.read(run_of(init_from))
         hparams_set = source.hparams_set
         usr_dir = usr_dir or source.usr_dir
+    hparams.parse(changes)
     checked = TrainOptions(**options)
     task = registry.problem(problem)
     tokens = _bleu_tokens(checked, recorded)

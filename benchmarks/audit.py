@@ -22,7 +22,7 @@ from t2t_keras import HParams
 from t2t_keras.data.pipeline import batch_signature
 from t2t_keras.decoding.constraint import Constraint
 from t2t_keras.decoding.search_loop import GrowingLoop, compiled
-from t2t_keras.model.layers.embedding import BLOCK
+from t2t_keras.model.execution import BLOCK
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.strategy import distribute_batches, make_strategy
 

@@ -150,7 +150,8 @@ def _check(hint: Any, text_rule: Rule | None) -> _Check:
     """
     from pydantic import AllowInfNan, BeforeValidator, ConfigDict, Strict, with_config
 
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    arguments = typing.get_args(hint)
     if hint in (None, types.NoneType):
         return None, "None"
     if origin is Annotated:
@@ -219,7 +220,8 @@ def _check_generic(origin: type, items: list[_Check], is_fixed: bool) -> _Check:
         cls = dict
         words = f"a mapping of {' to '.join(described)}"
     elif origin is tuple:
-        accepted, hints = Sequence, hints if is_fixed else (*hints, ...)
+        accepted = Sequence
+        hints = hints if is_fixed else (*hints, ...)
         words = f"({', '.join(described)})" if is_fixed else words
     elif issubclass(origin, Set):
         cls = set
@@ -277,8 +279,10 @@ def _after(rule: object) -> object:
 
     def require(value: object) -> object:
         if not rule.holds(value):
-            kind = "rule" if rule.description else "type"
-            raise PydanticCustomError(kind, "{words}", {"words": rule.description})
+            error_type = "rule" if rule.description else "type"
+            raise PydanticCustomError(
+                error_type, "{words}", {"words": rule.description}
+            )
         return value
 
     return AfterValidator(require)
@@ -304,13 +308,14 @@ def _saying(
         try:
             return handler(value)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            kind, location = first["type"], first["loc"]
-            is_of_item = kind in ("said", "rule") and location[-1:] != ("[key]",)
+            details = error.errors(include_url=False)[0]
+            location = details["loc"]
+            error_type = details["type"]
+            is_of_item = error_type in ("said", "rule") and location[-1:] != ("[key]",)
             if location and is_of_item and not is_union:
                 raise
-        if kind == "rule" and not location:
-            context = {"words": first["msg"] + suffix}
+        if error_type == "rule" and not location:
+            context = {"words": details["msg"] + suffix}
             raise PydanticCustomError("rule", "{words}", context)
         raise PydanticCustomError("said", "{words}", {"words": words})
 
@@ -347,10 +352,10 @@ def validated(
     try:
         return _adapter(hint, text_rule).validate_python(value)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    for key in first["loc"]:
+        details = error.errors(include_url=False)[0]
+    for key in details["loc"]:
         name += f"[{key}]" if isinstance(key, int) else f".{key}"
-    raise TypeMismatchError(name, first["msg"], first["input"])
+    raise TypeMismatchError(name, details["msg"], details["input"])
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
+from t2t_keras.display import current_words, end_spinner, is_shown, show, waiting
 from t2t_keras.errors import quantity
 
 if TYPE_CHECKING:
@@ -84,30 +85,6 @@ def _rounded(value: object) -> object:
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
-class Display(Protocol):
-    """A spinner or a progress bar on the terminal, which draws `current_words`.
-
-    Attributes:
-        is_spinner: whether it has nothing but the words.
-    """
-
-    is_spinner: bool
-
-    def stop(self) -> None:
-        """Removes it from the terminal."""
-
-
-# The display that is on the terminal now; there is at most one.
-_displays: list[Display] = []
-# What the user waits for; threads may wait for several things at once.
-_waits: list[str] = []
-# What a signal has changed.
-_notes: list[str] = []
-# What handlers of signals delay until the main thread has printed its line; None:
-# it prints nothing now.
-_delayed: list[Callable[[], None]] | None = None
-
-
 def say(message: str) -> None:
     """Prints one line to standard error."""
     print(message, file=sys.stderr, flush=True)
@@ -130,90 +107,19 @@ def busy(words: str) -> Iterator[None]:
     A spinner ends early where a bar begins, or at `end_spinner`; `say` prints above it.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    needs_spinner = is_main and not _displays and sys.stderr.isatty()
-    _waits.append(words)
-    try:
-        if needs_spinner:
-            from t2t_keras.progress_bar import Spinner
+    needs_spinner = is_main and not is_shown() and sys.stderr.isatty()
+    with waiting(words):
+        try:
+            if needs_spinner:
+                from t2t_keras.progress_bar import Spinner
 
-            spinner = Spinner(current_words)
-            _displays.append(spinner)
-            spinner.start(refresh=True)
-        yield
-    finally:
-        if needs_spinner:
-            end_spinner()
-        with contextlib.suppress(ValueError):  # a bar has forgotten it
-            _waits.remove(words)
-
-
-def current_words() -> str:
-    """Returns what the spinner or bar says now; "": nothing."""
-    words = _notes or _waits
-    return words[-1] if words else ""
-
-
-def end_spinner() -> None:
-    """Removes the spinner, if there is one."""
-    if _displays and _displays[-1].is_spinner:
-        _displays.pop().stop()
-        _waits.clear()
-
-
-def show_note(words: str) -> bool:
-    """Adds words to the spinner or bar until it ends; a signal handler may call it.
-
-    Returns:
-        Whether there is one.
-    """
-    if _displays:
-        _notes.append(words)
-    return bool(_displays)
-
-
-@contextlib.contextmanager
-def printing() -> Iterator[None]:
-    """Keeps signal handlers from leaving the block while it prints.
-
-    After such an exit, rich would print its buffer a second time.
-    """
-    global _delayed
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or _delayed is not None:
-        yield
-        return
-    actions: list[Callable[[], None]] = []
-    _delayed = actions
-    try:
-        yield
-    finally:
-        _delayed = None
-    for action in actions:
-        action()
-
-
-def after_printing(action: Callable[[], None]) -> None:
-    """Calls a function that may raise; during `printing`, after the block.
-
-    A signal handler may call it.
-    """
-    if _delayed is None:
-        action()
-    else:
-        _delayed.append(action)
-
-
-def show_bar(bar: Display) -> None:
-    """Shows the words in a bar from now on."""
-    end_spinner()
-    _displays.append(bar)
-
-
-def hide_bar(bar: Display) -> None:
-    """Stops showing the words in a bar."""
-    _notes.clear()
-    with contextlib.suppress(ValueError):  # it had ended, or had not begun
-        _displays.remove(bar)
+                spinner = Spinner(current_words)
+                show(spinner)
+                spinner.start(refresh=True)
+            yield
+        finally:
+            if needs_spinner:
+                end_spinner()
 
 
 def folded(

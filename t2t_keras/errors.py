@@ -62,18 +62,19 @@ def misspelt_names(name: str, names: Iterable[str]) -> list[str]:
 
     Hyphens equal underscores, and upper case equals lower case.
     """
-    return [other for other in names if _is_misspelling(name, other)]
+    return [right for right in names if _is_misspelling(name, right)]
 
 
-def _is_misspelling(name: str, other: str) -> bool:
-    """Returns whether a name is in the result of `misspelt_names`."""
-    name, other = (text.replace("-", "_").lower() for text in (name, other))
-    letters = enumerate(zip(name, other, strict=False))
-    shorter = min(len(name), len(other))
+def _is_misspelling(name: str, right: str) -> bool:
+    """Returns whether a name is misspelt from the right one, see `misspelt_names`."""
+    name, right = (text.replace("-", "_").lower() for text in (name, right))
+    letters = enumerate(zip(name, right, strict=False))
+    shorter = min(len(name), len(right))
     start = next((i for i, (x, y) in letters if x != y), shorter)
-    name, other = name[start:], other[start:]
+    name = name[start:]
+    right = right[start:]
     swapped = name[1:2] + name[:1] + name[2:]
-    return other in (name[1:], swapped) or other[1:] in (name, name[1:])
+    return right in (name[1:], swapped) or right[1:] in (name, name[1:])
 
 
 def require_unicode(name: str, text: str) -> None:

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Column
 from rich.text import Text
 
-from t2t_keras.console import current_words, hide_bar, show_bar
+from t2t_keras.display import current_words, hide, show
 
 # The terminal shows "^C" behind a row. In the last columns it would begin a line, which
 # the bar does not know.
@@ -26,7 +26,7 @@ class ProgressBar(rich.progress.Progress):
     """A bar for each task, with the number of units done, a text and further columns.
 
     A task has the field `text`, which is cut where the row would be too long. In the
-    last row, `console.current_words` take its place.
+    last row, `display.current_words` take its place.
 
     Args:
         console: the terminal.
@@ -74,12 +74,12 @@ class ProgressBar(rich.progress.Progress):
     def start(self) -> None:
         """Begins to draw it."""
         if not self.disable:
-            show_bar(self)
+            show(self)
         super().start()
 
     def stop(self) -> None:
         """Removes it from the terminal."""
-        hide_bar(self)
+        hide(self)
         super().stop()
 
 

@@ -15,7 +15,7 @@ from workload import Workload
 
 from contestants import TrainingStep
 from contestants.jax_update import compiled_step, uses_gpu
-from t2t_keras.model.backend import Execution, executed_by
+from t2t_keras.model.execution import Execution, executed_by
 from t2t_keras.model.transformer import Transformer
 
 __all__ = ["training_step", "uses_gpu"]

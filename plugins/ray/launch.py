@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from t2t_keras.cli.training import Train
-from t2t_keras.console import end_spinner, say
+from t2t_keras.console import say
+from t2t_keras.display import end_spinner
 from t2t_keras.errors import UserError, first_line, quantity, require_extra
 from t2t_keras.files.atomic import OccupiedDirectory, lock
 from t2t_keras.options import option

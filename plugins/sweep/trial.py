@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from t2t_keras.console import show_note
 from t2t_keras.devices import num_cores, visible_gpus
+from t2t_keras.display import show_note
 from t2t_keras.errors import UserError
 from t2t_keras.processes import (
     end_with_parent,

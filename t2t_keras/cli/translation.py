@@ -39,7 +39,8 @@ from t2t_keras.cli.lines import (
     require_outputs,
     require_readable,
 )
-from t2t_keras.console import busy, end_spinner, say, table
+from t2t_keras.console import busy, say, table
+from t2t_keras.display import end_spinner
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.export.directory import SUMS, is_saved_model
 from t2t_keras.export.formats import converted, find_loader

@@ -288,8 +288,8 @@ def _encode_part(problem: Problem, part: SplitPart, encode: Encode, lock: Lock) 
         remaining = problem.pairs(part.split, start, part.pairs.stop)
         for encoded in encode(remaining, part.config, start):
             contents = dict(encoded.spills)
-            for number, hashes in encoded.hashes.items():
-                contents[part.config.num_shards + number] = hashes
+            for shard, hashes in encoded.hashes.items():
+                contents[part.config.num_shards + shard] = hashes
             files.append(contents)
             state = state.add(encoded)
             advance(encoded.pairs)

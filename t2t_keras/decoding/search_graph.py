@@ -19,8 +19,9 @@ from t2t_keras.decoding.constraint import (
 )
 from t2t_keras.decoding.engine import AlignmentHead
 from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
+from t2t_keras.decoding.forbidden_phrases import ForbiddenPhrases
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
-from t2t_keras.decoding.phrases import ForbiddenPhrases, Phrases
+from t2t_keras.decoding.phrases import Phrases
 from t2t_keras.decoding.required_phrases import RequiredPhrases
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.search_loop import GrowingLoop, Hypotheses, SearchLoop, compiled

@@ -164,9 +164,9 @@ def converted(
         if export_format.convert and engine in (name, "auto"):
             try:
                 path = export_format.convert(run, checkpoint, options, engine == name)
-                chosen = f"engine: {name}, with {weights.name} converted to {path}"
+                choice = f"engine: {name}, with {weights.name} converted to {path}"
                 exact = "--engine tensorflow computes as in training"
-                say(folded([chosen, exact], "; ", line_end=";"))
+                say(folded([choice, exact], "; ", line_end=";"))
                 return path, None
             except UserError as error:
                 reasons.append(str(error).partition(";")[0])

@@ -12,12 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.batches import padded
+from t2t_keras.decoding.forbidden_phrases import ForbiddenTables, forbidden_tables
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import EMPTY_PHRASES, DecodingOptions
 from t2t_keras.decoding.phrases import (
-    ForbiddenTables,
     Phrases,
-    forbidden_tables,
     protected_parts,
     whole_word_patterns,
 )

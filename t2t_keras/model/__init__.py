@@ -4,13 +4,13 @@
 them, and `parts` makes them from hyper-parameters. `transformer` is the model: teacher
 forcing, on rows with one pair or with several, and decoding step by step. `loss` has
 the label-smoothed cross-entropy and its gradient, `schedule` the learning rate for
-Keras's optimizers, and `backend` the formulas that depend on what executes them.
-`build` finds the model that hyper-parameters name. Importing this package imports
-Keras.
+Keras's optimizers, `backend` the tensors and base classes of layers, and `execution`
+the formulas that depend on what executes them. `build` finds the model that
+hyper-parameters name. Importing this package imports Keras.
 """
 
 from t2t_keras.model.build import build_model
-from t2t_keras.model.decoder import Decoder, DecoderLayer
+from t2t_keras.model.decoder import Decoder, DecoderLayer, DecoderMask
 from t2t_keras.model.encoder import Encoder, EncoderLayer
 from t2t_keras.model.layers import (
     Block,
@@ -37,6 +37,7 @@ __all__ = [
     "CrossAttention",
     "Decoder",
     "DecoderLayer",
+    "DecoderMask",
     "DecodingCache",
     "Dropout",
     "Embedding",

@@ -1,14 +1,6 @@
-"""The Keras backend: tensors, base classes of layers, formulas that depend on it.
+"""Tensors of any Keras backend, and the base classes of layers."""
 
-An `Execution` describes what executes the traced operations. TensorFlow's kernels
-execute them one by one, each with a pass over its arrays; XLA fuses them. A formula
-that is fast for one may be slow for the other, so this module has both.
-"""
-
-import contextlib
-import contextvars
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Self, TypeAlias
 
 import keras
@@ -66,40 +58,14 @@ def set_mask(x: Tensor, mask: Tensor) -> None:
     keras_backend.set_keras_mask(x, mask)
 
 
-@dataclasses.dataclass(frozen=True)
-class Execution:
-    """What executes operations.
+def inner_layers(
+    layer: keras.layers.Layer, recursive: bool = True
+) -> list[keras.layers.Layer]:
+    """Returns the layers inside a layer, and those inside them if it is recursive.
 
-    Attributes:
-        is_fused: whether XLA fuses them.
-        has_column_products: whether the sum over the rows of an array is faster as a
-            matrix product, see `column_sums`.
-        keep: returns equal tensors that XLA stores. It would compute others again
-            wherever they are used, from whatever is stored.
+    Keras has a public list for models only, and without the inner ones.
     """
-
-    is_fused: bool = False
-    has_column_products: bool = False
-    keep: Callable[[Sequence[Tensor]], Sequence[Tensor]] = tuple
-
-
-_KERNELS = Execution()
-_execution = contextvars.ContextVar("execution", default=_KERNELS)
-
-
-@contextlib.contextmanager
-def executed_by(execution: Execution) -> Iterator[None]:
-    """Sets what executes the operations that the `with` block traces."""
-    token = _execution.set(execution)
-    try:
-        yield
-    finally:
-        _execution.reset(token)
-
-
-def current_execution() -> Execution:
-    """Returns what executes the operations that are being traced."""
-    return _execution.get()
+    return layer._flatten_layers(include_self=False, recursive=recursive)
 
 
 # Models that contain these classes are loaded without `custom_objects`.
@@ -129,7 +95,7 @@ class Block(Layer):
 
     def build(self, input_shape: Shape) -> None:
         """Builds the inner layers."""
-        for layer in self._flatten_layers(include_self=False, recursive=False):
+        for layer in inner_layers(self, recursive=False):
             # Keras has built them already when it loads a model.
             if not layer.built:
                 layer.build(input_shape)
@@ -165,64 +131,3 @@ class Stack(Block):
             "layers": keras.saving.serialize_keras_object(self.layers),
             "norm": keras.saving.serialize_keras_object(self.norm),
         }
-
-
-def to_rows(x: Tensor, *axes: int) -> Tensor:
-    """Returns [B, T, ...] as rows [N, *axes], N = B T; without axes [N, ...]."""
-    if current_execution().is_fused:
-        x = ops.swapaxes(x, 0, 1)
-    return ops.reshape(x, (-1, *(axes or x.shape[2:])))
-
-
-def from_rows(
-    rows: Tensor, batch: int | Tensor, length: int | Tensor, *axes: int
-) -> Tensor:
-    """Returns rows [N, ...] as [B, T, *axes]; without axes as [B, T, ...]."""
-    axes = axes or rows.shape[1:]
-    if current_execution().is_fused:
-        return ops.swapaxes(ops.reshape(rows, (length, batch, *axes)), 0, 1)
-    return ops.reshape(rows, (batch, length, *axes))
-
-
-def add_bias(x: Tensor, bias: Tensor) -> Tensor:
-    """Returns x + bias, for x [..., D] and a bias [D]."""
-    if not current_execution().has_column_products:
-        return x + bias
-
-    @ops.custom_gradient
-    def add(x: Tensor, bias: Tensor) -> tuple[Tensor, Callable[..., object]]:
-        def grad(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            return upstream, column_sums(upstream)
-
-        return x + bias, grad
-
-    return add(x, ops.convert_to_tensor(bias, x.dtype))
-
-
-def scale_and_shift(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-    """Returns x gamma + beta, for x [..., D] and vectors [D]."""
-    if not current_execution().has_column_products:
-        return x * gamma + beta
-
-    @ops.custom_gradient
-    def apply(
-        x: Tensor, gamma: Tensor, beta: Tensor
-    ) -> tuple[Tensor, Callable[..., object]]:
-        def grad(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            d_gamma = column_sums(upstream * x)
-            return upstream * gamma, d_gamma, column_sums(upstream)
-
-        return x * gamma + beta, grad
-
-    return apply(x, ops.convert_to_tensor(gamma), ops.convert_to_tensor(beta))
-
-
-def column_sums(x: Tensor) -> Tensor:
-    """Returns the sums [D] over all axes of x [..., D] but the last, as a product.
-
-    It is several times faster than `ops.sum` on a CPU, whose order of summation also
-    depends on the number of threads.
-    """
-    rows = ops.reshape(x, (-1, x.shape[-1]))  # [N, D]
-    ones = ops.ones((1, ops.shape(rows)[0]), x.dtype)
-    return ops.reshape(ops.matmul(ones, rows), (-1,))

@@ -10,8 +10,31 @@ from t2t_keras.model.layers.attention import CrossAttention, SelfAttention, Toke
 from t2t_keras.model.layers.cache import LayerCache
 from t2t_keras.model.layers.dropout import DropoutSeed, source_keys, training_seed
 from t2t_keras.model.layers.linear import FeedForward, Kernels
-from t2t_keras.model.layers.masks import with_masks
+from t2t_keras.model.layers.masks import masking_bias
 from t2t_keras.model.layers.residual import Residual
+
+
+class DecoderMask(NamedTuple):
+    """Where a decoder's positions may attend, besides padding; None: everywhere.
+
+    Self-attention, which is causal, excludes later positions in any case.
+    """
+
+    self_attention: Tensor | None = None  # bool [B, T, T], true where one may attend
+    cross_attention: Tensor | None = None  # bool [B, T, S]
+
+
+class DecoderBias(NamedTuple):
+    """What is added to the scores of a decoder's attention; None: nothing.
+
+    Attributes:
+        self_attention: in packed rows [B, 1, T, T], masks other segments; in a decoding
+            step [B, 1, K, C + K], masks the tokens of other hypotheses.
+        cross_attention: broadcastable to [B, H, T, S], masks the source's padding.
+    """
+
+    self_attention: Tensor | None = None
+    cross_attention: Tensor | None = None
 
 
 class DecoderLayerOutput(NamedTuple):
@@ -57,12 +80,9 @@ class DecoderLayer(Block):
         self,
         x: Tensor,
         encoder_output: Tensor,
-        bias: Tensor | None = None,
-        seed: DropoutSeed | None = None,
+        attention_mask: Tensor | DecoderMask | None = None,
         *,
-        attention_mask: Tensor | None = None,
-        cross_attention_mask: Tensor | None = None,
-        mask: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         x_mask: Tensor | None = None,
         encoder_output_mask: Tensor | None = None,
         return_attention_scores: bool = False,
@@ -73,30 +93,26 @@ class DecoderLayer(Block):
         Args:
             x: [B, T, D]
             encoder_output: [B, S, D]
-            bias: [B, 1, 1, S], masks the source's padding, see `padding_bias`.
+            attention_mask: bool [B, T, T], see `SelfAttention.call`, or a `DecoderMask`
+                for both attentions; None: only padding is masked.
             seed: dropout seed, see `Dropout`.
-            attention_mask: bool [B, T, T], see `SelfAttention.call`.
-            cross_attention_mask: bool [B, T, S], see `CrossAttention.call`.
-            mask: bool [B, T], true where x has a token.
-            x_mask: the same; Keras passes the mask of x.
+            x_mask: bool [B, T], true where x has a token; Keras passes the mask of x.
             encoder_output_mask: bool [B, S]; Keras passes the mask of `encoder_output`.
             return_attention_scores: whether to return, after the output [B, T, D], the
                 weights of self-attention [B, H, T, T] and cross-attention [B, H, T, S].
             training: see `Dropout.call`.
         """
         seed = training_seed(self, seed, training)
-        bias = with_masks(bias, cross_attention_mask, encoder_output_mask)
-        self_bias = with_masks(None, attention_mask, mask, x_mask)
+        bias = _masking_biases(attention_mask, x_mask, encoder_output_mask)
         cache = self.init_cross_cache(encoder_output)
-        outputs = self.decode(x, bias, cache, self_bias, seed)
+        outputs = self.decode(x, cache, bias, seed)
         return outputs[:3] if return_attention_scores else outputs.output
 
     def decode(
         self,
         x: Tensor,
-        bias: Tensor | None,
         cache: LayerCache,
-        self_bias: Tensor | None = None,
+        bias: DecoderBias,
         seed: DropoutSeed | None = None,
         kernels: Kernels | None = None,
     ) -> DecoderLayerOutput:
@@ -107,23 +123,24 @@ class DecoderLayer(Block):
 
         Args:
             x: [B, T, D], in a decoding step [B, K, D].
-            bias: broadcastable to [B, H, T, S], masks the source's padding.
             cache: the source's keys and values, and in a decoding step C tokens.
-            self_bias: in a decoding step [B, 1, K, C + K], masks the tokens of other
-                hypotheses; in packed rows [B, 1, T, T], masks other segments.
+            bias: what is added to the scores of attention.
             seed: dropout seed, see `Dropout`.
             kernels: see `Linear.call`; None except in a decoding step.
         """
         residual = self.self_attention_residual
         y, self_attention_scores, tokens = self.self_attention.compute_attention(
-            residual.preprocess(x), self_bias, seed, cache.tokens, kernels
+            residual.preprocess(x), bias.self_attention, seed, cache.tokens, kernels
         )
         x = residual.postprocess(x, y, seed)
         residual = self.cross_attention_residual
-        key = cache.cross_key
-        value = cache.cross_value
         y, cross_attention_scores = self.cross_attention.compute_attention(
-            residual.preprocess(x), key, value, bias, source_keys(seed), kernels
+            residual.preprocess(x),
+            cache.cross_key,
+            cache.cross_value,
+            bias.cross_attention,
+            source_keys(seed),
+            kernels,
         )
         x = residual.postprocess(x, y, seed)
         residual = self.feed_forward_residual
@@ -157,6 +174,22 @@ class DecoderLayer(Block):
         return super().get_config() | keras.saving.serialize_keras_object(arguments)
 
 
+def _masking_biases(
+    attention_mask: Tensor | DecoderMask | None,
+    x_mask: Tensor | None,
+    encoder_output_mask: Tensor | None,
+) -> DecoderBias:
+    """Returns the bias of the masks that a user and Keras pass to `call`."""
+    # A functional model that was loaded passes a list for a `DecoderMask`.
+    if not isinstance(attention_mask, tuple | list):
+        attention_mask = DecoderMask(attention_mask)
+    self_attention, cross_attention = attention_mask
+    return DecoderBias(
+        masking_bias(self_attention, x_mask),
+        masking_bias(cross_attention, encoder_output_mask),
+    )
+
+
 class DecoderOutput(NamedTuple):
     """The output [B, T, D]; scores and cache of each layer as `DecoderLayerOutput`."""
 
@@ -174,12 +207,9 @@ class Decoder(Stack):
         self,
         x: Tensor,
         encoder_output: Tensor,
-        bias: Tensor | None = None,
-        seed: DropoutSeed | None = None,
+        attention_mask: Tensor | DecoderMask | None = None,
         *,
-        attention_mask: Tensor | None = None,
-        cross_attention_mask: Tensor | None = None,
-        mask: Tensor | None = None,
+        seed: DropoutSeed | None = None,
         x_mask: Tensor | None = None,
         encoder_output_mask: Tensor | None = None,
         return_attention_scores: bool = False,
@@ -190,10 +220,9 @@ class Decoder(Stack):
         The attention weights, if asked for, are lists with those of each layer.
         """
         seed = training_seed(self, seed, training)
-        bias = with_masks(bias, cross_attention_mask, encoder_output_mask)
-        self_bias = with_masks(None, attention_mask, mask, x_mask)
+        bias = _masking_biases(attention_mask, x_mask, encoder_output_mask)
         caches = self.init_cross_caches(encoder_output)
-        outputs = self.decode(x, bias, caches, self_bias, seed)
+        outputs = self.decode(x, caches, bias, seed)
         return outputs[:3] if return_attention_scores else outputs.output
 
     def init_cross_caches(self, encoder_output: Tensor) -> list[LayerCache]:
@@ -203,16 +232,15 @@ class Decoder(Stack):
     def decode(
         self,
         x: Tensor,
-        bias: Tensor | None,
         caches: Sequence[LayerCache],
-        self_bias: Tensor | None = None,
+        bias: DecoderBias,
         seed: DropoutSeed | None = None,
         kernels: Kernels | None = None,
     ) -> DecoderOutput:
         """Decodes with a cache for each layer, see `DecoderLayer.decode`."""
         outputs = []
         for layer, cache in zip(self.layers, caches, strict=True):
-            output = layer.decode(x, bias, cache, self_bias, seed, kernels)
+            output = layer.decode(x, cache, bias, seed, kernels)
             x = output.output
             outputs.append(output)
         return DecoderOutput(

@@ -9,7 +9,7 @@ from t2t_keras.model.backend import Block, Stack, Tensor, serializable
 from t2t_keras.model.layers.attention import SelfAttention
 from t2t_keras.model.layers.dropout import DropoutSeed, training_seed
 from t2t_keras.model.layers.linear import FeedForward
-from t2t_keras.model.layers.masks import with_masks
+from t2t_keras.model.layers.masks import masking_bias
 from t2t_keras.model.layers.residual import Residual
 
 
@@ -46,10 +46,9 @@ class EncoderLayer(Block):
     def call(
         self,
         x: Tensor,
-        bias: Tensor | None = None,
-        seed: DropoutSeed | None = None,
-        *,
         attention_mask: Tensor | None = None,
+        *,
+        seed: DropoutSeed | None = None,
         mask: Tensor | None = None,
         x_mask: Tensor | None = None,
         return_attention_scores: bool = False,
@@ -59,9 +58,8 @@ class EncoderLayer(Block):
 
         Args:
             x: [B, S, D]
-            bias: [B, 1, 1, S], masks padding, see `padding_bias`.
+            attention_mask: bool [B, S, S], true where a position is attended to.
             seed: dropout seed, see `Dropout`.
-            attention_mask: bool [B, S, S], see `SelfAttention.call`.
             mask: bool [B, S], true where x has a token; Keras passes the mask of x.
             x_mask: the same, see `SelfAttention.call`.
             return_attention_scores: whether to return, after the output [B, S, D], the
@@ -69,14 +67,17 @@ class EncoderLayer(Block):
             training: see `Dropout.call`.
         """
         seed = training_seed(self, seed, training)
-        bias = with_masks(bias, attention_mask, mask, x_mask)
+        bias = masking_bias(attention_mask, mask, x_mask)
         outputs = self.encode(x, bias, seed)
         return outputs if return_attention_scores else outputs.output
 
     def encode(
         self, x: Tensor, bias: Tensor | None, seed: DropoutSeed | None
     ) -> EncoderLayerOutput:
-        """Applies the layer, with the arguments of `call`."""
+        """Applies the layer to x [B, S, D].
+
+        The bias, broadcastable to [B, H, S, S], masks padding or other segments.
+        """
         residual = self.self_attention_residual
         y, scores, _ = self.self_attention.compute_attention(
             residual.preprocess(x), bias, seed
@@ -112,10 +113,9 @@ class Encoder(Stack):
     def call(
         self,
         x: Tensor,
-        bias: Tensor | None = None,
-        seed: DropoutSeed | None = None,
-        *,
         attention_mask: Tensor | None = None,
+        *,
+        seed: DropoutSeed | None = None,
         mask: Tensor | None = None,
         x_mask: Tensor | None = None,
         return_attention_scores: bool = False,
@@ -126,14 +126,14 @@ class Encoder(Stack):
         The attention weights, if asked for, are a list with those of each layer.
         """
         seed = training_seed(self, seed, training)
-        bias = with_masks(bias, attention_mask, mask, x_mask)
+        bias = masking_bias(attention_mask, mask, x_mask)
         outputs = self.encode(x, bias, seed)
         return outputs if return_attention_scores else outputs.output
 
     def encode(
         self, x: Tensor, bias: Tensor | None = None, seed: DropoutSeed | None = None
     ) -> EncoderOutput:
-        """Encodes, with the arguments of `call`."""
+        """Encodes, with the arguments of `EncoderLayer.encode`."""
         scores = []
         for layer in self.layers:
             x, layer_scores = layer.encode(x, bias, seed)

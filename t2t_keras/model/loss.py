@@ -6,14 +6,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from t2t_keras.model.backend import (
-    Tensor,
+from t2t_keras.model.backend import Tensor, serializable, set_mask
+from t2t_keras.model.execution import (
+    BLOCK,
     column_sums,
     current_execution,
-    serializable,
-    set_mask,
+    fill_block,
 )
-from t2t_keras.model.layers.embedding import BLOCK, fill_block
 from t2t_keras.model.layers.masks import PAD
 
 

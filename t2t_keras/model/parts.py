@@ -8,7 +8,7 @@ from typing import Any, Self, TypedDict
 import keras
 
 from t2t_keras.hparam import HParams
-from t2t_keras.model.backend import Shape, Tensor
+from t2t_keras.model.backend import Shape, Tensor, inner_layers
 from t2t_keras.model.decoder import Decoder, DecoderLayer
 from t2t_keras.model.encoder import Encoder, EncoderLayer
 from t2t_keras.model.layers.attention import (
@@ -72,7 +72,7 @@ class TransformerParts(keras.Model):
 
     def build(self, input_shape: Shape) -> None:
         """Creates all weights."""
-        for layer in self._flatten_layers(include_self=False, recursive=False):
+        for layer in self.layers:
             layer.build(input_shape)
 
     def make_embeddings(self) -> list[Embedding]:
@@ -247,7 +247,7 @@ class TransformerParts(keras.Model):
 
     def _layers_by_path(self) -> dict[str, keras.layers.Layer]:
         """Returns all inner layers by their paths below the model's."""
-        layers = self._flatten_layers(include_self=False)
+        layers = inner_layers(self)
         return {layer.path.removeprefix(f"{self.path}/"): layer for layer in layers}
 
     def with_compute_dtype(self, dtype: str) -> Self:

@@ -13,11 +13,12 @@ from t2t_keras.model.backend import (
     Stack,
     Tensor,
     arange,
-    from_rows,
+    inner_layers,
     set_mask,
     to_ids,
-    to_rows,
 )
+from t2t_keras.model.decoder import DecoderBias
+from t2t_keras.model.execution import from_rows, to_rows
 from t2t_keras.model.layers.attention import SelfAttention
 from t2t_keras.model.layers.cache import DecodingCache
 from t2t_keras.model.layers.dropout import (
@@ -162,7 +163,8 @@ class Transformer(TransformerParts):
         y = self.target_dropout(y, seed=target_keys)
         encoded = self.encoder.encode(x, source_bias, source_keys)
         caches = self.decoder.init_cross_caches(encoded.output)
-        decoded = self.decoder.decode(y, cross_bias, caches, target_bias, target_keys)
+        bias = DecoderBias(target_bias, cross_bias)
+        decoded = self.decoder.decode(y, caches, bias, target_keys)
         maps = AttentionMaps(
             encoder=encoded.self_attention_scores,
             decoder=decoded.self_attention_scores,
@@ -343,7 +345,7 @@ class Transformer(TransformerParts):
         batch = ops.shape(encoder_output)[0]
         softmax = self.softmax_embedding
         kernels = {softmax.path: softmax.cast_kernel()}
-        for layer in self.decoder._flatten_layers():
+        for layer in inner_layers(self.decoder):
             if isinstance(layer, Linear):
                 kernels.update(layer.cast_weights())
         layer_caches = []
@@ -375,12 +377,13 @@ class Transformer(TransformerParts):
         new = ops.broadcast_to(new, (batch, beams, beams))  # [B, K, K]
         appended = cache.append(new)  # [B, K, C + K]
         is_visible = appended.positions >= self._oldest_visible(current)
-        bias = ops.where(is_visible, 0.0, MASKED)[:, None]  # [B, 1, K, C + K]
+        bias = DecoderBias(
+            self_attention=ops.where(is_visible, 0.0, MASKED)[:, None],
+            cross_attention=cache.bias,
+        )
         x = self.target_embedding(ids)  # [B, K, D]
         x = x + self.positions(arange(1) + position)
-        decoded = self.decoder.decode(
-            x, cache.bias, cache.layers, bias, kernels=cache.kernels
-        )
+        decoded = self.decoder.decode(x, cache.layers, bias, kernels=cache.kernels)
         logits = self.logits(decoded.output, cache.kernels)
         cache = appended._replace(layers=tuple(decoded.caches))
         if cache.coverage.shape[2] != 0:

@@ -292,9 +292,7 @@ class CheckpointDirectory(CheckpointPaths):
             )
 
     def restore_newest(
-        self,
-        variables: Mapping[str, tf.Variable],
-        say: Callable[[str], None],
+        self, variables: Mapping[str, tf.Variable], say: Callable[[str], None]
     ) -> int:
         """Restores the newest checkpoint that can be read; see `Checkpoint.restore`.
 

@@ -18,7 +18,10 @@ import sentencepiece
 from t2t_keras.errors import UserError
 from t2t_keras.text.vocabulary import (
     EOS,
+    ESCAPES,
+    NEWLINE_PIECE,
     PAD,
+    SPACE,
     UNK,
     read_vocabulary,
     text_ids,
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from t2t_keras.text.sentence_piece_graph import SentencePieceGraph
 
 
-SPACE = "\u2581"  # SentencePiece's space, with which a word begins
 _WORDS = re.compile(f"{SPACE}[^{SPACE}]*")
 
 
@@ -99,14 +101,6 @@ class BpeDropout:
             if best < 0:
                 return parts
             parts[best : best + 2] = [parts[best] + parts[best + 1]]
-
-
-# SentencePiece writes a space as U+2581 and decodes that character as a space. So in
-# the texts that it encodes this character is escaped, as is the escape character
-# itself. Decoding undoes the escapes in reverse order.
-ESCAPES = (("\x1b", "\x1b0"), (SPACE, "\x1b1"))
-# The piece for the newline's byte, which does not occur in a line of text.
-NEWLINE_PIECE = "<0x0A>"
 
 
 def escape(text: str) -> str:

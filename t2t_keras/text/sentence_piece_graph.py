@@ -6,8 +6,8 @@ import tensorflow as tf
 import tensorflow_text
 
 from t2t_keras.tensorflow_import import diverted_stderr
-from t2t_keras.text.sentence_piece import ESCAPES, NEWLINE_PIECE
 from t2t_keras.text.sentences_graph import CPU, text_ids_graph
+from t2t_keras.text.vocabulary import ESCAPES, NEWLINE_PIECE
 
 
 def sentence_piece_op(model: bytes) -> tensorflow_text.SentencepieceTokenizer:

@@ -1,4 +1,4 @@
-"""What all vocabularies share: the special ids, and how a file is read and written."""
+"""The special ids and pieces of vocabularies, and how a file is read and written."""
 
 import itertools
 from collections.abc import Sequence
@@ -13,6 +13,14 @@ from t2t_keras.files.text_files import require_fetched
 PAD = 0
 EOS = 1
 UNK = 2
+
+SPACE = "\u2581"  # SentencePiece's space, with which a word begins
+# SentencePiece writes a space as U+2581 and decodes that character as a space. So in
+# the texts that it encodes this character is escaped, as is the escape character
+# itself. Decoding undoes the escapes in reverse order.
+ESCAPES = (("\x1b", "\x1b0"), (SPACE, "\x1b1"))
+# The piece for the newline's byte, which does not occur in a line of text.
+NEWLINE_PIECE = "<0x0A>"
 
 
 def text_ids(ids: Sequence[int], vocab_size: int) -> list[int]:

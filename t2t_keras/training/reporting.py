@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager
 
 import rich.progress
 
-from t2t_keras.console import duration, folded, printing, screen, speed, unwatched
+from t2t_keras.console import duration, folded, screen, speed, unwatched
+from t2t_keras.display import printing
 from t2t_keras.metrics import evaluation_line, short_number
 from t2t_keras.progress_bar import ProgressBar
 from t2t_keras.training.hooks import Hook

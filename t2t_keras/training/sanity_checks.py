@@ -150,12 +150,12 @@ class PackedPairs(NamedTuple):
     Attributes:
         single: "source" [3, S] and "target" [3, T], a pair in each row.
         packed: the batch of packed rows.
-        places: the row and the columns of each pair's target in the packed rows.
+        target_slices: the row and the columns of each pair's target in the packed rows.
     """
 
     single: dict[str, _Ids]
     packed: dict[str, _Ids]
-    places: dict[int, tuple[int, slice]]
+    target_slices: dict[int, tuple[int, slice]]
 
 
 def require_packing(model: Transformer) -> None:
@@ -195,7 +195,7 @@ def packed_and_single_logits(
     target = pairs.packed["target"]
     states, _ = model.decoder_outputs(source, target, seed, packing)
     logits = np.array(model.logits(states))  # [2, T', V]
-    for pair, (row, columns) in pairs.places.items():
+    for pair, (row, columns) in pairs.target_slices.items():
         packed_logits = logits[row, columns]
         yield packed_logits, single[pair, : len(packed_logits)]
 
@@ -223,7 +223,7 @@ def _packed_pairs(model: Transformer) -> PackedPairs:
     """Returns random pairs of a model's vocabularies."""
     single = {}  # [3, T], a pair in each row
     batch: dict[str, _Ids] = {}
-    places = {}
+    target_slices = {}
     rng = np.random.default_rng(0)
     for side, lengths in _LENGTHS.items():
         is_token = np.arange(max(lengths)) < np.array(lengths)[:, None]  # [3, T]
@@ -238,11 +238,11 @@ def _packed_pairs(model: Transformer) -> PackedPairs:
                 packed[1, row, start:stop] = pair + 1
                 packed[2, row, start:stop] = np.arange(lengths[pair])
                 # The target comes after the source, and replaces its place.
-                places[pair] = row, slice(start, stop)
+                target_slices[pair] = row, slice(start, stop)
                 start = stop
         names = (side, f"{side}_segments", f"{side}_positions")
         batch |= dict(zip(names, packed, strict=True))
-    return PackedPairs(single, batch, places)
+    return PackedPairs(single, batch, target_slices)
 
 
 def _vocab_size(model: Transformer) -> int:

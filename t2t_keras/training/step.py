@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from t2t_keras.data.pipeline import Batch
 from t2t_keras.errors import UserError
-from t2t_keras.model.backend import Execution, executed_by
+from t2t_keras.model.execution import Execution, executed_by
 from t2t_keras.model.layers.masks import Packing
 from t2t_keras.model.loss import count_tokens
 from t2t_keras.model.transformer import Transformer
@@ -170,7 +170,7 @@ class TrainStep:
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
-        """The state other than the weights, by the names in a checkpoint."""
+        """The optimizer's state and the loss scale, by the names in a checkpoint."""
         variables = dict(self._optimizer.variables)
         if self.loss_scale:
             variables |= self.loss_scale.variables
@@ -293,7 +293,10 @@ class TrainStep:
             step: int64 scalar, which dropout depends on.
         """
         # TensorFlow's kernels slice and compare int32 arrays of a GPU on the host.
-        batch = {name: _as_int64(rows) for name, rows in batch.items()}
+        batch = {
+            name: tf.cast(rows, tf.int64) if rows.dtype == tf.int32 else rows
+            for name, rows in batch.items()
+        }
         count = self._micro_batches
         scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
         seed = self._dropout_seed(step)
@@ -491,8 +494,3 @@ def _keep(tensors: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
     from tensorflow.compiler.tf2xla.python import xla
 
     return xla.optimization_barrier(*tensors)
-
-
-def _as_int64(array: tf.Tensor) -> tf.Tensor:
-    """Returns ids as int64, and others unchanged."""
-    return tf.cast(array, tf.int64) if array.dtype == tf.int32 else array

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
-from t2t_keras.console import after_printing, show_note
+from t2t_keras.display import after_printing, show_note
 from t2t_keras.processes import LAUNCHED, handled_signals, leave_closed_terminal
 
 

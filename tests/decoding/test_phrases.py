@@ -22,15 +22,9 @@ from helpers.decoding_models import (
 from helpers.errors import refused
 
 from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.forbidden_phrases import ForbiddenPhrases, ForbiddenTables
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.phrases import (
-    ForbiddenPhrases,
-    ForbiddenTables,
-    Phrases,
-    find_protected,
-    protected_pattern,
-    whole_word_patterns,
-)
+from t2t_keras.decoding.phrases import Phrases, protected_parts, whole_word_patterns
 from t2t_keras.decoding.required_phrases import RequiredPhrases
 from t2t_keras.options import parse_options
 
@@ -322,8 +316,8 @@ PROTECTED = [
 
 @pytest.mark.parametrize(("text", "kinds", "expected"), PROTECTED)
 def test_what_is_protected(text, kinds, expected):
-    pattern = protected_pattern(kinds.split(","), ["▁a", "b", "]", "a"])
-    spans = find_protected(tf.constant([text, "a"]), pattern)
+    pieces = ["▁a", "b", "]", "a"]
+    spans = protected_parts(tf.constant([text, "a"]), kinds.split(","), pieces)
     assert [part.decode() for part in spans.to_list()[0]] == expected
     assert spans.to_list()[1] == []
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from helpers.numpy_transformer import softmax
 from helpers.reference import reference
 
-from t2t_keras.model.backend import Execution, executed_by
+from t2t_keras.model.execution import Execution, executed_by
 from t2t_keras.model.loss import (
     count_tokens,
     cross_entropies,

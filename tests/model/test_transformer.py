@@ -9,6 +9,7 @@ import tensorflow as tf
 from helpers.model_checks import check_equations, ids, pad
 from helpers.model_checks import small_model as model
 
+from t2t_keras.model.backend import inner_layers
 from t2t_keras.model.layers import Dropout
 
 SEED = np.array([5, 6], np.int32)
@@ -81,7 +82,7 @@ def test_tokens_that_no_hypothesis_attends_to_are_dropped(window, needed):
 
 
 def dropouts(network):
-    return [layer for layer in network._flatten_layers() if isinstance(layer, Dropout)]
+    return [layer for layer in inner_layers(network) if isinstance(layer, Dropout)]
 
 
 def test_dropout_is_where_the_rates_say():

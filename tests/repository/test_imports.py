@@ -22,16 +22,16 @@ ROOT = Path(__file__).parents[2]
 # The units of the core, in the order in which they may import each other.
 UNITS = (
     *("errors", "clone_folders", "tensorflow_import", "entry_points", "checking"),
-    *("devices", "processes", "options", "progress_bar", "console", "pages", "files"),
-    *("usr_dir", "definitions", "hparam", "ranged_hparams", "text", "metrics"),
-    *("problem", "registry", "model", "data", "decoding", "evaluation", "run"),
+    *("devices", "processes", "options", "display", "progress_bar", "console"),
+    *("pages", "files", "usr_dir", "definitions", "hparam", "ranged_hparams", "text"),
+    *("metrics", "problem", "registry", "model", "data", "decoding", "evaluation"),
+    "run",
     *("training", "export", "cli", "__init__"),
 )
 CORE = {name: {*UNITS[:i]} for i, name in enumerate(UNITS)}
 CORE["export"] -= {"training"}
-# Inside a function: the core's model is built, and a bar prints above itself.
+# Inside a function: the core's model is built.
 CORE["registry"] |= {"model"}
-CORE["progress_bar"] |= {"console"}
 # These use the core, and nothing of each other but what is declared here.
 PLUGINS = {"problems", "hparams", "plugins"}
 DECLARED = {"ray": {"launch"}, "sweep": {"reports"}}

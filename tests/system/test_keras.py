@@ -19,6 +19,7 @@ from t2t_keras import model as model_module
 from t2t_keras.hparam import SCHEDULE_FACTORS
 from t2t_keras.model import (
     CrossAttention,
+    DecoderMask,
     Embedding,
     FeedForward,
     LabelSmoothedCrossEntropy,
@@ -210,15 +211,42 @@ def test_masks_of_the_decoder_may_be_arguments(name):
     x = normal(1, 4, D)
     memory = normal(1, 6, D, seed=1)
     expected = layer(x[:, 1:], memory[:, :4])
-    target_mask = np.array([[0, 1, 1, 1]], bool)
-    source_mask = np.array([[1] * 4 + [0] * 2], bool)
+    of_target = np.array([[0, 1, 1, 1]], bool)
+    of_source = np.array([[1] * 4 + [0] * 2], bool)
+    cross_attention = DecoderMask(cross_attention=of_source[:, None])
     for masks in (
-        {"mask": target_mask, "encoder_output_mask": source_mask},
-        {"x_mask": target_mask, "cross_attention_mask": source_mask[:, None]},
-        {"attention_mask": target_mask[:, None], "encoder_output_mask": source_mask},
+        {"x_mask": of_target, "encoder_output_mask": of_source},
+        {"x_mask": of_target, "attention_mask": cross_attention},
+        {"attention_mask": of_target[:, None], "encoder_output_mask": of_source},
+        {"attention_mask": DecoderMask(of_target[:, None], of_source[:, None])},
     ):
         y = layer(x, memory, **masks)
         np.testing.assert_allclose(y[:, 1:], expected, atol=1e-5)
+
+
+def test_a_mask_of_the_decoder_in_a_functional_model(tmp_path):
+    """It is an input, and Keras passes the masks of padding besides."""
+    source, target = (keras.Input((None,), dtype="int32") for _ in range(2))
+    mask = keras.Input((None, None), dtype="bool")
+    layer = CASES["Decoder"].make()
+    x, memory = masked_embedding()(target), masked_embedding()(source)
+    masks = DecoderMask(cross_attention=mask)
+    y = layer(x, memory, attention_mask=masks)
+    network = randomise(keras.Model([source, target, mask], [y, x, memory]))
+    padded = np.pad(TOKENS, ((0, 0), (0, 2)))
+    is_visible = np.random.default_rng(0).random((2, 4, 6)) < 0.7
+    arrays = [padded.astype(np.int32), TOKENS.astype(np.int32), is_visible]
+    expected, x, memory = network(arrays)
+    masks = DecoderMask(cross_attention=is_visible & (padded > 0)[:, None])
+    x, memory = np.array(x), np.array(memory)  # without masks
+    np.testing.assert_array_equal(layer(x, memory, attention_mask=masks), expected)
+    assert np.abs(layer(x, memory) - expected).max() > 1e-3
+    network.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(arrays)[0], expected)
+    network.export(tmp_path / "export", verbose=False)
+    served = keras.layers.TFSMLayer(tmp_path / "export", call_endpoint="serve")
+    np.testing.assert_allclose(served(arrays)[0], expected, atol=1e-6)
 
 
 def test_a_residual_keeps_the_mask():

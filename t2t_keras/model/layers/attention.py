@@ -12,11 +12,9 @@ from t2t_keras.model.backend import (
     Shape,
     Tensor,
     at_least_float32,
-    current_execution,
-    from_rows,
     serializable,
-    to_rows,
 )
+from t2t_keras.model.execution import current_execution, from_rows, to_rows
 from t2t_keras.model.layers.cache import (
     UsedColumns,
     add_used,
@@ -28,7 +26,7 @@ from t2t_keras.model.layers.cache import (
 )
 from t2t_keras.model.layers.dropout import Dropout, DropoutSeed, training_seed
 from t2t_keras.model.layers.linear import BlockGlorot, Kernels, Linear
-from t2t_keras.model.layers.masks import causal_bias, with_masks
+from t2t_keras.model.layers.masks import causal_bias, masking_bias
 
 
 def scaled_dot_product(
@@ -385,7 +383,7 @@ class SelfAttention(MultiHead):
             training: see `Dropout.call`.
         """
         seed = training_seed(self, seed, training)
-        bias = with_masks(None, attention_mask, mask, x_mask)
+        bias = masking_bias(attention_mask, mask, x_mask)
         length = ops.shape(x)[1]
         if use_causal_mask:
             bias = causal_bias(length, bias)
@@ -509,7 +507,7 @@ class CrossAttention(MultiHead):
         """
         seed = training_seed(self, seed, training)
         key, value = self.project_key_value(encoder_output)
-        bias = with_masks(None, attention_mask, encoder_output_mask)
+        bias = masking_bias(attention_mask, encoder_output_mask)
         y, scores = self.compute_attention(x, key, value, bias, seed)
         return (y, scores) if return_attention_scores else y
 

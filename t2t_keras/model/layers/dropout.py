@@ -16,6 +16,7 @@ from t2t_keras.model.backend import (
     Tensor,
     arange,
     at_least_float32,
+    inner_layers,
     serializable,
 )
 
@@ -109,18 +110,18 @@ def row_keys(
 
 
 def fold_in(
-    seed: Tensor | DropoutKeys | None, number: int
+    seed: Tensor | DropoutKeys | None, index: int
 ) -> Tensor | DropoutKeys | None:
-    """Returns a seed, or keys, that gives other dropout masks for each number.
+    """Returns a seed, or keys, that gives other dropout masks for each index.
 
     Without it, a layer that is applied twice in a step has equal masks.
     """
     if seed is None:
         return None
     if isinstance(seed, DropoutKeys):
-        tokens = ops.bitwise_xor(seed.tokens, index_keys(number))
+        tokens = ops.bitwise_xor(seed.tokens, index_keys(index))
         return seed._replace(tokens=tokens)
-    return seed + ops.convert_to_tensor([number, 0], dtype=seed.dtype)
+    return seed + ops.convert_to_tensor([index, 0], dtype=seed.dtype)
 
 
 def source_keys(seed: DropoutSeed | None) -> DropoutSeed | None:
@@ -272,7 +273,7 @@ def training_seed(
     """
     if seed is not None or not training:
         return seed
-    for inner in layer._flatten_layers():
+    for inner in [layer, *inner_layers(layer)]:
         if isinstance(inner, Dropout) and inner.seed_generator is not None:
             return inner.seed_generator.next()
     return None

@@ -11,22 +11,11 @@ from t2t_keras.model.backend import (
     Shape,
     Tensor,
     at_least_float32,
-    current_execution,
     serializable,
     to_ids,
 )
+from t2t_keras.model.execution import fill_block, on_device
 from t2t_keras.model.layers.linear import Kernels
-
-# Matrix products are faster on a GPU if their sizes are multiples of this.
-BLOCK = 64
-
-
-def fill_block(matrix: Tensor, row: Tensor) -> Tensor:
-    """Pads a matrix [V, D] to a multiple of BLOCK rows with copies of a row [1, D]."""
-    copies = -matrix.shape[0] % BLOCK
-    if not copies:
-        return matrix
-    return ops.concatenate([matrix, ops.tile(row, (copies, 1))])
 
 
 @serializable
@@ -131,9 +120,7 @@ class LearnedPositions(Layer):
     def call(self, positions: Tensor) -> Tensor:
         """Embeds positions [...] as [..., D]; the last row is for all beyond it."""
         rows = ops.minimum(to_ids(positions), self.max_positions - 1)
-        if keras.backend.backend() == "tensorflow" and not current_execution().is_fused:
-            # TensorFlow's kernels reshape int32 arrays of a GPU on the host.
-            rows = ops.cast(rows, "int64")
+        rows = on_device(rows)
         vectors = ops.take(ops.convert_to_tensor(self.table), rows, axis=0)
         return ops.cast(vectors, self.compute_dtype)
 

@@ -1,7 +1,7 @@
 """Matrix products: the linear layer, and its initializer."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import keras
@@ -11,12 +11,9 @@ from t2t_keras.model.backend import (
     Layer,
     Shape,
     Tensor,
-    add_bias,
-    current_execution,
-    from_rows,
     serializable,
-    to_rows,
 )
+from t2t_keras.model.execution import add_bias, from_rows, relu, to_rows
 from t2t_keras.model.layers.dropout import Dropout, DropoutSeed, training_seed
 
 # In the compute dtype, kernels by the paths of their layers, and biases by their own.
@@ -150,7 +147,7 @@ class FeedForward(Layer):
         """Maps [B, T, D] to [B, T, D]; see `Dropout` and `Linear.call`."""
         seed = training_seed(self, seed, training)
         hidden = self.inner(x, kernels=kernels)  # [B, T, F]
-        hidden = _relu(hidden) if self.activation == "relu" else ops.silu(hidden)
+        hidden = relu(hidden) if self.activation == "relu" else ops.silu(hidden)
         return self.outer(self.dropout(hidden, seed=seed), kernels=kernels)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
@@ -165,24 +162,3 @@ class FeedForward(Layer):
             "dropout": self.dropout.rate,
             "activation": self.activation,
         }
-
-
-def _relu(x: Tensor) -> Tensor:
-    """Returns max(x, 0).
-
-    XLA rewrites the gradient's condition y > 0 as x > 0, and so stores x besides y. It
-    leaves y != 0 as it is. Then cuBLASLt can also do the maximum within the product.
-    """
-    if not current_execution().is_fused:
-        return ops.relu(x)
-
-    @ops.custom_gradient
-    def relu(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        y = ops.relu(x)
-
-        def grad(upstream: Tensor) -> Tensor:
-            return ops.where(ops.not_equal(y, 0), upstream, 0)
-
-        return y, grad
-
-    return relu(x)

@@ -58,38 +58,25 @@ def bias_positions(bias: Tensor | None, length: int | Tensor) -> Tensor:
     return ops.cast(ops.sum(is_visible * is_earlier, axis=-1), "int32")
 
 
-def masking_bias(mask: Tensor | None) -> Tensor | None:
-    """Returns the bias [B, 1, T, S] of a mask [B, T, S], true where one may attend."""
-    if mask is None:
-        return None
-    return ops.expand_dims(ops.where(ops.cast(mask, "bool"), 0.0, MASKED), 1)
-
-
-def with_masks(
-    bias: Tensor | None, attention_mask: Tensor | None, *masks: Tensor | None
-) -> Tensor | None:
-    """Returns a bias, plus one for the positions that any of the masks excludes.
+def masking_bias(attention_mask: Tensor | None, *masks: Tensor | None) -> Tensor | None:
+    """Returns the bias [B, 1, T, S] of masks, or None if there is none.
 
     Args:
-        bias: broadcastable to [B, H, T, S]; None: 0.
         attention_mask: bool [B, T, S], true where one may attend; None: everywhere.
         *masks: bool [B, S], true where there is a token; None: everywhere. Only the
             first one that is not None counts: Keras passes the mask of a layer's input
             as `mask` if that is the only tensor, and otherwise by the input's name.
     """
     mask = next((mask for mask in masks if mask is not None), None)
+    is_allowed = None if attention_mask is None else ops.cast(attention_mask, "bool")
     if mask is not None:
         has_token = ops.expand_dims(ops.cast(mask, "bool"), 1)  # [B, 1, S]
-        if attention_mask is None:
-            attention_mask = has_token
-        else:
-            attention_mask = ops.logical_and(
-                ops.cast(attention_mask, "bool"), has_token
-            )  # [B, T, S]
-    excluded = masking_bias(attention_mask)  # [B, 1, T, S]
-    if bias is None or excluded is None:
-        return excluded if bias is None else bias
-    return bias + excluded
+        is_allowed = (
+            has_token if is_allowed is None else ops.logical_and(is_allowed, has_token)
+        )  # [B, T, S]
+    if is_allowed is None:
+        return None
+    return ops.expand_dims(ops.where(is_allowed, 0.0, MASKED), 1)
 
 
 class Packing(NamedTuple):

@@ -1,6 +1,5 @@
 """The residual connection around a sub-layer (3.1, 5.4)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -12,10 +11,9 @@ from t2t_keras.model.backend import (
     Shape,
     Tensor,
     at_least_float32,
-    current_execution,
-    scale_and_shift,
     serializable,
 )
+from t2t_keras.model.execution import normalize
 from t2t_keras.model.layers.dropout import Dropout, DropoutSeed, training_seed
 
 
@@ -110,55 +108,10 @@ class LayerNorm(Layer):
         x = at_least_float32(x)
         gamma = ops.cast(self.gamma, x.dtype)
         beta = ops.cast(self.beta, x.dtype)
-        if current_execution().is_fused:
-            y = _normalize(x, gamma, beta, self.epsilon)
-        else:
-            centred, _, scale = _center(x, self.epsilon)
-            y = scale_and_shift(centred * scale, gamma, beta)
+        y = normalize(x, gamma, beta, self.epsilon)
         return ops.cast(y, self.compute_dtype)
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
         arguments = {"d_model": self.d_model, "epsilon": self.epsilon}
         return super().get_config() | arguments
-
-
-def _center(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns rows [..., D] less their means, the means, and 1 / their deviations."""
-    mean = ops.mean(x, axis=-1, keepdims=True)  # [..., 1]
-    centred = x - mean
-    variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)  # [..., 1]
-    return centred, mean, ops.rsqrt(variance + epsilon)
-
-
-def _normalize(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
-    """Normalizes x [..., D] with a gradient written by hand, for XLA.
-
-    It would fuse the means over a row into whatever uses the normalized row, and could
-    then not fuse the gradients of gamma and beta, which are sums over the rows: so it
-    would store one more array [..., D]. Here it stores means and scales, [..., 1]. It
-    also stores the upstream gradient, and sums it for gamma and beta in one pass.
-    """
-    keep = current_execution().keep
-
-    @ops.custom_gradient
-    def normalize(
-        x: Tensor, gamma: Tensor, beta: Tensor
-    ) -> tuple[Tensor, Callable[..., object]]:
-        centred, mean, scale = _center(x, epsilon)
-
-        def grad(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            upstream, kept_mean, kept_scale = keep([upstream, mean, scale])
-            unit = (x - kept_mean) * kept_scale  # [..., D]
-            rows = tuple(range(len(x.shape) - 1))
-            d_beta = ops.sum(upstream, axis=rows)  # [D]
-            d_gamma = ops.sum(upstream * unit, axis=rows)  # [D]
-            d_unit = upstream * gamma  # [..., D]
-            shift = ops.mean(d_unit, axis=-1, keepdims=True)  # [..., 1]
-            slope = ops.mean(d_unit * unit, axis=-1, keepdims=True)  # [..., 1]
-            return (d_unit - shift - slope * unit) * kept_scale, d_gamma, d_beta
-
-        return centred * scale * gamma + beta, grad
-
-    # A custom gradient refuses variables.
-    return normalize(x, ops.reshape(gamma, (-1,)), ops.reshape(beta, (-1,)))

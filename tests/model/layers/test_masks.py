@@ -7,24 +7,22 @@ from helpers.model_checks import gradients, small_model
 
 from t2t_keras.model import Packing
 from t2t_keras.model.layers import bias_positions
-from t2t_keras.model.layers.masks import MASKED, with_masks
+from t2t_keras.model.layers.masks import MASKED, masking_bias
 
 SEED = np.array([3, 7], np.int32)
 RATES = {"dropout": 0.2, "attention_dropout": 0.3, "ffn_dropout": 0.2}
 
 
-def test_a_bias_and_both_masks_exclude_positions():
-    """The bias that a layer is given and the masks that Keras passes."""
+def test_both_masks_exclude_positions():
+    """The mask that a layer is given and the one that Keras passes."""
     rng = np.random.default_rng(0)
     attention_mask = rng.random((2, 3, 4)) < 0.5
     has_token = rng.random((2, 4)) < 0.5
-    given = np.where(rng.random((2, 1, 1, 4)) < 0.5, np.float32(MASKED), 0)
-    allowed = attention_mask & has_token[:, None] & (given[:, 0] == 0)
-    bias = with_masks(given, attention_mask, None, has_token).numpy()
+    allowed = attention_mask & has_token[:, None]
+    bias = masking_bias(attention_mask, None, has_token).numpy()
     np.testing.assert_array_equal(bias == 0, allowed[:, None])
     assert bias[bias != 0].max() <= MASKED
-    assert (with_masks(given, None) == given).all()
-    assert with_masks(None, None, None) is None
+    assert masking_bias(None, None) is None
 
 
 # Pairs of random ids, in rows with one pair each and packed.

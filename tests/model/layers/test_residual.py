@@ -6,7 +6,7 @@ from helpers.numpy_transformer import layer_norm as numpy_layer_norm
 from helpers.reference import reference
 from helpers.small_layers import normal
 
-from t2t_keras.model.backend import Execution, executed_by
+from t2t_keras.model.execution import Execution, executed_by
 from t2t_keras.model.layers import LayerNorm, Residual
 
 SEED = np.array([11, 22], np.int32)

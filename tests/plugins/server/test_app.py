@@ -31,7 +31,7 @@ from helpers.stub_server import (
     wait_for,
 )
 
-from t2t_keras.console import current_words
+from t2t_keras.display import current_words
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server import app
 from t2t_keras.plugins.server.app import make_app

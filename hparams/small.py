@@ -40,7 +40,7 @@ def multi30k_pre() -> HParams:
 
         t2t datagen --problem translate_multi30k --data_dir data
         t2t train --problem translate_multi30k --hparams_set multi30k_pre \
-            --data_dir data --output_dir runs/multi30k --save_every 100
+            --data_dir data --output_dir runs/multi30k --save_every 100 --seed 1
         t2t evaluate runs/multi30k
     """
     return multi30k().override(norm="pre", compute_dtype="bfloat16", train_steps=6000)

@@ -2,12 +2,12 @@ r"""Multi30k: image captions, prepared as in published comparisons.
 
     t2t datagen --problem translate_multi30k --data_dir data
     t2t train --problem translate_multi30k --hparams_set multi30k_pre \
-        --data_dir data --output_dir runs/multi30k --save_every 100
+        --data_dir data --output_dir runs/multi30k --save_every 100 --seed 1
     t2t evaluate runs/multi30k
 
-`t2t datagen` downloads three megabytes into `data/multi30k`, or reads the files in a
-folder that `--raw_dir` names: `train.en`, `train.de`, `val.en`, ..., plain or
-compressed; the test set is `test_2016_flickr` or `test2016`.
+`t2t datagen` downloads 1.3 MB into `data/multi30k`, or reads the files in a folder that
+`--raw_dir` names: `train.en`, `train.de`, `val.en` and so on, plain or compressed; the
+test set is `test_2016_flickr` or `test2016`.
 
 No licence is published. Use the captions for research, and cite Elliott et al.,
 "Multi30K: Multilingual English-German Image Descriptions" (2016), for French also

@@ -15,20 +15,21 @@ Elliott et al., "Findings of the Second Shared Task on Multimodal Machine Transl
 and Multilingual Image Description" (2017).
 """
 
-import argparse
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
+from t2t_keras.cli.command import FlagGroup
 from t2t_keras.console import say
 from t2t_keras.data.sources import ParallelFiles
-from t2t_keras.errors import UserError, require_local
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.files.atomic import write_lines
 from t2t_keras.files.download import download
 from t2t_keras.files.text_files import open_binary, read_lines, readable
+from t2t_keras.options import option
 from t2t_keras.problem import Problem, Source, Split, TextProcessor
 from t2t_keras.registry import register_problem
 
@@ -109,6 +110,18 @@ class EnglishCaptions(TextProcessor):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class CaptionFlags:
+    """The flag of `t2t datagen` for Multi30k."""
+
+    raw_dir: str | None = option(
+        None,
+        "a folder with Multi30k's files (default: they are downloaded)",
+        metavar="DIR",
+        group=FlagGroup("Multi30k's captions"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Multi30k(Problem):
     """Translation of Multi30k's captions from English.
 
@@ -121,15 +134,11 @@ class Multi30k(Problem):
     target: str
     raw_dir: Path | None = None
 
-    def add_flags(self, parser: argparse._ActionsContainer) -> None:
-        """Adds `--raw_dir`."""
-        help = "a folder with Multi30k's files (default: they are downloaded)"
-        parser.add_argument("--raw_dir", metavar="DIR", help=help)
+    flags: ClassVar[type | None] = CaptionFlags
 
-    def with_flags(self, args: argparse.Namespace) -> Self:
+    def with_flags(self, flags: CaptionFlags) -> Self:
         """Returns the problem with the folder that `--raw_dir` names."""
-        require_local("--raw_dir", args.raw_dir)
-        return self.replace(raw_dir=args.raw_dir and Path(args.raw_dir))
+        return self.replace(raw_dir=flags.raw_dir and Path(flags.raw_dir))
 
     def in_data_dir(self, data_dir: Path) -> Self:
         """Returns the problem with sources, prepared files in the data directory.

@@ -1,5 +1,5 @@
 """The registered problems; `parsing` has the parsing problems."""
 
-from . import toy, translate
+from . import multi30k, toy, translate
 
-__all__ = ["toy", "translate"]
+__all__ = ["multi30k", "toy", "translate"]

@@ -129,8 +129,8 @@ def results_table(scores: dict[str, Any]) -> str:
         rates = "; ".join(f"{training.target_rate:,.0f}" for training in trainings)
         cells = [f"{'; '.join(links)}, {run['machine']}", rates]
         result = run["result"].format(**values)
-        body.append([run["task"], run["hparams"], *cells, result])
-    head = ("task", "hparam set", "training", "target tokens/s", "result")
+        body.append([run["task"], run["hparams"], run["run"], *cells, result])
+    head = ("task", "hparam set", "run", "training", "target tokens/s", "result")
     return markdown(head, body)
 
 

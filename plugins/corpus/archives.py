@@ -3,21 +3,16 @@
 import contextlib
 import dataclasses
 import html
-import http.client
-import os
 import re
 import tarfile
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from t2t_keras.console import progress, say
 from t2t_keras.data.sources import ArchiveFormat, side_by_side
 from t2t_keras.errors import UserError
-from t2t_keras.files.atomic import lock
+from t2t_keras.files.download import download
 from t2t_keras.files.json_files import sha256
 from t2t_keras.files.text_files import (
     LONGEST_LINE,
@@ -31,7 +26,6 @@ from t2t_keras.problem import Pair
 if TYPE_CHECKING:
     import io
 
-_BLOCK = 1 << 20  # bytes that are downloaded at a time
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
 
 
@@ -209,70 +203,9 @@ def download_archive(archive: ArchivedPairs) -> None:
     """Downloads an archive, or the rest of an interrupted download.
 
     Raises:
-        UserError: the server cannot be reached or fails, or it sent a file with the
-            wrong SHA-256.
+        UserError: see `download`.
     """
-    path = archive.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with lock(path.with_name(f"{path.name}.lock"), refusal=None):
-        if not path.exists():  # another process may have downloaded it
-            _download(archive)
-
-
-def _download(archive: ArchivedPairs) -> None:
-    """Does what `download_archive` does; only one process at a time may do it."""
-    path = archive.path
-    part = path.with_name(f"{path.name}.part")
-    try:
-        _fetch(archive.url, part)
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        raise UserError(
-            f"cannot download {archive.url}: {reason}; run the same command again, and "
-            "it goes on where it stopped, or download the file by other means"
-        ) from None
-    if archive.sha256 and sha256(part) != archive.sha256:
-        part.unlink()
-        raise UserError(
-            f"what {archive.url} sent is not the archive that was published there: its "
-            f"SHA-256 is not {archive.sha256}"
-        )
-    os.replace(part, path)
-    say(f"downloaded {path}")
-
-
-def _fetch(url: str, path: Path) -> None:
-    """Appends what a server sends to a file.
-
-    Raises:
-        OSError: the connection failed or ended too early.
-    """
-    size = path.stat().st_size if path.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={size}-"})
-    try:
-        response = urllib.request.urlopen(request, timeout=60)
-    except urllib.error.HTTPError as error:
-        if error.code != 416 or not size:
-            raise
-        # Nothing follows: the file is complete, or differs from the server's.
-        if error.headers.get("Content-Range") in (None, f"bytes */{size}"):
-            return
-        path.unlink()
-        return _fetch(url, path)
-    with response:
-        continued = response.status == 206
-        size = size if continued else 0  # a server may ignore the range
-        remaining = response.headers.get("Content-Length")
-        total = size + int(remaining) if remaining else None
-        with (
-            open(path, "ab" if continued else "wb") as file,
-            progress(path.name.removesuffix(".part"), "bytes", total, size) as advance,
-        ):
-            while block := response.read(_BLOCK):
-                file.write(block)
-                advance(len(block))
-    if total is not None and path.stat().st_size != total:
-        raise ConnectionError("the connection was closed too early")
+    download(archive.url, archive.path, archive.sha256)
 
 
 # The entry point of `t2t_keras.archives`.

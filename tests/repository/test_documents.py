@@ -46,9 +46,9 @@ from t2t_keras.training.settings import TrainOptions
 
 # Why a block may be left out.
 REASONS = (
-    *("it installs", "it takes minutes", "it needs a GPU", "it needs the internet"),
-    *("it needs several machines", "it needs a server", "it needs a new process"),
-    *("it needs another program", "it needs other files"),
+    *("it installs", "it takes minutes", "it takes hours", "it needs a GPU"),
+    *("it needs the internet", "it needs several machines", "it needs a server"),
+    *("it needs a new process", "it needs another program", "it needs other files"),
 )
 
 TINY = {

@@ -2,15 +2,11 @@
 
 import collections
 import gzip
-import hashlib
-import http.server
 import io
 import itertools
 import json
 import tarfile
-import threading
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from helpers.errors import refused
@@ -18,8 +14,7 @@ from helpers.errors import refused
 from t2t_keras import registry
 from t2t_keras.cli import main
 from t2t_keras.data.sources import checksum
-from t2t_keras.plugins.corpus import archives
-from t2t_keras.plugins.corpus.archives import ArchivedPairs, download_archive
+from t2t_keras.plugins.corpus.archives import ArchivedPairs
 
 LINES = 40
 
@@ -168,73 +163,3 @@ def test_damaged_archives(raw_dir, tmp_path):
         assert len(read()) == LINES
         absent = ArchivedPairs(tmp_path, pairs.url, source, "training/none.de")
         refused(f"^{pairs.path} has no member training/none.de$", read, absent)
-
-
-class Server(http.server.BaseHTTPRequestHandler):
-    """Serves one content, with ranges, and breaks connections off on demand."""
-
-    content = bytes(range(256)) * 4000
-    breaks: ClassVar[list[int]] = []  # the bytes after which a connection is broken off
-    ranges: ClassVar[list[str]] = []
-    ignores_ranges = False
-
-    def do_GET(self):
-        if self.path != "/x.tgz":
-            self.send_error(404)
-            return
-        asked = self.headers["Range"]
-        self.ranges.append(asked)
-        start = 0 if self.ignores_ranges else int(asked[6:-1])
-        if start >= len(self.content):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(self.content)}")
-            self.end_headers()
-            return
-        self.send_response(200 if self.ignores_ranges else 206)
-        remainder = self.content[start:]
-        self.send_header("Content-Length", str(len(remainder)))
-        self.end_headers()
-        self.wfile.write(remainder[: self.breaks.pop(0)] if self.breaks else remainder)
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def address():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    Server.breaks = []
-    Server.ranges = []
-    Server.ignores_ranges = False
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_download_resumes_where_it_stopped(address, tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "_BLOCK", 1 << 16)
-    sha256 = hashlib.sha256(Server.content).hexdigest()
-    archive = ArchivedPairs(tmp_path / "raw", f"{address}/x.tgz", "a", "b", sha256)
-    Server.breaks = [300_000]
-    message = r"x\.tgz: the connection was closed too early"
-    refused(message, download_archive, archive)
-    assert not archive.path.exists()
-    download_archive(archive)
-    assert Server.ranges == ["bytes=0-", "bytes=300000-"]
-    assert archive.path.read_bytes() == Server.content
-    names = sorted(path.name for path in archive.directory.iterdir())
-    assert names == ["x.tgz", "x.tgz.lock"]
-    download_archive(archive)  # another process has downloaded it meanwhile
-    assert len(Server.ranges) == 2
-
-
-def test_downloads_that_fail(address, tmp_path):
-    for url, message in (
-        (f"{address}/x.tgz", "its SHA-256 is not 0000"),
-        (f"{address}/y.tgz", r"cannot download .*y\.tgz: Not Found; run"),
-        ("http://127.0.0.1:9/x.tgz", "Connection refused"),
-    ):
-        archive = ArchivedPairs(tmp_path, url, "a", "b", "0" * 64)
-        refused(message, download_archive, archive)
-    assert all(path.suffix == ".lock" for path in tmp_path.iterdir())

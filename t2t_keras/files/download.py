@@ -1,0 +1,90 @@
+"""Downloads of published files, which resume where they stopped."""
+
+import http.client
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from t2t_keras.console import progress, say
+from t2t_keras.errors import UserError
+from t2t_keras.files.atomic import lock
+from t2t_keras.files.json_files import sha256 as sha256_of
+
+_BLOCK = 1 << 20  # bytes that are read at a time
+
+
+def download(url: str, path: Path, sha256: str = "") -> None:
+    """Downloads a file, or the rest of an interrupted download, unless it is there.
+
+    Until it is complete it has the suffix `.part`. Of several processes that want the
+    same file, one downloads it.
+
+    Args:
+        url: the address of the file.
+        path: where to store it; missing directories are made.
+        sha256: the SHA-256 that it must have; "": any.
+
+    Raises:
+        UserError: the server cannot be reached or fails, or it sent a file with
+            another SHA-256.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with lock(path.with_name(f"{path.name}.lock"), refusal=None):
+        if not path.exists():  # another process may have downloaded it
+            _download(url, path, sha256)
+
+
+def _download(url: str, path: Path, sha256: str) -> None:
+    """Does what `download` does; only one process at a time may do it."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        _fetch(url, part)
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise UserError(
+            f"cannot download {url}: {reason}; run the same command again, which "
+            f"resumes the download, or download it by other means to {path}"
+        ) from None
+    if sha256 and sha256_of(part) != sha256:
+        part.unlink()
+        raise UserError(
+            f"what {url} sent is not the file that was published there: its SHA-256 is "
+            f"not {sha256}"
+        )
+    os.replace(part, path)
+    say(f"downloaded {path}")
+
+
+def _fetch(url: str, path: Path) -> None:
+    """Appends what a server sends to a file.
+
+    Raises:
+        OSError: the connection failed or ended too early.
+    """
+    size = path.stat().st_size if path.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={size}-"})
+    try:
+        response = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as error:
+        if error.code != 416 or not size:
+            raise
+        # Nothing follows: the file is complete, or differs from the server's.
+        if error.headers.get("Content-Range") in (None, f"bytes */{size}"):
+            return
+        path.unlink()
+        return _fetch(url, path)
+    with response:
+        continued = response.status == 206
+        size = size if continued else 0  # a server may ignore the range
+        remaining = response.headers.get("Content-Length")
+        total = size + int(remaining) if remaining else None
+        with (
+            open(path, "ab" if continued else "wb") as file,
+            progress(path.name.removesuffix(".part"), "bytes", total, size) as advance,
+        ):
+            while block := response.read(_BLOCK):
+                file.write(block)
+                advance(len(block))
+    if total is not None and path.stat().st_size != total:
+        raise ConnectionError("the connection was closed too early")

@@ -32,7 +32,7 @@ def _import_flags(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="tensor2tensor (1.4 or later): a training directory, or a checkpoint such "
         "as .../model.ckpt-350855; Marian: the directory with decoder.yml, or that "
-        "file; Hugging Face transformers: the directory with model.safetensors",
+        "file; Hugging Face transformers: the directory with config.json",
     )
     parser.add_argument(
         "--output_dir", required=True, help="the run directory to write"

@@ -10,7 +10,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 import yaml
-from helpers import errors
+from helpers import errors, torch_files
 from helpers.command_line import run, run_json, run_refused, write
 from helpers.marian_models import (
     LANGUAGE,
@@ -200,6 +200,29 @@ def test_the_form_of_transformers_computes_its_formulas(tying, splitters, tmp_pa
     imported = import_marian_run(tmp_path / "hf", tmp_path / "run", program="hf-marian")
     assert_computes(imported, splitters, *made, hf=True)
     assert imported.run.hparams.dropout == 0.2
+
+
+@pytest.mark.parametrize("is_zip", [True, False], ids=["zip", "legacy"])
+def test_the_file_of_pytorch_gives_the_same_run(is_zip, splitters, tmp_path):
+    """It is read where there are no safetensors."""
+    hf_marian(splitters, tmp_path / "hf")
+    expected = import_marian_run(tmp_path / "hf", tmp_path / "1", program="hf-marian")
+    tensors = load_file(tmp_path / "hf" / "model.safetensors")
+    torch_file = tmp_path / "hf" / "pytorch_model.bin"
+    torch_file.write_bytes(b"not read")
+    assert load_hf_marian(tmp_path / "hf").took["model"].endswith(".safetensors")
+    (tmp_path / "hf" / "model.safetensors").unlink()
+    torch_files.save(tensors, torch_file, is_zip)
+    imported = import_marian_run(tmp_path / "hf", tmp_path / "2", program="hf-marian")
+    assert imported.took["model"] == str(torch_file)
+    assert imported.run.hparams == expected.run.hparams
+    assert imported.run.config.vocab_sha256 == expected.run.config.vocab_sha256
+    assert imported.run.config.decoding == expected.run.config.decoding
+    ours, others = (
+        model_variables(i.run.translator().model) for i in (imported, expected)
+    )
+    for name, weight in others.items():
+        np.testing.assert_array_equal(ours[name], weight)
 
 
 def test_transformers_agrees(splitters, tmp_path):

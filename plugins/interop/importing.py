@@ -12,6 +12,7 @@ from t2t_keras.cli.command import (
     not_negative,
     positive,
     quoted,
+    utf8,
 )
 from t2t_keras.cli.lines import (
     read_lines,
@@ -23,6 +24,8 @@ from t2t_keras.errors import UserError, quantity
 from t2t_keras.export.formats import format_of
 from t2t_keras.run.config import checkpoint_of, has_checkpoint, is_run
 
+from .model_sources import is_on_disk, model_files
+
 _PROGRAMS = ("t2t", "marian", "hf-marian")
 
 
@@ -30,9 +33,11 @@ def _import_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="SOURCE",
+        type=utf8,  # it may be an address
         help="tensor2tensor (1.4 or later): a training directory, or a checkpoint such "
         "as .../model.ckpt-350855; Marian: the directory with decoder.yml, or that "
-        "file; Hugging Face transformers: the directory with config.json",
+        "file, or a ZIP file with it, or its address; Hugging Face transformers: the "
+        "directory with config.json, or OWNER/NAME[@REVISION] on the Hub",
     )
     parser.add_argument(
         "--output_dir", required=True, help="the run directory to write"
@@ -96,14 +101,26 @@ def _add_t2t_flags(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _find_program(args: argparse.Namespace) -> str:
-    """Returns the program that wrote the model, one of `_PROGRAMS`."""
-    source = Path(args.source)
-    if not source.exists() and not source.with_name(f"{source.name}.index").exists():
-        raise UserError(f"there is no {source}")
+def _find_program(source: Path, args: argparse.Namespace) -> str:
+    """Returns the program that wrote the model, one of `_PROGRAMS`.
+
+    Raises:
+        UserError: there is no model, or flags do not suit its program.
+    """
     _refuse_exports(source)
-    if args.program:
-        return args.program
+    program = args.program or _program_of(source)
+    if program != "t2t":
+        for flag in ("vocab", "hparams_json", "target_space_id", "last"):
+            if getattr(args, flag) not in (None, ()):
+                raise UserError(
+                    f"--{flag} is for tensor2tensor's models, but this is a {program} "
+                    "model"
+                )
+    return program
+
+
+def _program_of(source: Path) -> str:
+    """Returns the program that wrote the model, from its files."""
     if source.suffix in (".yml", ".npz"):
         return "marian"
     if not source.is_dir() and has_checkpoint(checkpoint_of(source)):
@@ -152,14 +169,8 @@ def _check_import(args: argparse.Namespace) -> None:
     for path in (*args.vocab, *(args.verify or ())):
         require_readable(path)
     require_directory("data_dir", args.data_dir)
-    program = _find_program(args)
-    if program == "t2t":
-        return
-    for flag in ("vocab", "hparams_json", "target_space_id", "last"):
-        if getattr(args, flag) not in (None, ()):
-            raise UserError(
-                f"--{flag} is for tensor2tensor's models, but this is a {program} model"
-            )
+    if is_on_disk(args.source):
+        _find_program(Path(args.source), args)
 
 
 def _import(args: argparse.Namespace) -> dict[str, Any]:
@@ -170,32 +181,38 @@ def _import(args: argparse.Namespace) -> dict[str, Any]:
         sources = list(read_lines(sources_path))
         outputs = list(read_lines(outputs_path))
         require_lines({sources_path: sources}, outputs_path, outputs)
-    program = _find_program(args)
-    if program == "t2t":
-        from .t2t.run import import_t2t_run
+    with model_files(args.source) as model:
+        program = _find_program(model.path, args)
+        if program == "t2t":
+            from .t2t.run import import_t2t_run
 
-        imported = import_t2t_run(
-            args.source,
-            args.output_dir,
-            vocab=args.vocab,
-            hparams_json=args.hparams_json,
-            target_space_id=args.target_space_id,
-            last=args.last or 1,
-            problem=args.problem,
-            data_dir=args.data_dir,
-            usr_dir=args.usr_dir,
-        )
-    else:
-        from .marian.run import import_marian_run
+            if model.origin:
+                raise UserError(
+                    f"{args.source} has a model of tensor2tensor; unpack it, and give "
+                    "its training directory"
+                )
+            imported = import_t2t_run(
+                args.source,
+                args.output_dir,
+                vocab=args.vocab,
+                hparams_json=args.hparams_json,
+                target_space_id=args.target_space_id,
+                last=args.last or 1,
+                problem=args.problem,
+                data_dir=args.data_dir,
+                usr_dir=args.usr_dir,
+            )
+        else:
+            from .marian.run import import_marian_run
 
-        imported = import_marian_run(
-            args.source,
-            args.output_dir,
-            program=program,
-            problem=args.problem,
-            data_dir=args.data_dir,
-            usr_dir=args.usr_dir,
-        )
+            imported = import_marian_run(
+                model,
+                args.output_dir,
+                program=program,
+                problem=args.problem,
+                data_dir=args.data_dir,
+                usr_dir=args.usr_dir,
+            )
     result: dict[str, Any] = {
         "output_dir": args.output_dir,
         "from": program,
@@ -203,6 +220,8 @@ def _import(args: argparse.Namespace) -> dict[str, Any]:
         "left_out": imported.left_out,
         "check": imported.check,
     }
+    if imported.run.config.origin:
+        result["origin"] = imported.run.config.origin
     if args.verify:
         result["verified"] = verify(imported, sources, outputs)
     return result
@@ -215,6 +234,8 @@ def _show_import(result: dict[str, Any]) -> str:
     for name, value in result["took"].items():
         text = ", ".join(value) if isinstance(value, list) else value
         lines.append(f"  took      {name}: {text}")
+    if "license" in result.get("origin", {}):
+        lines.append(f"  licence   {result['origin']['license']}")
     lines += [f"  left out  {text}" for text in result["left_out"]]
     lines += [f"  check     {text}" for text in result["check"]]
     if verified := result.get("verified"):

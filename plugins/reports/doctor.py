@@ -42,7 +42,10 @@ print("gpus", json.dumps([gpu.get("device_name", "unknown") for gpu in details])
 
 
 def _examine(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns "faults", a list of sentences, "versions" and "devices"."""
+    """Returns "faults", a list of sentences, "versions", "hub" and "devices".
+
+    Without huggingface_hub there is no "hub".
+    """
     # This process may have changed os.environ; args.environ is what the user set.
     environ = args.environ
     gpus, import_faults = _import_libraries()
@@ -69,15 +72,28 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
     }
     for name in ("t2t_keras", *_LIBRARIES):
         versions[name] = _version(name) or "not installed"
+    report = {"faults": faults, "versions": versions}
+    if hub := _hub():
+        report["hub"] = hub
     driver = _run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv")
+    report["devices"] = {
+        "cpu_cores": os.cpu_count(),
+        "gpus": gpus,
+        "nvidia_smi": driver.stdout.splitlines()[1:] if driver else [],
+    }
+    return report
+
+
+def _hub() -> dict[str, str | bool]:
+    """Returns where `t2t import` fetches models; {}: huggingface_hub does not work."""
+    try:
+        from huggingface_hub import constants
+    except Exception:  # whatever a broken installation raises
+        return {}
     return {
-        "faults": faults,
-        "versions": versions,
-        "devices": {
-            "cpu_cores": os.cpu_count(),
-            "gpus": gpus,
-            "nvidia_smi": driver.stdout.splitlines()[1:] if driver else [],
-        },
+        "hub_endpoint": constants.ENDPOINT,
+        "hub_cache": constants.HF_HUB_CACHE,
+        "hub_offline": constants.HF_HUB_OFFLINE,
     }
 
 
@@ -202,7 +218,8 @@ def _show(report: dict[str, Any]) -> str:
     """Returns the report in Markdown."""
     faults = [f"- {fault}" for fault in report["faults"]] or ["No problems found."]
     rows = []
-    for name, value in {**report["versions"], **report["devices"]}.items():
+    facts = report["versions"] | report.get("hub", {}) | report["devices"]
+    for name, value in facts.items():
         text = ", ".join(value) or "none" if isinstance(value, list) else value
         rows.append(f"| {name} | {'unknown' if value is None else text} |")
     return "\n".join(["## t2t doctor", "", *faults, "", "| | |", "|---|---|", *rows])

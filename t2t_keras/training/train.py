@@ -29,7 +29,6 @@ from t2t_keras.options import split_pairs
 from t2t_keras.problem import Problem
 from t2t_keras.run.checkpoint import CheckpointDirectory, remove_incomplete
 from t2t_keras.run.config import (
-    DecodingDefaults,
     RunConfig,
     config_for,
     existing_config,
@@ -259,21 +258,23 @@ def _config(settings: TrainSettings, task: Problem) -> RunConfig:
     )
     return dataclasses.replace(
         config,
-        decoding=_decoding(settings),
+        **_inherited(settings),
         batch_parts=settings.batch_parts,
         train_options=settings.options.changes(),
     )
 
 
-def _decoding(settings: TrainSettings) -> DecodingDefaults:
-    """Returns the decoding options of the run that gives the initial weights.
+def _inherited(settings: TrainSettings) -> dict[str, Any]:
+    """Returns the decoding options and the origin of the run with the initial weights.
 
-    A resumed run keeps its options.
+    A resumed run keeps its own.
     """
     config = settings.run_config
     if config is None and settings.init_from is not None:
         config = existing_config(run_of(settings.init_from))
-    return {} if config is None else config.decoding
+    if config is None:
+        return {}
+    return {"decoding": config.decoding, "origin": config.origin}
 
 
 def _bleu_tokens(settings: TrainSettings) -> BleuTokens | None:

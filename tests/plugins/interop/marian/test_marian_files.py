@@ -55,6 +55,7 @@ from t2t_keras.run.checkpoint import (
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.vocabulary import UNK
 
 TEXTS = ["a dog sees the house", "the king knows the ship", f"{LANGUAGE} a bird", "x"]
 TARGETS = ["ship les knows un king", "house", "les bird", "un"]
@@ -225,11 +226,18 @@ def test_the_file_of_pytorch_gives_the_same_run(is_zip, splitters, tmp_path):
         np.testing.assert_array_equal(ours[name], weight)
 
 
-def test_transformers_agrees(splitters, tmp_path):
+@pytest.mark.parametrize("form", ["safetensors", "zip", "legacy"])
+def test_transformers_agrees(form, splitters, tmp_path):
+    """Also if PyTorch has saved its model, with all copies of the tied matrix."""
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     hf_marian(splitters, tmp_path / "hf")
     hf_model = transformers.MarianMTModel.from_pretrained(tmp_path / "hf").eval()
+    if form != "safetensors":
+        torch_file = tmp_path / "hf" / "pytorch_model.bin"
+        is_zip = {"_use_new_zipfile_serialization": form == "zip"}
+        torch.save(hf_model.state_dict(), torch_file, **is_zip)
+        (tmp_path / "hf" / "model.safetensors").unlink()
     splits = transformers.MarianTokenizer(
         *(str(tmp_path / "hf" / name) for name in ("source.spm", "target.spm")),
         str(tmp_path / "hf" / "vocab.json"),
@@ -415,6 +423,16 @@ def test_the_graph_equals_python(side, tokenizers):
     lines = [*TEXTS, *TARGETS, *(line for line in LINES if "\0" not in line)]
     ids = random_ids(tokenizer, 500)
     assert_graph_equals_python(tokenizer, tokenizer.graph(), lines, ids)
+
+
+def test_the_unknown_token_prints_nothing(tokenizers):
+    """As transformers' decode with skip_special_tokens; the graph is compared above."""
+    tokenizer = tokenizers["target"]
+    the, king = tokenizer.encode("un king")[0], tokenizer.encode("king")[0]
+    assert tokenizer.decode([UNK]) == "" and tokenizer.token_bytes()[UNK] == b""
+    for ids in ([the, UNK, king], [UNK, the, king, UNK], [the, king]):
+        pieces = [tokenizer.pieces[i] for i in ids if i != UNK]
+        assert tokenizer.decode(ids) == "".join(pieces).replace("▁", " ").strip()
 
 
 def test_only_names_of_languages_lose_their_space():

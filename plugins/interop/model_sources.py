@@ -1,4 +1,4 @@
-"""Where `t2t import` finds a model: on the disk, on the Hub, in a ZIP.
+"""Where `t2t import` finds a model: on the disk, on the Hub or in a ZIP file.
 
 A path that exists is always taken. `OWNER/NAME[@REVISION]` is otherwise a repository of
 the Hugging Face Hub, which `hf:` before the name enforces. A ZIP file, such as those of
@@ -31,7 +31,7 @@ _NEEDED = ("config.json", "vocab.json", "source.spm", "target.spm")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _OPTIONAL = ("generation_config.json", "target_vocab.json", "README.md")
 
-# The text of a licence or a commit that a stranger has written, as it is recorded.
+# What is recorded and printed of the text that a stranger gives as a licence.
 _LICENSE = re.compile(r"[\w.,+() -]{1,80}", re.ASCII)
 _RELEASES = "https://github.com/Helsinki-NLP/OPUS-MT-train/tree/master/models"
 
@@ -95,7 +95,10 @@ def is_on_disk(source: str) -> bool:
         )
     else:
         require_local("SOURCE", source)
-        raise UserError(f"there is no {source or 'model without a name'}")
+        raise UserError(
+            f"there is no '{source}'; a model is a path, OWNER/NAME on the Hugging "
+            "Face Hub, or the address of a ZIP file"
+        )
     return False
 
 
@@ -163,7 +166,7 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
         info = HfApi().model_info(name, revision=revision, files_metadata=True)
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
         files = _chosen_files(sizes, address)
-        license_name = _license_of_tags(info.tags or ())
+        license_name = _known_license(_license_of_tags(info.tags or ()))
         megabytes = sum(sizes[file] for file in files) / 1e6
         say(
             f"{name}: {megabytes:,.1f} MB, licence {license_name or 'not named'} "
@@ -199,12 +202,15 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
                 "give their directory"
             ) from None
         folder = cached
-        say(f"{name}: from {constants.HF_HUB_CACHE}, without a connection")
+        say(
+            f"cannot fetch {address} ({first_line(error)}); the copy in "
+            f"{constants.HF_HUB_CACHE} is taken"
+        )
     for file in _WEIGHTS:
         _require_uploaded(folder / file, address)
     license_name = license_name or _license_of_readme(folder / "README.md")
-    origin = {"repository": name, "commit": folder.name}
-    return FoundModel(folder, origin | _named_license(license_name))
+    origin = {"repository": name, "commit": folder.name, "license": license_name}
+    return FoundModel(folder, {key: text for key, text in origin.items() if text})
 
 
 def _chosen_files(names: Mapping[str, Any], address: str) -> list[str]:
@@ -266,12 +272,15 @@ def _license_of_readme(path: Path) -> str:
         values = parse_yaml(head, str(path))
     except (UserError, ValueError):
         return ""
-    return str(values.get("license", "")) if isinstance(values, dict) else ""
+    license_name = values.get("license", "") if isinstance(values, dict) else ""
+    return _known_license(str(license_name))
 
 
-def _named_license(text: str) -> dict[str, str]:
-    """Returns the entry of a licence in an origin; {}: it has no name."""
-    return {"license": text} if _LICENSE.fullmatch(text) else {}
+def _known_license(text: str) -> str:
+    """Returns a licence that a stranger has written; "": it is not a name."""
+    if text.startswith("Attribution 4.0 International"):
+        return "cc-by-4.0"  # the Hub's name of it
+    return text if _LICENSE.fullmatch(text) else ""
 
 
 # ZIP files
@@ -302,7 +311,8 @@ def _from_archive(source: str, folder: Path) -> FoundModel:
     if license_file.is_file():
         with contextlib.suppress(UserError):
             text = next(iter(read_text(license_file).split("\n")), "").strip()
-    return FoundModel(files, {"archive": source} | _named_license(text))
+    origin = {"archive": source, "license": _known_license(text)}
+    return FoundModel(files, {key: text for key, text in origin.items() if text})
 
 
 def _require_safe(address: str) -> None:

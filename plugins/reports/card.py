@@ -19,7 +19,7 @@ from t2t_keras.pages import templates
 from t2t_keras.problem import Problem
 from t2t_keras.run.history import read_history, trainings
 
-from .run_facts import decoded_part, metric_records, set_rows
+from .run_facts import decoded_part, metric_records, origin_rows, set_rows
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
@@ -54,6 +54,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     hub_header = _hub_header(problem, manifest, run.config.origin)
     text = card.render(
         header=json.dumps(hub_header, ensure_ascii=False),
+        origin=origin_rows(run.config.origin).get("origin"),
         problem=problem.name,
         name=run.path.resolve().name,
         **_usage(run.path, checkpoint),

@@ -379,6 +379,16 @@ def test_paths_from_where_marian_was_trained(
     assert model.hparams.d_model == D
 
 
+def test_a_device_is_not_read(splitters, tmp_path):
+    marian(splitters, tmp_path / "opus")
+    decoder_file = tmp_path / "opus" / "decoder.yml"
+    config = yaml.safe_load(decoder_file.read_text()) | {"relative-paths": False}
+    for key in ("models", "vocabs"):
+        config[key] = ["/dev/zero"] * len(config[key])
+        decoder_file.write_text(yaml.safe_dump(config))
+        import_refused("zero", tmp_path / "opus")
+
+
 def test_types_of_input_that_only_training_reads(splitters, tmp_path):
     types = ["sequence", "sequence", "alignment", "weight"]
     marian(splitters, tmp_path / "opus", input_types=types)
@@ -542,7 +552,7 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     rows = len(tokens)
     refused(f"matrix of {rows} rows, but its vocabulary has {rows - 1}", decoder_file)
     decoder_file.unlink()
-    refused(f"there is no {tmp_path / 'absent'}", tmp_path / "absent")
+    refused(f"there is no '{tmp_path / 'absent'}'", tmp_path / "absent")
     (tmp_path / "empty").mkdir()
     refused("has no model: neither", tmp_path / "empty")
     write(tmp_path / "checkpoint_best.pt", "")

@@ -132,6 +132,7 @@ def export_ctranslate2(
             resolved,
             hparams=dataclasses.asdict(translator.model.hparams),
             quantization=quantization,
+            origin=translator.origin,
             verified=len(verify.texts) if verify else 0,
             identical=verify.identical if verify else 0,
         )

@@ -82,6 +82,7 @@ def write_run(
     data_dir: str | Path | None = None,
     usr_dir: str | Path | None = None,
     decoding: Mapping[str, int | float | str] | None = None,
+    origin: Mapping[str, str] | None = None,
 ) -> RunDirectory:
     """Writes a run directory, or nothing if an error occurs.
 
@@ -98,6 +99,7 @@ def write_run(
         usr_dir: the folder that registers the problem; None: there is no such folder.
         decoding: the decoding options that the other program's files have; others are
             the problem's. None: they have none.
+        origin: see `RunConfig`.
 
     Raises:
         UserError: the data were made with other vocabularies, or two checkpoints have
@@ -110,7 +112,9 @@ def write_run(
             problem, hparams_set, vocabularies, output_dir, data_dir, usr_dir
         )
         defaults = cast(DecodingDefaults, dict(decoding or {}))
-        config = dataclasses.replace(config, decoding=defaults)
+        config = dataclasses.replace(
+            config, decoding=defaults, origin=dict(origin or {})
+        )
         for step, weights in checkpoints:
             path = CheckpointDirectory(output_dir).path(step)
             if path.with_name(f"{path.name}.index").exists():

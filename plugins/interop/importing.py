@@ -17,6 +17,8 @@ from t2t_keras.export.formats import format_of
 from t2t_keras.options import option
 from t2t_keras.run.config import checkpoint_of, has_checkpoint, is_run
 
+from .model_sources import is_on_disk, model_files
+
 Program = Literal["t2t", "marian", "hf-marian"]
 _T2T = FlagGroup("for models of tensor2tensor", is_further=True)
 
@@ -32,10 +34,12 @@ class Import(UsrDirFlags, Command):
     source: str = option(
         REQUIRED,
         "tensor2tensor (1.4 or later): a training directory, or a checkpoint such as "
-        ".../model.ckpt-350855; Marian: the directory with decoder.yml, or that file; "
-        "Hugging Face transformers: the directory with model.safetensors",
+        ".../model.ckpt-350855; Marian: the directory with decoder.yml, or that file, "
+        "or a ZIP file with it, or its address; Hugging Face transformers: the "
+        "directory with config.json, or OWNER/NAME[@REVISION] on the Hub",
         metavar="SOURCE",
         positional=True,
+        is_text=True,  # it may be an address
     )
     output_dir: str = option(REQUIRED, "the run directory to write", metavar="RUN")
     program: Program | None = option(
@@ -106,28 +110,24 @@ class Import(UsrDirFlags, Command):
         for path in (*self.vocab, *self.verify):
             require_readable(path)
         require_directory("data_dir", self.data_dir)
-        program = self.program_of_source()
-        if program == "t2t":
-            return
+        if is_on_disk(self.source):
+            self._program_of(Path(self.source))
+
+    def _program_of(self, source: Path) -> Program:
+        """Returns the program that wrote a model.
+
+        Raises:
+            UserError: there is no model, or flags do not suit its program.
+        """
+        _refuse_exports(source)
+        program = self.program or _detected_program(source)
         for flag in ("vocab", "hparams_json", "target_space_id", "last"):
-            if getattr(self, flag) not in (None, ()):
+            if program != "t2t" and getattr(self, flag) not in (None, ()):
                 raise UserError(
                     f"--{flag} is for tensor2tensor's models, but this is a {program} "
                     "model"
                 )
-
-    def program_of_source(self) -> Program:
-        """Returns the program that wrote the model.
-
-        Raises:
-            UserError: the source is not a model of such a program.
-        """
-        source = Path(self.source)
-        index = source.with_name(f"{source.name}.index")
-        if not source.exists() and not index.exists():
-            raise UserError(f"there is no {source}")
-        _refuse_exports(source)
-        return self.program or _detected_program(source)
+        return program
 
     def run(self) -> dict[str, Any]:
         """Makes the run, and returns what it took and left out."""
@@ -138,28 +138,34 @@ class Import(UsrDirFlags, Command):
             sources = list(read_lines(sources_path))
             outputs = list(read_lines(outputs_path))
             require_lines({sources_path: sources}, outputs_path, outputs)
-        program = self.program_of_source()
         shared: dict[str, Any] = {
             name: getattr(self, name) for name in ("problem", "data_dir", "usr_dir")
         }
-        if program == "t2t":
-            from .t2t.run import import_t2t_run
+        with model_files(self.source) as model:
+            program = self._program_of(model.path)
+            if program != "t2t":
+                from .marian.run import import_marian_run
 
-            imported = import_t2t_run(
-                self.source,
-                self.output_dir,
-                vocab=self.vocab,
-                hparams_json=self.hparams_json,
-                target_space_id=self.target_space_id,
-                last=self.last or 1,
-                **shared,
-            )
-        else:
-            from .marian.run import import_marian_run
+                imported = import_marian_run(
+                    model, self.output_dir, program=program, **shared
+                )
+            elif model.origin:
+                raise UserError(
+                    f"{self.source} has a model of tensor2tensor; unpack it, and give "
+                    "its training directory"
+                )
+            else:
+                from .t2t.run import import_t2t_run
 
-            imported = import_marian_run(
-                self.source, self.output_dir, program=program, **shared
-            )
+                imported = import_t2t_run(
+                    self.source,
+                    self.output_dir,
+                    vocab=self.vocab,
+                    hparams_json=self.hparams_json,
+                    target_space_id=self.target_space_id,
+                    last=self.last or 1,
+                    **shared,
+                )
         result: dict[str, Any] = {
             "output_dir": self.output_dir,
             "from": program,
@@ -167,6 +173,8 @@ class Import(UsrDirFlags, Command):
             "left_out": imported.left_out,
             "check": imported.check,
         }
+        if imported.run.config.origin:
+            result["origin"] = imported.run.config.origin
         if self.verify:
             result["verified"] = verify(imported, sources, outputs)
         return result
@@ -180,6 +188,8 @@ class Import(UsrDirFlags, Command):
         for name, value in result["took"].items():
             text = ", ".join(value) if isinstance(value, list) else value
             lines.append(f"  took      {name}: {text}")
+        if "license" in result.get("origin", {}):
+            lines.append(f"  licence   {result['origin']['license']}")
         lines += [f"  left out  {text}" for text in result["left_out"]]
         lines += [f"  check     {text}" for text in result["check"]]
         if verified := result.get("verified"):

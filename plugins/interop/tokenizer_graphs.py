@@ -286,5 +286,7 @@ class MarianGraph(tf.Module):
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Turns ids [B, T] into strings [B]."""
         with tf.device(CPU):
-            texts = self._tokenizer.detokenize(text_ids_graph(ids, self._vocab_size))
+            tokens = text_ids_graph(ids, self._vocab_size)
+            tokens = tf.ragged.boolean_mask(tokens, tokens != UNK)
+            texts = self._tokenizer.detokenize(tokens)
             return tf.strings.regex_replace(texts, r"\A +| +\z", "")

@@ -26,7 +26,7 @@ from t2t_keras.pages import templates
 from t2t_keras.problem import Problem
 from t2t_keras.run.history import read_history, sessions
 
-from .run_facts import decoded_part, metric_records, set_rows
+from .run_facts import decoded_part, metric_records, origin_rows, set_rows
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
@@ -58,8 +58,10 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     history = read_history(run.path)
     problem = run.problem
     card = templates(Path(__file__).parent).get_template("card.md")
+    hub_header = _hub_header(problem, manifest, run.config.origin)
     text = card.render(
-        header=json.dumps(_hub_header(problem, manifest), ensure_ascii=False),
+        header=json.dumps(hub_header, ensure_ascii=False),
+        origin=origin_rows(run.config.origin).get("origin"),
         problem=problem.name,
         name=run.path.resolve().name,
         **_usage(run.path, checkpoint),
@@ -90,15 +92,20 @@ def _usage(path: Path, checkpoint: str | None) -> dict[str, str]:
     }
 
 
-def _hub_header(problem: Problem, manifest: "Manifest | None") -> dict[str, Any]:
+def _hub_header(
+    problem: Problem, manifest: "Manifest | None", origin: Mapping[str, str]
+) -> dict[str, Any]:
     header: dict[str, Any] = {
         "library_name": "t2t_keras",
         "tags": ["transformer", problem.name],
     }
     if languages := _languages(problem, manifest):
         header["language"] = [*languages]
-    if manifest and manifest.license:
-        header["license"] = manifest.license
+    license_name = manifest.license if manifest else None
+    if license_name := license_name or origin.get("license"):
+        header["license"] = license_name
+    if "repository" in origin:
+        header["base_model"] = origin["repository"]
     return header
 
 

@@ -35,7 +35,7 @@ from .costs import (
     memory_per_batch,
     training_cost,
 )
-from .run_facts import Record, RunFacts, read_run, set_rows
+from .run_facts import Record, RunFacts, origin_rows, read_run, set_rows
 
 
 def run_rows(facts: RunFacts) -> dict[str, str]:
@@ -92,6 +92,7 @@ def export_rows(path: Path) -> dict[str, str]:
     rows["problem"] = settings.problem
     if settings.languages:
         rows["languages"] = " → ".join(settings.languages)
+    rows |= origin_rows(settings.origin)
     base = vars(HParams())
     changes = {}
     for name, value in settings.hparams.items():

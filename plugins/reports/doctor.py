@@ -48,7 +48,10 @@ class Doctor(Command):
     waiting = "examining the installation"
 
     def run(self) -> dict[str, Any]:
-        """Returns "faults", a list of sentences, "versions" and "devices"."""
+        """Returns "faults", a list of sentences, "versions", "hub" and "devices".
+
+        Without huggingface_hub there is no "hub".
+        """
         return _examine(self.environ)
 
     def show(self, result: dict[str, Any]) -> str:
@@ -91,15 +94,28 @@ def _examine(environ: Mapping[str, str]) -> dict[str, Any]:
     }
     for name in ("t2t_keras", *_LIBRARIES):
         versions[name] = _version(name) or "not installed"
+    report = {"faults": faults, "versions": versions}
+    if hub := _hub():
+        report["hub"] = hub
     driver = _run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv")
+    report["devices"] = {
+        "cpu_cores": os.cpu_count(),
+        "gpus": gpus,
+        "nvidia_smi": driver.stdout.splitlines()[1:] if driver else [],
+    }
+    return report
+
+
+def _hub() -> dict[str, str | bool]:
+    """Returns where `t2t import` fetches models; {}: huggingface_hub does not work."""
+    try:
+        from huggingface_hub import constants
+    except Exception:  # whatever a broken installation raises
+        return {}
     return {
-        "faults": faults,
-        "versions": versions,
-        "devices": {
-            "cpu_cores": os.cpu_count(),
-            "gpus": gpus,
-            "nvidia_smi": driver.stdout.splitlines()[1:] if driver else [],
-        },
+        "hub_endpoint": constants.ENDPOINT,
+        "hub_cache": constants.HF_HUB_CACHE,
+        "hub_offline": constants.HF_HUB_OFFLINE,
     }
 
 
@@ -204,7 +220,8 @@ def _shown(report: dict[str, Any]) -> str:
     """Returns the report in Markdown."""
     faults = [f"- {fault}" for fault in report["faults"]] or ["No problems found."]
     rows = []
-    for name, value in {**report["versions"], **report["devices"]}.items():
+    facts = report["versions"] | report.get("hub", {}) | report["devices"]
+    for name, value in facts.items():
         text = ", ".join(value) or "none" if isinstance(value, list) else value
         rows.append(f"| {name} | {'unknown' if value is None else text} |")
     return "\n".join(["## t2t doctor", "", *faults, "", "| | |", "|---|---|", *rows])

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -201,13 +201,14 @@ class RunFacts:
 def set_rows(config: RunConfig, hparams: HParams) -> dict[str, str]:
     """Returns the named set of a run, and where its hyper-parameters differ, by name.
 
-    Only the set is named if it is not registered.
+    The origin of its weights comes first, if others have trained them. Only the set is
+    named if it is not registered.
 
     Args:
         config: the settings of the run.
         hparams: its hyper-parameters.
     """
-    rows = {"hparam set": config.hparams_set}
+    rows = {**origin_rows(config.origin), "hparam set": config.hparams_set}
     try:
         changes = config.changed_hparams(hparams)
         instead_of_auto = config.auto_hparams(hparams)
@@ -222,6 +223,22 @@ def set_rows(config: RunConfig, hparams: HParams) -> dict[str, str]:
         if values:
             texts = [f"{name}={flag_text(value)}" for name, value in values.items()]
             rows[label] = ", ".join(texts)
+    return rows
+
+
+def origin_rows(origin: Mapping[str, str]) -> dict[str, str]:
+    """Returns where weights come from and their licence, by name.
+
+    Args:
+        origin: see `RunConfig`.
+    """
+    rows = {}
+    if "repository" in origin:
+        rows["origin"] = f"{origin['repository']}@{origin.get('commit', 'main')}"
+    elif "archive" in origin:
+        rows["origin"] = origin["archive"]
+    if "license" in origin:
+        rows["licence of the origin"] = origin["license"]
     return rows
 
 

@@ -305,6 +305,7 @@ class ModelTranslator(Translator):
         engine: the `GraphEngine`.
         problem: the problem.
         model: the model.
+        origin: see `RunConfig`; exports record it.
     """
 
     engine: GraphEngine
@@ -321,6 +322,7 @@ class ModelTranslator(Translator):
         )
         self.problem = problem
         self.model = model
+        self.origin: dict[str, str] = {}
 
     def with_compute_dtype(self, dtype: str) -> Self:
         """Returns a copy, with the same options, that computes in another dtype.
@@ -335,6 +337,7 @@ class ModelTranslator(Translator):
             self.target_tokenizer,
         )
         copy.options = self.options
+        copy.origin = self.origin
         return copy
 
     def save_tokenizers(self, path: Path) -> None:

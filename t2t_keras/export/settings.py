@@ -33,6 +33,7 @@ class ExportSettings:
         hparams: the hyper-parameters of the model.
         decoding: the decoding options, as `DecodingOptions.recorded` returns them.
         quantization: the dtype to which the weights are rounded; None: float32.
+        origin: where the weights come from that others have trained, see `RunConfig`.
         verified: the number of sentences with which it was verified.
         identical: how many of their outputs were those of the run.
     """
@@ -43,6 +44,7 @@ class ExportSettings:
     hparams: dict[str, Any] = dataclasses.field(default_factory=dict)
     decoding: dict[str, Any] = dataclasses.field(default_factory=dict)
     quantization: str | None = None
+    origin: dict[str, str] = dataclasses.field(default_factory=dict)
     verified: int = 0
     identical: int = 0
 
@@ -140,6 +142,7 @@ def make_settings(
         "hparams": dataclasses.asdict(translator.model.hparams),
         "decoding": options.recorded(),
         "quantization": quantization,
+        "origin": translator.origin,
         "verified": len(verify.texts) if verify else 0,
         "identical": verify.identical if verify else 0,
         **_text_processor_settings(translator.problem),

@@ -147,6 +147,9 @@ class RunConfig:
     bleu_tokenize: BleuTokens | None = None  # None: by the target language
     # Decoding options that replace the problem's: the search of an imported model.
     decoding: DecodingDefaults = dataclasses.field(default_factory=dict)
+    # Where the weights come from that others have trained: "repository" and "commit",
+    # or "archive", and "license". {}: unknown, or trained here from the beginning.
+    origin: dict[str, str] = dataclasses.field(default_factory=dict)
     # The share of the training sources that are one sentence; None: unknown.
     single_sentences: float | None = None
     usr_dir: str | None = None

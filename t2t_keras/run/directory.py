@@ -241,7 +241,9 @@ class RunDirectory:
             run.restore(model, checkpoint)
             models.append(model)
         joined = Ensemble(models) if ensemble else models[0]
-        return ModelTranslator(self.problem, joined, *self.tokenizers)
+        translator = ModelTranslator(self.problem, joined, *self.tokenizers)
+        translator.origin = self.config.origin
+        return translator
 
     def example_sources(self, count: int) -> list[str]:
         """Returns sources of the dev data, in the form of the training data's.

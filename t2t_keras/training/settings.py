@@ -5,7 +5,7 @@ No option changes the updates, except that `steps_per_call` changes their roundi
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from t2t_keras import registry
 from t2t_keras.errors import UserError
@@ -13,7 +13,6 @@ from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
 from t2t_keras.options import OptionValues, check_options, option, require_known
 from t2t_keras.run.config import (
-    DecodingDefaults,
     RunConfig,
     config_for,
     existing_config,
@@ -183,7 +182,7 @@ def run_settings(
     )
     config = dataclasses.replace(
         config,
-        decoding=_decoding(recorded, init_from),
+        **_inherited(recorded, init_from),
         batch_parts=batch_parts,
         train_options=checked.changes(),
     )
@@ -201,16 +200,18 @@ def _require_resumable(run: Path, config: RunConfig | None) -> RunConfig:
     return config
 
 
-def _decoding(
+def _inherited(
     recorded: RunConfig | None, init_from: str | Path | None
-) -> DecodingDefaults:
-    """Returns the decoding options of the run that gives the initial weights.
+) -> dict[str, Any]:
+    """Returns the decoding options and the origin of the run with the initial weights.
 
-    A resumed run keeps its options.
+    A resumed run keeps its own.
     """
     if recorded is None and init_from is not None:
         recorded = existing_config(run_of(init_from))
-    return {} if recorded is None else recorded.decoding
+    if recorded is None:
+        return {}
+    return {"decoding": recorded.decoding, "origin": recorded.origin}
 
 
 def _bleu_tokens(

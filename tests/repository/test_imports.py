@@ -57,6 +57,7 @@ LIGHT = (
     *("plugins/engines/__init__.py", "plugins/engines/converted_run.py"),
     *("plugins/launch.py", "plugins/ray", "plugins/interop/shim"),
     *(f"plugins/interop/{name}.py" for name in ("importing", "adopting")),
+    "plugins/interop/model_sources.py",
     *(f"plugins/interop/{name}.py" for name in ("counterparts", "given_settings")),
     *(f"plugins/interop/{name}.py" for name in ("as_tensor2tensor", "t2t_problem")),
     *("plugins/interop/extended_transformer.py", "plugins/interop/marian/__init__.py"),

@@ -16,6 +16,7 @@ from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.settings import repeated_options, run_settings
 
 DECODING = {"beam_size": 6, "length_penalty": "power", "alpha": 1.0}
+ORIGIN = {"repository": "owner/name", "commit": "35bbec8", "license": "cc-by-4.0"}
 OPTIONS = {"eval_sentences": 0, "save_minutes": 5.0, "keep": 3}
 ARGUMENTS = {
     "hparams": "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=256",
@@ -40,7 +41,8 @@ def trained(data_dir, tmp_path_factory):
         replace_updates(patch)
         arguments = {"data_dir": data_dir, **ARGUMENTS}
         t2t_keras.train("translate_text", "tiny", output_dir=origin, **arguments)
-        config = dataclasses.replace(RunConfig.read(origin), decoding=DECODING)
+        config = RunConfig.read(origin)
+        config = dataclasses.replace(config, decoding=DECODING, origin=ORIGIN)
         config.write(origin)
         arguments |= {"output_dir": output_dir, "init_from": origin}
         t2t_keras.train("translate_text", "tiny", **arguments)
@@ -60,7 +62,7 @@ def test_the_directory_alone_resumes_with_all_settings(copy):
     assert RunConfig.read(copy) == config
     assert (config.seed, config.batch_parts, config.accumulate) == (3, 2, 2)
     assert config.train_options == OPTIONS
-    assert config.decoding == DECODING
+    assert config.decoding == DECODING and config.origin == ORIGIN
     assert config.registered_problem().length_penalty == "power"
     assert run("train", "--output_dir", copy, "--train_steps", 3) == 0
     resumed = RunDirectory(copy)

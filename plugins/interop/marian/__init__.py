@@ -1,9 +1,9 @@
 """Models of Marian, in its own files and in those of Hugging Face transformers.
 
-`files` reads Marian's files, `transformers` those of transformers, and
-`transformers_export` writes the latter. Both fill the `model`; `vocabulary` has its
-tokens and their tokenizer, and `run` writes a run directory. This file registers the
-format of `t2t export`.
+`files` reads Marian's files, `transformers` those of transformers, with `torch_files`
+for those that PyTorch has saved, and `transformers_export` writes them. Both fill the
+`model`; `vocabulary` has its tokens and their tokenizer, and `run` writes a run
+directory. This file registers the format of `t2t export`.
 """
 
 from pathlib import Path

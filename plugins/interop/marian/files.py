@@ -165,7 +165,11 @@ def _find_decoder_config(source: Path) -> Path:
 
 
 def _listed_paths(config: Mapping[str, object], key: str, path: Path) -> list[Path]:
-    """Returns the files that the configuration in `path` lists under a key."""
+    """Returns the files that the configuration in `path` lists under a key.
+
+    Raises:
+        UserError: one of them is missing.
+    """
     names = config.get(key)
     if isinstance(names, str):
         names = [names]
@@ -184,10 +188,16 @@ def _listed_path(name: str, folder: Path, is_relative: bool) -> Path:
         is_relative: whether the path is relative to the folder. Otherwise it is that of
             the machine of the training, and the files of a copied model are in the
             folder.
+
+    Raises:
+        UserError: there is no such file.
     """
     beside = folder / name
     paths = [beside] if is_relative else [Path(name), beside, folder / Path(name).name]
-    return next((path for path in paths if path.exists()), beside)
+    for path in paths:
+        if path.is_file():  # a device would be read for ever
+            return path
+    raise UserError(f"there is no file {beside}, which decoder.yml names")
 
 
 def _decoding_options(
@@ -239,8 +249,6 @@ def _read_npz(path: Path) -> tuple[ModelTensors, dict[str, Any]]:
             if size > _MAX_COMPRESSION * path.stat().st_size:
                 raise ValueError(f"its arrays would have {size:,} bytes")
             arrays = dict(file)
-    except FileNotFoundError:
-        raise UserError(f"there is no {path}, which decoder.yml names") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path} is not a Marian model in NumPy's format, .npz ({error}); convert "

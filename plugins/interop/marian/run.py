@@ -13,6 +13,7 @@ from ..imported_run import (
     require_empty,
     write_run,
 )
+from ..model_sources import FoundModel
 from .files import load_marian
 from .transformers import load_hf_marian
 
@@ -20,7 +21,7 @@ _LOADERS = {"marian": load_marian, "hf-marian": load_hf_marian}
 
 
 def import_marian_run(
-    source: str | Path,
+    source: str | Path | FoundModel,
     output_dir: str | Path,
     *,
     program: str,
@@ -34,7 +35,8 @@ def import_marian_run(
     other, but its training cannot be resumed.
 
     Args:
-        source: see `load_marian` and `load_hf_marian`.
+        source: see `load_marian` and `load_hf_marian`; of a model that was fetched or
+            unpacked, the run records the origin.
         output_dir: the new run directory.
         program: "marian" or "hf-marian".
         problem: the problem to use the model for; None: `translate_text`.
@@ -51,7 +53,8 @@ def import_marian_run(
     if usr_dir is not None:
         load_usr_dir(usr_dir)
     task = registry.problem(problem or DEFAULT_PROBLEM)
-    model = _LOADERS[program](source)
+    found = source if isinstance(source, FoundModel) else FoundModel(Path(source))
+    model = _LOADERS[program](found.path)
     run = write_run(
         output_dir,
         task,
@@ -62,12 +65,19 @@ def import_marian_run(
         data_dir,
         usr_dir,
         model.decoding,
+        found.origin,
     )
     check = list(model.check)
     if problem is None:
         check.insert(0, f"the problem {task.name}; another one: --problem")
     left_out = [*model.left_out, "the optimizer's state: training cannot be resumed"]
-    took = {**model.took, "search": flag_text(model.decoding), "problem": task.name}
+    took: dict[str, str | list[str]] = {}
+    for name, value in model.took.items():
+        if isinstance(value, str):
+            took[name] = found.shown(value)
+        else:
+            took[name] = [found.shown(path) for path in value]
+    took |= {"search": flag_text(model.decoding), "problem": task.name}
     return ImportedRun(run, took, left_out, check).recorded("Marian")
 
 

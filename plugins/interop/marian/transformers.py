@@ -21,6 +21,7 @@ from .model import (
     ignored_settings,
     marian_hparams,
 )
+from .torch_files import read_torch_file
 from .vocabulary import (
     NO_ID,
     PAD_TOKEN,
@@ -31,8 +32,11 @@ from .vocabulary import (
 )
 
 WEIGHTS_FILE = "model.safetensors"
+TORCH_FILE = "pytorch_model.bin"
 CONFIG_FILE = "config.json"
 GENERATION_FILE = "generation_config.json"
+VOCABULARY_FILES = ("vocab.json", "source.spm", "target.spm")
+TARGET_VOCABULARY_FILE = "target_vocab.json"
 
 SHARED_EMBEDDING = "model.shared.weight"
 SOURCE_EMBEDDING = "model.encoder.embed_tokens.weight"
@@ -117,35 +121,34 @@ _POSITIONS = (
 
 
 def load_hf_marian(source: str | Path) -> MarianModel:
-    """Reads a Marian model that `MarianMTModel.save_pretrained` has written.
+    """Reads a Marian model in the files of transformers.
 
     Its position encodings are the paper's in another order (`position="halves"`), and
     its epsilon is 1e-5.
 
     Args:
-        source: the directory with `config.json`, `model.safetensors`, `vocab.json`,
-            `source.spm` and `target.spm`, and with `target_vocab.json` if source and
-            target have separate vocabularies.
+        source: the directory with `config.json`, `vocab.json`, `source.spm` and
+            `target.spm`, with `target_vocab.json` if source and target have separate
+            vocabularies, and with `model.safetensors` or else `pytorch_model.bin`.
 
     Raises:
         UserError: a file is missing or damaged, or `Transformer` cannot represent the
             model; the message names the setting.
     """
-    require_extra("marian", "a model of Marian", "safetensors")
     source = Path(source)
-    for name in (CONFIG_FILE, WEIGHTS_FILE, "vocab.json", "source.spm", "target.spm"):
+    for name in (CONFIG_FILE, WEIGHTS_FILE, *VOCABULARY_FILES):
         require_fetched_file(source / name)
     config_path = source / CONFIG_FILE
     config = read_json_object(config_path)
     hparams = _convert_config(config, config_path)
     source_vocab = source / "vocab.json"
-    target_vocab = source / "target_vocab.json"
+    target_vocab = source / TARGET_VOCABULARY_FILE
     if not target_vocab.exists():
         target_vocab = source_vocab
     source_list, source_file = _read_vocabulary(source_vocab, source / "source.spm")
     target_list, target_file = _read_vocabulary(target_vocab, source / "target.spm")
     _check_special_ids(config, config_path, target_list, target_vocab)
-    tensors = _read_tensors(source / WEIGHTS_FILE)
+    tensors = _read_tensors(source)
     check: list[str] = []
     embeddings = _read_embeddings(config, tensors, (source_list, target_list), check)
     hparams, weights = tensors.read_layers(
@@ -245,22 +248,28 @@ def _check_special_ids(
             )
 
 
-def _read_tensors(path: Path) -> ModelTensors:
-    """Reads all tensors.
+def _read_tensors(source: Path) -> ModelTensors:
+    """Reads all tensors of the model in a directory.
 
     Raises:
-        UserError: the file is missing or damaged.
+        UserError: their file is missing or damaged.
     """
+    path = source / WEIGHTS_FILE
+    if path.exists():
+        return ModelTensors(path, _read_safetensors(path), "tensor", CONFIG_FILE)
+    torch_path = source / TORCH_FILE
+    if not torch_path.exists():
+        raise UserError(f"there is no {path}, and no {TORCH_FILE} beside it")
+    return ModelTensors(torch_path, read_torch_file(torch_path), "tensor", CONFIG_FILE)
+
+
+def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    require_extra("marian", WEIGHTS_FILE, "safetensors")
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    if not path.exists():
-        raise UserError(
-            f"there is no {path}; `MarianMTModel.from_pretrained(...)."
-            "save_pretrained(...)` of transformers writes it"
-        )
     try:
-        return ModelTensors(path, load_file(path), "tensor", CONFIG_FILE)
+        return load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is damaged or incomplete ({error})") from None
 

@@ -1,6 +1,7 @@
 """`t2t export --format hf-marian`: a Marian model of Hugging Face transformers."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.directory import replaced, require_free, size_of
 from t2t_keras.export.formats import require_quantization
 from t2t_keras.export.verify import Output, Verification
+from t2t_keras.files.atomic import write_lines
 from t2t_keras.files.json_files import write_json
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
@@ -97,10 +99,24 @@ def export_hf_marian(
         generation = _generation_config(options, max_length)
         write_json(directory / GENERATION_FILE, generation)
         _write_tokenizers(translator, directory)
+        if translator.origin:
+            _write_card(translator.origin, directory)
         if verify is not None:
             verify.expect_greedy(_with_hf_arithmetic(translator, model), options)
             verify.check(_hf_greedy_search(directory, options.extra_length))
     return size_of(Path(export_dir))
+
+
+def _write_card(origin: Mapping[str, str], directory: Path) -> None:
+    """Writes a model card that names the model from which this one was made."""
+    header = {"library_name": "transformers", "pipeline_tag": "translation"}
+    if "license" in origin:
+        header["license"] = origin["license"]
+    if "repository" in origin:
+        header["base_model"] = origin["repository"]
+    facts = ", ".join(f"{name} {value}" for name, value in origin.items())
+    lines = ["---", json.dumps(header), "---", "", f"Made with t2t_keras from: {facts}"]
+    write_lines(directory / "README.md", lines)
 
 
 def _require_transformers() -> None:

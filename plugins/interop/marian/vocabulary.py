@@ -279,7 +279,9 @@ class MarianTokenizer:
 
     def token_bytes(self) -> list[bytes]:
         """Returns what each token adds to a text; a text begins with a space."""
-        return [piece.replace("▁", " ").encode() for piece in self.pieces]
+        texts = [piece.replace("▁", " ").encode() for piece in self.pieces]
+        texts[UNK] = b""
+        return texts
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, which end with EOS."""
@@ -293,8 +295,12 @@ class MarianTokenizer:
         return rows
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of the ids before the first EOS, with " ⁇ " for UNK."""
-        return self._processor.decode(text_ids(ids, self._vocab_size)).strip(" ")
+        """Returns the text of the ids before the first EOS; UNK adds nothing.
+
+        This is `skip_special_tokens` of transformers.
+        """
+        tokens = [i for i in text_ids(ids, self._vocab_size) if i != UNK]
+        return self._processor.decode(tokens).strip(" ")
 
     def graph(self) -> "MarianGraph":
         """Returns this tokenizer as TensorFlow operations."""

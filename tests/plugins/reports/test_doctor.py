@@ -47,6 +47,7 @@ def test_report_of_this_installation(capfd, monkeypatch, tmp_path):
         assert report["versions"][name] == importlib.metadata.version(name)
     assert report["devices"]["gpus"] == []  # see conftest
     assert not list(tmp_path.iterdir())
+    assert report["hub"].keys() == {"hub_endpoint", "hub_cache", "hub_offline"}
     text = doctor.Doctor().show(report)
     assert "No problems found." in text and "| gpus | none |" in text
     assert f"| keras | {importlib.metadata.version('keras')} |" in text
@@ -67,6 +68,26 @@ def test_tensorflow_does_not_work(library, capfd, code, fault):
     assert report["versions"]["tensorflow"] == importlib.metadata.version("tensorflow")
     assert run("doctor") == 0
     assert f"- {tensorflow_fault}\n" in capfd.readouterr().out
+
+
+def test_the_hub_of_hugging_face(monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "https://mirror.example")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", "/cache/hub")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    hub = doctor._hub()
+    assert hub == {
+        "hub_endpoint": "https://mirror.example",
+        "hub_cache": "/cache/hub",
+        "hub_offline": True,
+    }
+    report = {"faults": [], "versions": {}, "hub": hub, "devices": {}}
+    assert "| hub_offline | True |" in doctor._show(report)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert doctor._hub() == {}
+    del report["hub"]
+    assert "hub" not in doctor._show(report)
 
 
 def test_another_tensorflow_text_and_another_backend(library, capfd, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 import yaml
-from helpers import errors
+from helpers import errors, torch_files
 from helpers.command_line import run, run_json, run_refused, write
 from helpers.marian_models import (
     LANGUAGE,
@@ -55,6 +55,7 @@ from t2t_keras.run.checkpoint import (
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.vocabulary import UNK
 
 TEXTS = ["a dog sees the house", "the king knows the ship", f"{LANGUAGE} a bird", "x"]
 TARGETS = ["ship les knows un king", "house", "les bird", "un"]
@@ -202,11 +203,41 @@ def test_the_form_of_transformers_computes_its_formulas(tying, splitters, tmp_pa
     assert imported.run.hparams.dropout == 0.2
 
 
-def test_transformers_agrees(splitters, tmp_path):
+@pytest.mark.parametrize("is_zip", [True, False], ids=["zip", "legacy"])
+def test_the_file_of_pytorch_gives_the_same_run(is_zip, splitters, tmp_path):
+    """It is read where there are no safetensors."""
+    hf_marian(splitters, tmp_path / "hf")
+    expected = import_marian_run(tmp_path / "hf", tmp_path / "1", program="hf-marian")
+    tensors = load_file(tmp_path / "hf" / "model.safetensors")
+    torch_file = tmp_path / "hf" / "pytorch_model.bin"
+    torch_file.write_bytes(b"not read")
+    assert load_hf_marian(tmp_path / "hf").took["model"].endswith(".safetensors")
+    (tmp_path / "hf" / "model.safetensors").unlink()
+    torch_files.save(tensors, torch_file, is_zip)
+    imported = import_marian_run(tmp_path / "hf", tmp_path / "2", program="hf-marian")
+    assert imported.took["model"] == str(torch_file)
+    assert imported.run.hparams == expected.run.hparams
+    assert imported.run.config.vocab_sha256 == expected.run.config.vocab_sha256
+    assert imported.run.config.decoding == expected.run.config.decoding
+    ours, others = (
+        model_variables(i.run.translator().model) for i in (imported, expected)
+    )
+    for name, weight in others.items():
+        np.testing.assert_array_equal(ours[name], weight)
+
+
+@pytest.mark.parametrize("form", ["safetensors", "zip", "legacy"])
+def test_transformers_agrees(form, splitters, tmp_path):
+    """Also if PyTorch has saved its model, with all copies of the tied matrix."""
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     hf_marian(splitters, tmp_path / "hf")
     hf_model = transformers.MarianMTModel.from_pretrained(tmp_path / "hf").eval()
+    if form != "safetensors":
+        torch_file = tmp_path / "hf" / "pytorch_model.bin"
+        is_zip = {"_use_new_zipfile_serialization": form == "zip"}
+        torch.save(hf_model.state_dict(), torch_file, **is_zip)
+        (tmp_path / "hf" / "model.safetensors").unlink()
     splits = transformers.MarianTokenizer(
         *(str(tmp_path / "hf" / name) for name in ("source.spm", "target.spm")),
         str(tmp_path / "hf" / "vocab.json"),
@@ -348,6 +379,16 @@ def test_paths_from_where_marian_was_trained(
     assert model.hparams.d_model == D
 
 
+def test_a_device_is_not_read(splitters, tmp_path):
+    marian(splitters, tmp_path / "opus")
+    decoder_file = tmp_path / "opus" / "decoder.yml"
+    config = yaml.safe_load(decoder_file.read_text()) | {"relative-paths": False}
+    for key in ("models", "vocabs"):
+        config[key] = ["/dev/zero"] * len(config[key])
+        decoder_file.write_text(yaml.safe_dump(config))
+        import_refused("zero", tmp_path / "opus")
+
+
 def test_types_of_input_that_only_training_reads(splitters, tmp_path):
     types = ["sequence", "sequence", "alignment", "weight"]
     marian(splitters, tmp_path / "opus", input_types=types)
@@ -392,6 +433,16 @@ def test_the_graph_equals_python(side, tokenizers):
     lines = [*TEXTS, *TARGETS, *(line for line in LINES if "\0" not in line)]
     ids = random_ids(tokenizer, 500)
     assert_graph_equals_python(tokenizer, tokenizer.graph(), lines, ids)
+
+
+def test_the_unknown_token_prints_nothing(tokenizers):
+    """As transformers' decode with skip_special_tokens; the graph is compared above."""
+    tokenizer = tokenizers["target"]
+    the, king = tokenizer.encode("un king")[0], tokenizer.encode("king")[0]
+    assert tokenizer.decode([UNK]) == "" and tokenizer.token_bytes()[UNK] == b""
+    for ids in ([the, UNK, king], [UNK, the, king, UNK], [the, king]):
+        pieces = [tokenizer.pieces[i] for i in ids if i != UNK]
+        assert tokenizer.decode(ids) == "".join(pieces).replace("▁", " ").strip()
 
 
 def test_only_names_of_languages_lose_their_space():
@@ -501,7 +552,7 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     rows = len(tokens)
     refused(f"matrix of {rows} rows, but its vocabulary has {rows - 1}", decoder_file)
     decoder_file.unlink()
-    refused(f"there is no {tmp_path / 'absent'}", tmp_path / "absent")
+    refused(f"there is no '{tmp_path / 'absent'}'", tmp_path / "absent")
     (tmp_path / "empty").mkdir()
     refused("has no model: neither", tmp_path / "empty")
     write(tmp_path / "checkpoint_best.pt", "")

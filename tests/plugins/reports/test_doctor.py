@@ -83,11 +83,11 @@ def test_the_hub_of_hugging_face(monkeypatch):
         "hub_offline": True,
     }
     report = {"faults": [], "versions": {}, "hub": hub, "devices": {}}
-    assert "| hub_offline | True |" in doctor._show(report)
+    assert "| hub_offline | True |" in doctor.Doctor().show(report)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert doctor._hub() == {}
     del report["hub"]
-    assert "hub" not in doctor._show(report)
+    assert "hub" not in doctor.Doctor().show(report)
 
 
 def test_another_tensorflow_text_and_another_backend(library, capfd, monkeypatch):

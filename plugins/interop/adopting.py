@@ -30,7 +30,7 @@ class Adopt(UsrDirFlags, Command):
     )
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to read TFRecords."""
         return True
 
     def run(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ _T2T = FlagGroup("for models of tensor2tensor", is_further=True)
 class Import(UsrDirFlags, Command):
     """Makes a run directory of another program's model."""
 
-    summary = "make a run directory of a tensor2tensor or Marian model"
+    summary = "make a run directory from another program's model"
     heading = "data and training"
     waiting = "converting the model"
 
@@ -90,7 +90,7 @@ class Import(UsrDirFlags, Command):
     )
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to write a checkpoint."""
         return True
 
     def check(self) -> None:

@@ -25,7 +25,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.translation import Score, Translate, ensemble_ids, model_id
+from t2t_keras.cli.scoring import Score
+from t2t_keras.cli.translation import Translate, ensemble_ids, model_id
 from t2t_keras.console import progress, say
 from t2t_keras.errors import UserError, first_line, quantity, require_extra
 from t2t_keras.files.atomic import lock, open_lines

@@ -199,7 +199,7 @@ class Attention(RunFlags, CheckpointFlags, Command):
     page: str = option(REQUIRED, "write the HTML page here", metavar="FILE")
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to compute the weights."""
         return True
 
     def check(self) -> None:

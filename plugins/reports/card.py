@@ -290,7 +290,7 @@ class Card(CheckpointFlags, RunFlags, Command):
     )
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to build the model, whose parameters are counted."""
         return True
 
     def check(self) -> None:

@@ -223,7 +223,7 @@ class Compare(CheckpointFlags, Command):
         return any(map(needs_model, self.systems))
 
     def decodes_files(self) -> bool:
-        """Returns True."""
+        """Decodes a whole split."""
         return True
 
     def check(self) -> None:

@@ -328,7 +328,7 @@ class Page(CheckpointFlags, RunFlags, Command):
     )
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to read the checkpoint."""
         return True
 
     def check(self) -> None:

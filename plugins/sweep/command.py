@@ -57,7 +57,7 @@ _OTHERS = {field.name for field in dataclasses.fields(TrainOptions)} - {
 class Sweep(UsrDirFlags, Command):
     """Trains with hyper-parameters of some ranges, and finds the best ones."""
 
-    summary = "search the best hyper-parameters in some ranges"
+    summary = "search for the best hyper-parameters in some ranges"
     heading = "data and training"
     waiting = "opening the study"
     resumes = True

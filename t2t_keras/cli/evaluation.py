@@ -88,7 +88,7 @@ class Evaluate(UsrDirFlags, Command):
     checkpoint: str | None = option(
         None,
         f"{CHECKPOINT_HELP}; 'all': every checkpoint that is not evaluated yet; the "
-        "metrics are shown in OUTPUT_DIR/evaluation-SPLIT, also for TensorBoard",
+        "metrics are shown in RUN/evaluation-SPLIT, also for TensorBoard",
         metavar="WHICH",
         group=_OF_RUN,
     )
@@ -140,7 +140,7 @@ class Evaluate(UsrDirFlags, Command):
         return not self.hypotheses
 
     def decodes_files(self) -> bool:
-        """Returns True."""
+        """Decodes a whole split."""
         return True
 
     def check(self) -> None:

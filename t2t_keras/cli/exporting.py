@@ -83,7 +83,7 @@ class Export(RunFlags, CheckpointFlags, Command):
     decoding: OptionValues = decoding_flags()
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to load the run, whatever the format."""
         return True
 
     def check(self) -> None:

@@ -119,7 +119,7 @@ class Train(HParamsFlags, UsrDirFlags, Command):
         )
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to train."""
         return True
 
     def check(self) -> None:
@@ -244,12 +244,10 @@ class Average(RunFlags, Command):
     heading = "data and training"
     waiting = "averaging the checkpoints"
 
-    last: int = option(
-        REQUIRED, "number of checkpoints to average: the newest ones", ge=1
-    )
+    last: int = option(REQUIRED, "how many of the newest checkpoints to average", ge=1)
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to read and write checkpoints."""
         return True
 
     def check(self) -> None:

@@ -1,5 +1,6 @@
 """Wrong arguments of public functions: one sentence each, and never another error."""
 
+import dataclasses
 import decimal
 import fractions
 import typing
@@ -215,7 +216,7 @@ def test_other_public_functions(tmp_path, monkeypatch):
 )
 def test_fields_of_records(cls):
     needed = {"summary": "s"} if cls is Problem else {}
-    for name in cls.__dataclass_fields__:
+    for name in (field.name for field in dataclasses.fields(cls)):
         for value in ODD:
             never_foreign(lambda field={name: value}: cls(**needed | field))
             if cls is HParams:

@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.command import REQUIRED, Command, FlagGroup, UsrDirFlags, quoted
+from t2t_keras.cli.command import (
+    REQUIRED,
+    Command,
+    CommandResult,
+    FlagGroup,
+    UsrDirFlags,
+    quoted,
+)
 from t2t_keras.cli.lines import (
     read_lines,
     require_directory,
@@ -129,7 +136,7 @@ class Import(UsrDirFlags, Command):
         _refuse_exports(source)
         return self.program or _detected_program(source)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Makes the run, and returns what it took and left out."""
         from .imported_run import verify
 
@@ -171,7 +178,7 @@ class Import(UsrDirFlags, Command):
             result["verified"] = verify(imported, sources, outputs)
         return result
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Lists what was taken, left out and verified."""
         lines = [
             f"{result['output_dir']} is now a run directory with a {result['from']} "

@@ -11,6 +11,7 @@ from t2t_keras.cli.command import (
     CHECKPOINT_HELP,
     FURTHER,
     Command,
+    CommandResult,
     EngineName,
     FlagGroup,
     UsrDirFlags,
@@ -144,7 +145,7 @@ class Evaluate(UsrDirFlags, Command):
         return True
 
     def check(self) -> None:
-        """Refuses flags that do not go together, and what is no run or export."""
+        """Refuses flags that do not go together, and paths that are not models."""
         if self._mode() == "files":
             return
         assert self.output_dir is not None  # by the mode
@@ -195,7 +196,7 @@ class Evaluate(UsrDirFlags, Command):
             )
         return "all" if is_all else "split"
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns the metrics."""
         check_language(self.language)
         if self.hypotheses and self.references:
@@ -241,7 +242,7 @@ class Evaluate(UsrDirFlags, Command):
             **options,
         )
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the metrics; those of BLEU are two, unless `all`."""
         return _shown(result if self.all else _abridged(result))
 

@@ -369,7 +369,7 @@ class CommandLine:
 
 
 def _with_separator(words: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
-    """Returns the words, with "--" before the first that is no flag or its value."""
+    """Returns the words, with "--" before the first that is not a flag or its value."""
     index = 0
     while index < len(words) and words[index].startswith("-"):
         if words[index] == "--":

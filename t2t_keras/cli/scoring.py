@@ -9,6 +9,7 @@ from t2t_keras.cli.command import (
     REQUIRED,
     CheckpointFlags,
     Command,
+    CommandResult,
     RunFlags,
     ensemble_flag,
     quoted,
@@ -89,7 +90,7 @@ class Score(RunFlags, CheckpointFlags, Command):
         return True
 
     def check(self) -> None:
-        """Refuses what is no run, and files."""
+        """Refuses paths that are not runs, and files that cannot be used."""
         for run in (self.output_dir, *self.ensemble):
             require_run(run)
         for path in (self.source, self.target):
@@ -128,7 +129,7 @@ class Score(RunFlags, CheckpointFlags, Command):
                 gold.append(parse_reference(line, place))
         return sources, targets, gold
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Scores the pairs; returns their log-probability and perplexity."""
         from t2t_keras.decoding.translator import Translator
 
@@ -153,7 +154,7 @@ class Score(RunFlags, CheckpointFlags, Command):
         }
         return result | (alignment_scores(alignments, gold) if gold else {})
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the numbers."""
         return table(result)
 

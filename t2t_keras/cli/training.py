@@ -12,6 +12,7 @@ from t2t_keras.cli.command import (
     MAX_SEED,
     REQUIRED,
     Command,
+    CommandResult,
     FlagGroup,
     HParamsFlags,
     RunFlags,
@@ -151,7 +152,7 @@ class Train(HParamsFlags, UsrDirFlags, Command):
         )
         return config
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Trains, and returns the result of `train`."""
         from t2t_keras.training.strategy import LostProcess
         from t2t_keras.training.train import train
@@ -182,7 +183,7 @@ class Train(HParamsFlags, UsrDirFlags, Command):
             raise SystemExit(code)
         return result.to_dict()
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the end of a training in five rows, with dev for the average."""
         return _shown(result)
 
@@ -251,16 +252,16 @@ class Average(RunFlags, Command):
         return True
 
     def check(self) -> None:
-        """Refuses what is no directory."""
+        """Refuses a path that is not a directory."""
         require_directory("output_dir", self.output_dir)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns the path of the average."""
         from t2t_keras.run.checkpoint import average_run
 
         return {"checkpoint": str(average_run(self.output_dir, self.last))}
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Returns the path of the average."""
         return str(result["checkpoint"])
 

@@ -18,6 +18,7 @@ from t2t_keras.cli.command import (
     REQUIRED,
     CheckpointFlags,
     Command,
+    CommandResult,
     EngineName,
     check_decoding,
     check_export,
@@ -234,7 +235,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
         return not (self.is_export or self._is_interactive())
 
     def check(self) -> None:
-        """Refuses a model or options that are impossible, and files."""
+        """Refuses an impossible model or options, and files that cannot be used."""
         if self.input is None and sys.stdin is None:
             raise UserError("standard input is closed; give --input FILE")
         if self.alignments and self.is_export and self.needs_tensorflow():
@@ -310,7 +311,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
         settings.pop("batch_tokens", None)  # it only changes how results are rounded
         return settings
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Translates the input; returns counts."""
         path, checkpoint = self.chosen_model()
         checkpoint, identity = model_id(path, checkpoint, self.ensemble)
@@ -411,7 +412,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
                 return
             yield line.removesuffix("\n")
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Says on standard error how many outputs were repaired."""
         if result.get("repaired"):
             share = f"{result['repaired']:.1%} of the outputs"

@@ -109,7 +109,7 @@ def start_training(work: Workload, variant: Variant) -> Training:
         hparams, work.vocab_size, strategy, variant.micro_batches
     )
     if variant.only_gradients:
-        step.weight_update = step.apply
+        step.compiled_apply = step.apply
     batch = {}
     for seed, side in enumerate(("source", "target")):
         ids = np.tile(work.ids(seed), (parts, 1))

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
-from t2t_keras.cli.command import Command
+from t2t_keras.cli.command import Command, CommandResult
 from t2t_keras.devices import visible_gpus
 from t2t_keras.errors import UserError
 from t2t_keras.options import option
@@ -377,7 +377,7 @@ class Launch(Command):
                 "or name more GPUs in CUDA_VISIBLE_DEVICES"
             )
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Runs the processes, and ends the program with the status of the chief."""
         assert self.processes is not None
         command = [sys.executable, *T2T, *self.train_command]

@@ -242,11 +242,12 @@ def check_options(
         value = values.get(field.name, field.default)
         if value is field.default:
             continue
-        limits = limits_of(field)
         try:
             validated(hints[field.name], value, field.name)
-            if value is not None and not all(conditions(limits, value)):
-                expected = describe_limits(limits)
-                raise TypeMismatchError(field.name, expected, value)
+            # Only a value above the limit of a graph's integers needs to know of it.
+            for limits in (field.metadata["limits"], limits_of(field)):
+                if value is not None and not all(conditions(limits, value)):
+                    expected = describe_limits(limits)
+                    raise TypeMismatchError(field.name, expected, value)
         except TypeMismatchError as error:
             raise UserError(f"{prefix}{error}") from None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
+from t2t_keras.cli.command import CommandResult
 from t2t_keras.cli.data import PairsCommand, train_command
 from t2t_keras.cli.lines import require_outputs
 from t2t_keras.console import columns, say, say_page, wrapped
@@ -137,7 +138,7 @@ class Inspect(PairsCommand):
                 "--data_dir, whose examples are inspected",
             )
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Inspects the data; writes the page and the cleaned copy."""
         from .cleaned_copy import read_recipes
         from .inspection import inspect
@@ -222,7 +223,7 @@ class Inspect(PairsCommand):
         copies = write_copies(Path(directory), sources, inspection.faults, choices)
         return {name: copy._asdict() for name, copy in copies.items()}
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Describes each side of each split, and lists the faults and the copies."""
         rows = []
         for name, split in result["splits"].items():

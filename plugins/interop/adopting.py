@@ -1,10 +1,9 @@
 """`t2t adopt`: makes a data directory of tensor2tensor's TFRecords."""
 
 import dataclasses
-from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.command import REQUIRED, Command, UsrDirFlags, quoted
+from t2t_keras.cli.command import REQUIRED, Command, CommandResult, UsrDirFlags, quoted
 from t2t_keras.console import table
 from t2t_keras.options import option
 
@@ -30,10 +29,10 @@ class Adopt(UsrDirFlags, Command):
     )
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to read TFRecords."""
         return True
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Makes the directory, and returns the numbers of examples and tokens."""
         from .t2t.data import adopt
 
@@ -44,7 +43,7 @@ class Adopt(UsrDirFlags, Command):
             "vocab_size": manifest.vocab_sizes["target"],
         }
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the numbers as a table."""
         return table(result["examples"] | {"vocabulary": result["vocab_size"]})
 

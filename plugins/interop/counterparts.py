@@ -172,7 +172,7 @@ def _program_flags(name: str) -> Scope | None:
 
     Returns:
         The flags of its toolkit, with the commands of `t2t` that replace it; no flags
-        if nothing replaces it; None: it is no such program.
+        if nothing replaces it; None: it is not such a program.
     """
     programs = [table for table in tables() if table.noun == "program"]
     sentences = {}

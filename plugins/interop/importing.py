@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.command import REQUIRED, Command, FlagGroup, UsrDirFlags, quoted
+from t2t_keras.cli.command import (
+    REQUIRED,
+    Command,
+    CommandResult,
+    FlagGroup,
+    UsrDirFlags,
+    quoted,
+)
 from t2t_keras.cli.lines import (
     read_lines,
     require_directory,
@@ -27,7 +34,7 @@ _T2T = FlagGroup("for models of tensor2tensor", is_further=True)
 class Import(UsrDirFlags, Command):
     """Makes a run directory of another program's model."""
 
-    summary = "make a run directory of a tensor2tensor or Marian model"
+    summary = "make a run directory from another program's model"
     heading = "data and training"
     waiting = "converting the model"
 
@@ -94,7 +101,7 @@ class Import(UsrDirFlags, Command):
     )
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to write a checkpoint."""
         return True
 
     def check(self) -> None:
@@ -129,7 +136,7 @@ class Import(UsrDirFlags, Command):
                 )
         return program
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Makes the run, and returns what it took and left out."""
         from .imported_run import verify
 
@@ -179,7 +186,7 @@ class Import(UsrDirFlags, Command):
             result["verified"] = verify(imported, sources, outputs)
         return result
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Lists what was taken, left out and verified."""
         lines = [
             f"{result['output_dir']} is now a run directory with a {result['from']} "

@@ -25,7 +25,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.translation import Score, Translate, ensemble_ids, model_id
+from t2t_keras.cli.command import CommandResult
+from t2t_keras.cli.scoring import Score
+from t2t_keras.cli.translation import Translate, ensemble_ids, model_id
 from t2t_keras.console import progress, say
 from t2t_keras.errors import UserError, first_line, quantity, require_extra
 from t2t_keras.files.atomic import lock, open_lines
@@ -428,7 +430,7 @@ class TranslateOnCluster(WorkerFlags, Translate):
         _require_folder(self.output)
         output_paths(matching_files("input", self.input), Path(self.output))
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Translates the files; returns the counts of lines and files."""
         assert self.input is not None and self.output is not None
         size = self.worker_size()
@@ -456,7 +458,7 @@ class TranslateOnCluster(WorkerFlags, Translate):
         )
         return {**run_job(job, self.cluster, size, self.workers)}
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the end of a job in one line."""
         files = quantity(int(result["files"]), "files")
         text = f"{quantity(int(result['lines']), 'lines')} of {files}"
@@ -477,7 +479,7 @@ class ScoreOnCluster(WorkerFlags, Score):
     waiting = "scoring on the cluster"
 
     def check(self) -> None:
-        """Refuses what is no run, and files and flags that do not fit."""
+        """Refuses paths that are not runs, and files and flags that do not fit."""
         require_extra("ray", "--cluster", "ray")
         for run in (self.output_dir, *self.ensemble):
             require_run(run)
@@ -491,7 +493,7 @@ class ScoreOnCluster(WorkerFlags, Score):
         _require_folder(self.output)
         output_paths(matching_pairs(self.source, self.target)[0], Path(self.output))
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Scores the pairs; returns counts and the perplexity."""
         assert self.output is not None
         checkpoint, identity = model_id(self.output_dir, self.checkpoint, self.ensemble)

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from t2t_keras import load
 from t2t_keras.cli.command import MAX_SEED, quoted
+from t2t_keras.cli.scoring import score_row
 from t2t_keras.cli.translation import (
     checkpoint_id,
     export_id,
     numbered_rows,
-    score_row,
 )
 from t2t_keras.devices import PYTHON_CPU_COUNT
 from t2t_keras.errors import UserError, first_line

@@ -122,7 +122,7 @@ def connected(address: str) -> Iterator[None]:
 
 
 def _require_answer(address: str) -> None:
-    """Refuses an address that is none, or where nothing answers."""
+    """Refuses a malformed address, or one where nothing answers."""
     if address == "auto":
         return
     match = _ADDRESS.fullmatch(address)

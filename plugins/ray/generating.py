@@ -2,8 +2,9 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from t2t_keras.cli.command import CommandResult
 from t2t_keras.cli.data import Datagen
 from t2t_keras.errors import require_extra
 
@@ -31,7 +32,7 @@ class DatagenOnCluster(ClusterFlags, Datagen):
         require_extra("ray", "--cluster", "ray")
         super().check()
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Generates the data, with absolute paths, which all nodes have."""
         self.data_dir = absolute(self.data_dir)
         if self.usr_dir:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from t2t_keras.cli.command import CommandResult
 from t2t_keras.cli.training import Train
 from t2t_keras.console import say
 from t2t_keras.display import end_spinner
@@ -116,7 +117,7 @@ class LaunchOnCluster(WorkerFlags, Launch):
                 "and --cluster places them; unset it, or leave out --cluster"
             )
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Runs the processes, and ends the program with the status of the chief."""
         from t2t_keras.cli.program import parse
 

@@ -73,7 +73,7 @@ class LineCount:
         lines: the number of lines.
         offset: that of the first line.
         characters: the different characters, without white space at the ends of lines.
-        is_faulty: whether there is a line that is no text.
+        is_faulty: whether there is a line that is not a text.
     """
 
     lines: int = 0

@@ -4,12 +4,13 @@ import base64
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from t2t_keras.cli.command import (
     REQUIRED,
     CheckpointFlags,
     Command,
+    CommandResult,
     RunFlags,
     quoted,
 )
@@ -199,15 +200,15 @@ class Attention(RunFlags, CheckpointFlags, Command):
     page: str = option(REQUIRED, "write the HTML page here", metavar="FILE")
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to compute the weights."""
         return True
 
     def check(self) -> None:
-        """Refuses what is no run, and a page that cannot be written."""
+        """Refuses a path that is not a run, and a page that cannot be written."""
         require_run(self.output_dir)
         require_outputs(self, {"page": [self.page]})
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Writes the page; returns the tokens and the number of pictures."""
         from t2t_keras.run.directory import RunDirectory
 
@@ -225,7 +226,7 @@ class Attention(RunFlags, CheckpointFlags, Command):
             "target": attention.target,
         }
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the numbers of layers and heads, and the tokens."""
         rows = {name: result[name] for name in ("layers", "heads")}
         for side in ("source", "target"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_keras.cli.command import (
     CheckpointFlags,
     Command,
+    CommandResult,
     RunFlags,
     export_command,
     quoted,
@@ -297,14 +298,14 @@ class Card(CheckpointFlags, RunFlags, Command):
     )
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to build the model, whose parameters are counted."""
         return True
 
     def check(self) -> None:
         """Refuses a file that cannot be written."""
         require_outputs(self, {"output": [self.output] if self.output else []})
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns the card, and the file it is written to."""
         from t2t_keras.run.directory import RunDirectory
 
@@ -314,7 +315,7 @@ class Card(CheckpointFlags, RunFlags, Command):
             print(f"{self.output}: written", file=sys.stderr)
         return {"card": text, "file": self.output}
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Returns the card, unless it is in a file."""
         return "" if result["file"] else str(result["card"])
 

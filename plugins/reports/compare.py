@@ -13,6 +13,7 @@ from t2t_keras.cli.command import (
     REQUIRED,
     CheckpointFlags,
     Command,
+    CommandResult,
     EngineName,
     FlagGroup,
     check_decoding,
@@ -223,7 +224,7 @@ class Compare(CheckpointFlags, Command):
         return any(map(needs_model, self.systems))
 
     def decodes_files(self) -> bool:
-        """Returns True."""
+        """Decodes a whole split."""
         return True
 
     def check(self) -> None:
@@ -250,7 +251,7 @@ class Compare(CheckpointFlags, Command):
         check_files(self)
         check_decoding(self.decoding)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns the scores and p-values; writes the page."""
         from .significance import compare_systems, seed
 
@@ -318,7 +319,7 @@ class Compare(CheckpointFlags, Command):
                 "sentences to order the page by; leave it out"
             )
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats a table for each metric."""
         if "scores" in result:
             return f"{columns(result['scores'])}\n\n{result['note']}"

@@ -9,6 +9,7 @@ from t2t_keras import registry
 from t2t_keras.cli.command import (
     REQUIRED,
     Command,
+    CommandResult,
     FlagGroup,
     UsrDirFlags,
     quoted,
@@ -234,7 +235,7 @@ class Describe(UsrDirFlags, Command):
             raise UserError(f"{path} is a data directory; give SET --data_dir {path}")
         return path
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns the rows of an export, or sizes and costs of a model."""
         directory = self._directory()
         if directory and format_of(directory):
@@ -298,7 +299,7 @@ class Describe(UsrDirFlags, Command):
             "vocab_sizes": {"source": source_size, "target": output_size},
         }
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the result in sections."""
         return _shown_result(result)
 

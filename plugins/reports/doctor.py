@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.command import Command
+from t2t_keras.cli.command import Command, CommandResult
 from t2t_keras.files.atomic import has_locks
 
 # At least one of these files exists if an NVIDIA driver is loaded.
@@ -47,14 +47,14 @@ class Doctor(Command):
     heading = "judging a model"
     waiting = "examining the installation"
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns "faults", a list of sentences, "versions", "hub" and "devices".
 
         Without huggingface_hub there is no "hub".
         """
         return _examine(self.environ)
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Returns the report in Markdown."""
         return _shown(result)
 

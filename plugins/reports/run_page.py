@@ -8,9 +8,15 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from t2t_keras.cli.command import CheckpointFlags, Command, RunFlags, export_command
+from t2t_keras.cli.command import (
+    CheckpointFlags,
+    Command,
+    CommandResult,
+    RunFlags,
+    export_command,
+)
 from t2t_keras.cli.lines import require_outputs
 from t2t_keras.console import progress, say, say_page
 from t2t_keras.errors import UserError, quantity
@@ -328,15 +334,15 @@ class Page(CheckpointFlags, RunFlags, Command):
     )
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to read the checkpoint."""
         return True
 
     def check(self) -> None:
-        """Refuses what is no run, and a file that cannot be written."""
+        """Refuses a path that is not a run, and a file that cannot be written."""
         require_run(self.output_dir)
         require_outputs(self, {"output": [self.output] if self.output else []})
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns the path of the page, which `say_page` names, and its size."""
         from t2t_keras.run.checkpoint import Checkpoint
         from t2t_keras.run.directory import RunDirectory

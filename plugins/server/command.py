@@ -20,6 +20,7 @@ from t2t_keras.cli.command import (
     REQUIRED,
     CheckpointFlags,
     Command,
+    CommandResult,
     EngineName,
     check_decoding,
     check_export,
@@ -106,7 +107,7 @@ class Serve(CheckpointFlags, Command):
         return False
 
     def check(self) -> None:
-        """Refuses options and limits that are impossible, and what is no model."""
+        """Refuses impossible options and limits, and paths that are not models."""
         # TensorFlow logs an error about oneDNN on CPUs where it only runs slower.
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
         require_extra("serve", "t2t serve", "starlette", "prometheus_client", "uvicorn")
@@ -194,7 +195,7 @@ class Serve(CheckpointFlags, Command):
         version = int(folder_name) if folder_name.isdecimal() else 1
         return FixedModel(functools.partial(self.load_model, path), version)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Serves until a signal; returns the number of requests."""
         from .app import make_app
         from .http import Server

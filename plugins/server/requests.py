@@ -94,7 +94,9 @@ class Limits:
     )
     max_beam_size: int = option(32, "maximum beam size of a request", ge=1)
     max_work: int = option(
-        1_000_000, "maximum work of a request; see `row_works`", ge=1
+        1_000_000,
+        "maximum work of a request: about the bytes of its texts times the beam size",
+        ge=1,
     )
     max_batch_work: int = option(
         16_000, "maximum work of a batch of expensive sentences", ge=1

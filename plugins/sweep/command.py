@@ -13,6 +13,7 @@ from t2t_keras.cli.command import (
     MAX_SEED,
     REQUIRED,
     Command,
+    CommandResult,
     FlagGroup,
     UsrDirFlags,
     option_flags,
@@ -57,7 +58,7 @@ _OTHERS = {field.name for field in dataclasses.fields(TrainOptions)} - {
 class Sweep(UsrDirFlags, Command):
     """Trains with hyper-parameters of some ranges, and finds the best ones."""
 
-    summary = "search the best hyper-parameters in some ranges"
+    summary = "search for the best hyper-parameters in some ranges"
     heading = "data and training"
     waiting = "opening the study"
     resumes = True
@@ -194,7 +195,7 @@ class Sweep(UsrDirFlags, Command):
         TrainOptions(**options)
         return options
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Runs the trials that are missing, and returns all of them."""
         from .study import SweepStudy
         from .trial import TrialRunner
@@ -219,7 +220,7 @@ class Sweep(UsrDirFlags, Command):
             raise SystemExit(128 + runner.signal)
         return _result(directory, settings, study.trials(), total)
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the trials, the best first, and the commands for the best."""
         metric = result["metric"]
         rows = []

@@ -1,9 +1,9 @@
 """The command line of parsing: flags of `t2t datagen`, and the command `f1`."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from t2t_keras.cli.command import REQUIRED, Command, FlagGroup, quoted
+from t2t_keras.cli.command import REQUIRED, Command, CommandResult, FlagGroup, quoted
 from t2t_keras.errors import UserError
 from t2t_keras.options import option
 from t2t_keras.problem import SPLITS, Problem, Source, Split
@@ -219,14 +219,14 @@ class F1(Command):
         None, "EVALB's parameters (default: COLLINS.prm)", metavar="FILE"
     )
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns EVALB's scores."""
         from .evalb import COLLINS, evaluate_files, read_parameters
 
         parameters = read_parameters(self.prm) if self.prm else COLLINS
         return evaluate_files(self.gold, self.test, parameters).to_dict()
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats EVALB's report, followed by a score that EVALB lacks."""
         from .evalb_scores import evalb_report, summaries
 

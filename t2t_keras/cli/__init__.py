@@ -1,14 +1,13 @@
 """The program `t2t`: a file for each group of commands, a dataclass for each command.
 
 The commands of the core are in `listing`, `data`, `training`, `repeating`,
-`translation`, `evaluation` and `exporting`; plugins add others by the entry points
-`t2t_keras.commands`. The fields of a command are its flags, and its methods call the
-library with their values. `command` has the base class and the flags that several
+`translation`, `scoring`, `evaluation` and `exporting`; plugins add others by the entry
+points `t2t_keras.commands`. The fields of a command are its flags, and its methods call
+the library with their values. `command` has the base class and the flags that several
 commands share. `flags` reads the flags of a dataclass, `parsing` parses command lines
 with cyclopts, `config_file` reads files of flags, and `lines` reads and writes text.
-`program` finds the command, runs it, prints, and
-turns errors into exit codes. TensorFlow is imported inside the commands, so that
-`--help` and `t2t list` are fast.
+`program` finds the command, runs it, prints, and turns errors into exit codes.
+TensorFlow is imported inside the commands, so that `--help` and `t2t list` are fast.
 """
 
 import sys

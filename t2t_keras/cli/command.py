@@ -3,13 +3,14 @@
 A command is a dataclass: its fields are its flags, its methods do the work. A field
 is an `option` with a help text; further metadata says how it is written:
 
+    names: how it is written, with hyphens (default: --NAME).
     metavar: the word for its value in the help.
     group: the `FlagGroup` below which the help lists it.
     positional: whether its value may stand without the flag.
     aliases: other ways to write it, with hyphens.
     parse: converts the text of the value; raises UserError.
     further_help: returns the end of the help, for which it may import plugins.
-    is_text: whether the value may be any text, also an empty one.
+    is_text: whether the value may be any text, even an empty one.
     remainder: whether it takes all words after the flags.
 
 Fields of one type are shared by inheritance: `class Export(RunFlags, Command)`.
@@ -20,7 +21,7 @@ import dataclasses
 import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
@@ -36,6 +37,9 @@ from t2t_keras.options import OptionValues, option, parse_options
 REQUIRED: Any = dataclasses.MISSING
 
 MAX_SEED = 2**31
+
+# What a command returns: the object that `--json` prints.
+CommandResult: TypeAlias = dict[str, Any]
 
 
 class FlagGroup(NamedTuple):
@@ -126,11 +130,11 @@ class Command:
             UserError: there is one.
         """
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Does the work; returns the object that `--json` prints."""
         raise NotImplementedError
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the result for people, who may get less of it than `--json` prints.
 
         Nothing is printed if it returns "".

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from t2t_keras import registry
 from t2t_keras.cli.command import (
@@ -14,6 +14,7 @@ from t2t_keras.cli.command import (
     MAX_SEED,
     REQUIRED,
     Command,
+    CommandResult,
     FlagGroup,
     UsrDirFlags,
     quoted,
@@ -261,7 +262,7 @@ class Datagen(PairsCommand):
         """Returns the `stages` of `data.datagen.generate`."""
         return None
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Generates the data, and returns the numbers of examples and tokens."""
         from t2t_keras.data.datagen import generate
 
@@ -306,7 +307,7 @@ class Datagen(PairsCommand):
             problem = use_vocabularies(problem, files, Path(self.data_dir))
         return problem
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the numbers as a table."""
         rows = {f"{split} examples": n for split, n in result["examples"].items()}
         for reason, count in result["dropped"].items():

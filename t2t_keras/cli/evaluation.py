@@ -11,6 +11,7 @@ from t2t_keras.cli.command import (
     CHECKPOINT_HELP,
     FURTHER,
     Command,
+    CommandResult,
     EngineName,
     FlagGroup,
     UsrDirFlags,
@@ -88,7 +89,7 @@ class Evaluate(UsrDirFlags, Command):
     checkpoint: str | None = option(
         None,
         f"{CHECKPOINT_HELP}; 'all': every checkpoint that is not evaluated yet; the "
-        "metrics are shown in OUTPUT_DIR/evaluation-SPLIT, also for TensorBoard",
+        "metrics are shown in RUN/evaluation-SPLIT, also for TensorBoard",
         metavar="WHICH",
         group=_OF_RUN,
     )
@@ -140,11 +141,11 @@ class Evaluate(UsrDirFlags, Command):
         return not self.hypotheses
 
     def decodes_files(self) -> bool:
-        """Returns True."""
+        """Decodes a whole split."""
         return True
 
     def check(self) -> None:
-        """Refuses flags that do not go together, and what is no run or export."""
+        """Refuses flags that do not go together, and paths that are not models."""
         if self._mode() == "files":
             return
         assert self.output_dir is not None  # by the mode
@@ -195,7 +196,7 @@ class Evaluate(UsrDirFlags, Command):
             )
         return "all" if is_all else "split"
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns the metrics."""
         check_language(self.language)
         if self.hypotheses and self.references:
@@ -241,7 +242,7 @@ class Evaluate(UsrDirFlags, Command):
             **options,
         )
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the metrics; those of BLEU are two, unless `all`."""
         return _shown(result if self.all else _abridged(result))
 

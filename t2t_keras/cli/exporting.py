@@ -3,13 +3,13 @@
 import dataclasses
 import time
 from pathlib import Path
-from typing import Any
 
 from t2t_keras.cli.command import (
     FURTHER,
     REQUIRED,
     CheckpointFlags,
     Command,
+    CommandResult,
     RunFlags,
     check_decoding,
     decoding_flag,
@@ -83,11 +83,11 @@ class Export(RunFlags, CheckpointFlags, Command):
     decoding: OptionValues = decoding_flags()
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to load the run, whatever the format."""
         return True
 
     def check(self) -> None:
-        """Refuses what is no run, a directory that is taken, and options."""
+        """Refuses paths that are not runs, a used directory, and impossible options."""
         require_utf8("export_dir", self.export_dir)
         for run in (self.output_dir, *self.ensemble):
             require_run(run)
@@ -104,7 +104,7 @@ class Export(RunFlags, CheckpointFlags, Command):
         export_format.check()
         require_quantization(self.quantization, self.format)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Writes the export; returns its size and how it was verified."""
         from t2t_keras.export.verify import Verification
         from t2t_keras.run.directory import RunDirectory
@@ -128,7 +128,7 @@ class Export(RunFlags, CheckpointFlags, Command):
             "seconds": round(time.monotonic() - start, 2),
         }
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the result as a table."""
         return table(result)
 

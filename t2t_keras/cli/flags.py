@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from t2t_keras.checking import alternatives, resolved_hints
-from t2t_keras.cli.command import Command, FlagGroup, FlagsOf
+from t2t_keras.cli.command import Command, FlagGroup, FlagsOf, UsrDirFlags
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.options import check_options, parse_value
 
@@ -127,7 +127,8 @@ class Flag:
         text = token.value
         in_file = token.source not in ("", "cli")
         prefix = f"{token.source}: " if in_file else "--"
-        label = f"{prefix}{self.word}"
+        is_by_place = self.is_positional and not in_file and token.keyword is None
+        label = self.label if is_by_place else f"{prefix}{self.word}"
         metadata = self.field.metadata
         if parse := metadata.get("parse"):
             try:
@@ -154,9 +155,16 @@ def _utf8(text: str, label: str) -> str:
 
 
 def flags_of(command: type) -> list[Flag]:
-    """Returns the flags of a command's dataclass; those of every command come last."""
-    own = {field.name for field in dataclasses.fields(Command)}
-    fields = sorted(dataclasses.fields(command), key=lambda field: field.name in own)
+    """Returns the flags of a command's dataclass; those of many commands come last."""
+    shared = [
+        field.name
+        for part in (UsrDirFlags, Command)
+        for field in dataclasses.fields(part)
+    ]
+    fields = sorted(
+        dataclasses.fields(command),
+        key=lambda field: shared.index(field.name) if field.name in shared else -1,
+    )
     flags: list[Flag] = []
     for field in fields:
         if isinstance(part := field.metadata.get("flags_of"), FlagsOf):

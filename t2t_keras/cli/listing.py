@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, UsrDirFlags
+from t2t_keras.cli.command import Command, CommandResult, UsrDirFlags
 from t2t_keras.console import columns, table
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.options import option
@@ -35,11 +35,11 @@ class List(UsrDirFlags, Command):
     )
     all: bool = option(False, "print the sets of every family")
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns the names and their summaries, or the fields of `name`."""
         return _listed(self.name)
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the lists; large families of sets are one line unless `all`."""
         return _shown(_by_family(result, self.all))
 

@@ -91,6 +91,7 @@ class CommandLine:
         by_flag = [
             flag.name for flag in self.flags.values() if typed.intersection(flag.names)
         ]
+        given: set[str] = set()
 
         def read_file(app: "App", commands: object, arguments: Any) -> None:
             for argument in arguments:
@@ -98,6 +99,8 @@ class CommandLine:
                 if not argument.tokens:
                     for token in _tokens(file, name, values.get(name, ())):
                         argument.append(token)
+                if argument.tokens:
+                    given.add(name)
 
         def bind(without_place: Collection[str]) -> OptionValues:
             app = self.app(without_place, config=[read_file])
@@ -114,7 +117,10 @@ class CommandLine:
                     return bind([*by_flag, *by_file[:count]])
             return bind(by_flag)  # the words precede the file
         except cyclopts.CycloptsError as error:
-            raise UsageErrors(self._sentence(error)) from None
+            required = [flag for flag in self._listed() if flag.is_required]
+            missing = [flag for flag in required if flag.name not in given]
+            flags = [self.flags[name] for name in by_flag]
+            raise UsageErrors(self._sentence(error, missing, flags)) from None
 
     def command_with(
         self, given: OptionValues, command: type[Command], **extensions: type[Command]
@@ -159,12 +165,15 @@ class CommandLine:
 
     def answers_help(self, words: Sequence[str]) -> bool:
         """Prints the help if it is asked for; returns whether it has."""
-        words = self._separated(words)
-        own = words[: words.index("--")] if "--" in words else words
-        asked = {"-h", "--help", "--help-all"}.intersection(own)
+        asked = {"-h", "--help", "--help-all"}.intersection(self.own_words(words))
         if asked:
             self.print_help(show_all="--help-all" in asked)
         return bool(asked)
+
+    def own_words(self, words: Sequence[str]) -> list[str]:
+        """Returns the words before "--" and before those of another command."""
+        words = self._separated(words)
+        return words[: words.index("--")] if "--" in words else words
 
     def _separated(self, words: Sequence[str]) -> list[str]:
         """Returns the words, with "--" before those that belong to another command."""
@@ -176,8 +185,19 @@ class CommandLine:
         """Returns the flags, the positional ones first."""
         return sorted(self.flags.values(), key=lambda flag: not flag.is_positional)
 
-    def _sentence(self, error: "cyclopts.CycloptsError") -> str:
-        """Returns the sentence for a mistake that cyclopts has found."""
+    def _sentence(
+        self,
+        error: "cyclopts.CycloptsError",
+        missing: Sequence[Flag],
+        by_flag: Sequence[Flag],
+    ) -> str:
+        """Returns the sentence for a mistake that cyclopts has found.
+
+        Args:
+            error: the mistake.
+            missing: the flags that must be given and are not.
+            by_flag: the flags whose value does not stand by place.
+        """
         import cyclopts
 
         argument = error.argument
@@ -185,16 +205,24 @@ class CommandLine:
         if isinstance(error, cyclopts.MissingArgumentError) and argument and flag:
             if argument.tokens or error.keyword:
                 return f"--{flag.word} needs a value"
-            return f"give {flag.label}; `{self.prog} --help` says what it is"
-        if isinstance(error, cyclopts.CoercionError) and flag and flag.choices:
-            value = error.token.value if error.token else ""
-            return (
-                f"--{flag.word} must be one of {', '.join(flag.choices)}, not {value}"
-            )
+            *others, last = [x.label for x in missing]
+            labels = f"{', '.join(others)} and {last}" if others else last
+            what = "what they are" if others else "what it is"
+            return f"give {labels}; `{self.prog} --help` says {what}"
+        if isinstance(error, cyclopts.CoercionError) and flag and error.token:
+            if flag.hint is bool:
+                return f"--{flag.word} takes no value; write it alone, or leave it out"
+            try:
+                flag.convert([error.token])
+            except UserError as mistake:
+                return str(mistake)
         if isinstance(error, cyclopts.UnusedCliTokensError):
-            rest = " ".join(error.unused_tokens or ())
+            sentence = f"unrecognized arguments: {' '.join(error.unused_tokens or ())}"
+            for x in by_flag:
+                if x.is_positional:
+                    return f"{sentence}; {x.label} is already given by --{x.word}"
             hint = self.command.words_hint
-            return f"unrecognized arguments: {rest}" + (f"; {hint}" if hint else "")
+            return f"{sentence}; {hint}" if hint else sentence
         text = " ".join(str(error).split()).rstrip(".")
         return text[:1].lower() + text[1:]
 
@@ -310,7 +338,7 @@ class CommandLine:
             UsageErrors: there are such flags.
         """
         sentences: list[str] = []
-        own = sorted(name.removeprefix("--") for name in self.names())
+        own = sorted(name[2:] for name in self.names() if name.startswith("--"))
         command = self.prog.split()[-1]
         for word, value in self.unknown_flags(words):
             name = word.removeprefix("--")
@@ -330,10 +358,8 @@ class CommandLine:
     def unknown_flags(self, words: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yields the flags that the command does not have, with their values or ""."""
         names = self.names()
-        words = self._separated(words)
+        words = self.own_words(words)
         for index, word in enumerate(words):
-            if word == "--":
-                return
             flag, equals, value = word.partition("=")
             if not re.match("--?[A-Za-z]", flag) or flag in names:
                 continue
@@ -343,9 +369,11 @@ class CommandLine:
 
 
 def _with_separator(words: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
-    """Returns the words, with "--" before the first that is no flag or its value."""
+    """Returns the words, with "--" before the first that is not a flag or its value."""
     index = 0
     while index < len(words) and words[index].startswith("-"):
+        if words[index] == "--":
+            return list(words)
         name = words[index].lstrip("-")
         takes_value = name in flags and flags[name].hint is not bool
         index += 2 if takes_value else 1

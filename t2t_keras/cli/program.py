@@ -17,6 +17,7 @@ from t2t_keras.cli import (
     exporting,
     listing,
     repeating,
+    scoring,
     training,
     translation,
 )
@@ -39,6 +40,7 @@ CORE: dict[str, type[Command]] = {
     **training.COMMANDS,
     **repeating.COMMANDS,
     **translation.COMMANDS,
+    **scoring.COMMANDS,
     **evaluation.COMMANDS,
     **exporting.COMMANDS,
 }
@@ -108,16 +110,16 @@ def parse(argv: Sequence[str]) -> Command:
     if command is None:
         _refuse_command(name, words)
     values: dict[str, object] = {}
-    file = _early(words, "config")
+    own_words = command_line(name, command).own_words(words)
+    file = _early(own_words, "config")
     if file:
         try:
             values = read_config(file, name, _command_names())
         except UserError as error:
             command_line(name, command).require_known(words, error)
             raise
-    problem, usr_dir = (
-        _early(words, flag) or _text(values, flag) for flag in ("problem", "usr_dir")
-    )
+    problem = _early(own_words, "problem") or _text(values, "problem")
+    usr_dir = _early(own_words, "usr_dir") or _text(values, "usr_dir")
     parts: list[type] = []
     mistake: UserError | None = None
     try:
@@ -173,7 +175,8 @@ def _early(words: Sequence[str], name: str) -> str:
     for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
         flag, equals, text = word.partition("=")
         if flag == f"--{name}":
-            value = text if equals else following
+            next_value = "" if following.startswith("-") else following
+            value = text if equals else next_value
     return value
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
-from t2t_keras.cli.command import Command, RunFlags
+from t2t_keras.cli.command import Command, CommandResult, RunFlags
 from t2t_keras.cli.lines import require_outputs
 from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import write_lines
@@ -35,12 +35,12 @@ class Config(RunFlags, Command):
     )
 
     def check(self) -> None:
-        """Refuses what is no run with a training, and a file that cannot be written."""
+        """Refuses a run without a training, and a file that cannot be written."""
         require_run(self.output_dir)
         RunConfig.read(Path(self.output_dir)).require_training(self.output_dir)
         require_outputs(self, {"output": [self.output] if self.output else []})
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns the flags, and the text of the file unless it is written."""
         run = Path(self.output_dir)
         config = RunConfig.read(run)
@@ -56,7 +56,7 @@ class Config(RunFlags, Command):
             write_lines(self.output, text.splitlines())
         return {"config": flags, "text": "" if self.output else text}
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Returns the text of the file."""
         return str(result["text"])
 

@@ -12,6 +12,7 @@ from t2t_keras.cli.command import (
     MAX_SEED,
     REQUIRED,
     Command,
+    CommandResult,
     FlagGroup,
     HParamsFlags,
     RunFlags,
@@ -119,7 +120,7 @@ class Train(HParamsFlags, UsrDirFlags, Command):
         )
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to train."""
         return True
 
     def check(self) -> None:
@@ -151,7 +152,7 @@ class Train(HParamsFlags, UsrDirFlags, Command):
         )
         return config
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Trains, and returns the result of `train`."""
         from t2t_keras.training.strategy import LostProcess
         from t2t_keras.training.train import train
@@ -182,7 +183,7 @@ class Train(HParamsFlags, UsrDirFlags, Command):
             raise SystemExit(code)
         return result.to_dict()
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Formats the end of a training in five rows, with dev for the average."""
         return _shown(result)
 
@@ -244,25 +245,23 @@ class Average(RunFlags, Command):
     heading = "data and training"
     waiting = "averaging the checkpoints"
 
-    last: int = option(
-        REQUIRED, "number of checkpoints to average: the newest ones", ge=1
-    )
+    last: int = option(REQUIRED, "how many of the newest checkpoints to average", ge=1)
 
     def needs_tensorflow(self) -> bool:
-        """Returns True."""
+        """Needs it to read and write checkpoints."""
         return True
 
     def check(self) -> None:
-        """Refuses what is no directory."""
+        """Refuses a path that is not a directory."""
         require_directory("output_dir", self.output_dir)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Returns the path of the average."""
         from t2t_keras.run.checkpoint import average_run
 
         return {"checkpoint": str(average_run(self.output_dir, self.last))}
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Returns the path of the average."""
         return str(result["checkpoint"])
 

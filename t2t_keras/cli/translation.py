@@ -1,9 +1,8 @@
-"""The commands that run a trained model on text: `translate`, `score`."""
+"""The command that runs a trained model on text: `translate`."""
 
 import contextlib
 import dataclasses
 import json
-import math
 import os
 import sys
 import time
@@ -19,8 +18,8 @@ from t2t_keras.cli.command import (
     REQUIRED,
     CheckpointFlags,
     Command,
+    CommandResult,
     EngineName,
-    RunFlags,
     check_decoding,
     check_export,
     decoding_flags,
@@ -39,21 +38,17 @@ from t2t_keras.cli.lines import (
     require_outputs,
     require_readable,
 )
-from t2t_keras.console import busy, say, table
+from t2t_keras.console import busy, say
 from t2t_keras.display import end_spinner
-from t2t_keras.errors import UserError, quantity
+from t2t_keras.errors import UserError
 from t2t_keras.export.directory import SUMS, is_saved_model
 from t2t_keras.export.formats import converted, find_loader
-from t2t_keras.files.atomic import is_special, open_lines, write_lines
+from t2t_keras.files.atomic import is_special, open_lines
 from t2t_keras.files.json_files import sha256
 from t2t_keras.options import OptionValues, option
 from t2t_keras.run.config import require_run
 from t2t_keras.text.alignment import (
-    Alignment,
-    Reference,
-    alignment_scores,
     format_alignment,
-    parse_reference,
 )
 
 if TYPE_CHECKING:
@@ -108,17 +103,6 @@ def token_scores(
     pairs = zip(scored.ids, scored.token_log_probs, strict=True)
     rows = [(pieces[token], round(log_prob, 6)) for token, log_prob in pairs]
     return json.dumps(rows, ensure_ascii=False)
-
-
-def score_row(score: "engine.Score", translator: "Translator | None" = None) -> str:
-    """Returns the line of a pair, `log-probability TAB tokens`.
-
-    Args:
-        score: the score of the target.
-        translator: the translator, for token scores; None: they are not written.
-    """
-    row = f"{score.log_prob:.6f}\t{score.tokens}"
-    return row if translator is None else f"{row}\t{token_scores(translator, score)}"
 
 
 def model_id(
@@ -209,8 +193,8 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
     ensemble: tuple[str, ...] = ensemble_flag(FURTHER)
     token_scores: bool = option(
         False,
-        "the same, and at the end of each line `TAB [[token, log-probability], ...]`, "
-        "a list in JSON",
+        "as --scores, with `TAB [[token, log-probability], ...]`, a list in JSON, at "
+        "the end of each line",
         group=FURTHER,
     )
     alignments: str | None = option(
@@ -247,11 +231,11 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
         )
 
     def decodes_files(self) -> bool:
-        """Returns True for a run that translates a file."""
+        """Returns whether a run translates a file."""
         return not (self.is_export or self._is_interactive())
 
     def check(self) -> None:
-        """Refuses a model or options that are impossible, and files."""
+        """Refuses an impossible model or options, and files that cannot be used."""
         if self.input is None and sys.stdin is None:
             raise UserError("standard input is closed; give --input FILE")
         if self.alignments and self.is_export and self.needs_tensorflow():
@@ -327,7 +311,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
         settings.pop("batch_tokens", None)  # it only changes how results are rounded
         return settings
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CommandResult:
         """Translates the input; returns counts."""
         path, checkpoint = self.chosen_model()
         checkpoint, identity = model_id(path, checkpoint, self.ensemble)
@@ -428,7 +412,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
                 return
             yield line.removesuffix("\n")
 
-    def show(self, result: dict[str, Any]) -> str:
+    def show(self, result: CommandResult) -> str:
         """Says on standard error how many outputs were repaired."""
         if result.get("repaired"):
             share = f"{result['repaired']:.1%} of the outputs"
@@ -450,122 +434,4 @@ def _is_file(path: str, descriptor: int) -> bool:
     return False
 
 
-@dataclasses.dataclass(kw_only=True)
-class Score(RunFlags, CheckpointFlags, Command):
-    """Computes the log-probabilities of given translations."""
-
-    summary = "compute the log-probabilities of given translations"
-    heading = "using a model"
-    waiting = "loading the model"
-
-    source: str = option(
-        REQUIRED,
-        "file of sources, one per line",
-        metavar="SOURCE",
-        positional=True,
-        aliases=("--input",),
-    )
-    target: str = option(
-        REQUIRED, "file of targets, one per line", metavar="TARGET", positional=True
-    )
-    ensemble: tuple[str, ...] = ensemble_flag()
-    output: str | None = option(
-        None, "write `log-probability TAB tokens` per line", metavar="FILE"
-    )
-    token_scores: bool = option(
-        False,
-        "with --output: write `TAB [[token, log-probability], ...]`, a list in JSON, "
-        "at the end of each line",
-    )
-    alignments: str | None = option(
-        None,
-        "write the word alignment of each pair, such as `0-0 1-2`: source word 0 and "
-        "target word 0, source word 1 and target word 2",
-        metavar="FILE",
-    )
-    gold_alignments: str | None = option(
-        None,
-        "the correct alignments, for the alignment error rate; `0-0` is a sure link, "
-        "`0p0` a possible one",
-        metavar="FILE",
-    )
-
-    def needs_tensorflow(self) -> bool:
-        """Returns True."""
-        return True
-
-    def check(self) -> None:
-        """Refuses what is no run, and files."""
-        for run in (self.output_dir, *self.ensemble):
-            require_run(run)
-        for path in (self.source, self.target):
-            require_readable(path, "write the texts into a file, one per line")
-        require_readable(self.gold_alignments)
-        written = {"output": self.output, "alignments": self.alignments}
-        require_outputs(
-            self, {flag: [path] if path else [] for flag, path in written.items()}
-        )
-        if self.token_scores and not self.output:
-            raise UserError(
-                "--token_scores needs --output FILE, where they are written"
-            )
-        if self.ensemble and (self.alignments or self.gold_alignments):
-            raise UserError("an ensemble has no alignments; leave out --ensemble")
-
-    def _read_pairs(self) -> tuple[list[str], list[str], list[Reference]]:
-        """Returns the sources, the targets and the correct alignments."""
-        sources = list(read_lines(self.source))
-        targets = list(read_lines(self.target))
-        texts = {self.target: targets}
-        gold = []
-        if self.gold_alignments:
-            texts[self.gold_alignments] = list(read_lines(self.gold_alignments))
-        for path, lines in texts.items():
-            if len(lines) != len(sources):
-                raise UserError(
-                    f"{self.source} has {quantity(len(sources), 'lines')} and {path} "
-                    f"{len(lines):,}; they must be pairs"
-                )
-        if not sources:
-            raise UserError(f"{self.source} is empty")
-        if self.gold_alignments:
-            for number, line in enumerate(texts[self.gold_alignments], 1):
-                place = f"{self.gold_alignments}, line {number}"
-                gold.append(parse_reference(line, place))
-        return sources, targets, gold
-
-    def run(self) -> dict[str, Any]:
-        """Scores the pairs; returns their log-probability and perplexity."""
-        from t2t_keras.decoding.translator import Translator
-
-        sources, targets, gold = self._read_pairs()
-        translator = load(self.output_dir, self.checkpoint, self.ensemble)
-        assert isinstance(translator, Translator)  # an export has no run directory
-        alignments: list[Alignment] = []
-        if self.alignments or gold:
-            alignments = translator.align(sources, targets)
-        scores = translator.score(sources, targets)
-        if self.output:
-            scored = translator if self.token_scores else None
-            write_lines(self.output, [score_row(score, scored) for score in scores])
-        if self.alignments:
-            write_lines(self.alignments, map(format_alignment, alignments))
-        log_prob = math.fsum(score.log_prob for score in scores)
-        tokens = sum(score.tokens for score in scores)
-        result: dict[str, Any] = {
-            "log_prob": log_prob,
-            "tokens": tokens,
-            "perplexity": math.exp(min(-log_prob / tokens, 700.0)),
-        }
-        return result | (alignment_scores(alignments, gold) if gold else {})
-
-    def show(self, result: dict[str, Any]) -> str:
-        """Formats the numbers."""
-        return table(result)
-
-    def next_command(self) -> str:
-        """Returns the command that evaluates the run."""
-        return f"t2t evaluate {quoted(self.output_dir)}"
-
-
-COMMANDS = {"translate": Translate, "score": Score}
+COMMANDS = {"translate": Translate}

@@ -141,7 +141,7 @@ def learning_rate(hparams: HParams, step: int) -> float:
             from 0: its first update has a learning rate of 0.)
 
     Raises:
-        UserError: a registered factor fails, or the rate is no finite number of at
+        UserError: a registered factor fails, or the rate is not a finite number of at
             least 0.
     """
     try:

@@ -8,7 +8,6 @@ big batch make the same update.
 Shapes: B rows of a replica or micro-batch, S source length, T target length.
 """
 
-import functools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -110,8 +109,6 @@ class TrainStep:
 
     Attributes:
         function: the `tf.function` that `update` calls.
-        gradient_sums: `loss_and_grads`, compiled by XLA if `jit_compile` is on.
-        weight_update: `apply`, likewise.
         skipped: the number of updates that were skipped; see `apply`.
         skipped_in_a_row: the number of skipped updates since the last one that was not.
         loss_scale: the dynamic loss scale, or None unless the dtype is float16.
@@ -161,12 +158,6 @@ class TrainStep:
         self._execution = Execution(has_column_products=on_gpus(strategy))
         if self._is_compiled:
             self._execution = Execution(is_fused=True, keep=_keep)
-        self.gradient_sums = self.loss_and_grads
-        self.weight_update = self.apply
-        if self._is_compiled:
-            compile = functools.partial(tf.function, autograph=False, jit_compile=True)
-            self.gradient_sums = compile(self.loss_and_grads)
-            self.weight_update = compile(self.apply)
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -324,6 +315,19 @@ class TrainStep:
         )
         return sums
 
+    def gradient_sums(
+        self,
+        batch: Batch,
+        seed: tf.Tensor,
+        scale: tf.Tensor,
+        first_row: tf.Tensor,
+    ) -> GradientSums:
+        """Calls `loss_and_grads`, compiled by XLA if `jit_compile` is on."""
+        is_compiled = self._is_compiled
+        run = self.compiled_loss_and_grads if is_compiled else self.loss_and_grads
+        sums: GradientSums = run(batch, seed, scale, first_row)
+        return sums
+
     def loss_and_grads(
         self,
         batch: Batch,
@@ -374,6 +378,10 @@ class TrainStep:
         return GradientSums(
             gradients, loss, count_tokens(source), count_tokens(target), positions, nll
         )
+
+    compiled_loss_and_grads = tf.function(
+        loss_and_grads, autograph=False, jit_compile=True
+    )
 
     def _dense(
         self, gradient: tf.Tensor | tf.IndexedSlices, weight: tf.Tensor
@@ -432,6 +440,18 @@ class TrainStep:
             skipped=tf.where(is_finite, 0.0, 1.0),
         )
 
+    def weight_update(
+        self,
+        sums: GradientSums,
+        step: tf.Tensor,
+        learning_rate: tf.Tensor,
+        dry_run: tf.Tensor,
+    ) -> StepResult:
+        """Calls `apply`, compiled by XLA if `jit_compile` is on."""
+        run = self.compiled_apply if self._is_compiled else self.apply
+        result: StepResult = run(sums, step, learning_rate, dry_run)
+        return result
+
     def apply(
         self,
         sums: GradientSums,
@@ -463,6 +483,8 @@ class TrainStep:
             # A replica may not call `assign` on a mirrored variable.
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=new_value)
         return result
+
+    compiled_apply = tf.function(apply, autograph=False, jit_compile=True)
 
     def _dropout_seed(self, step: tf.Tensor) -> tf.Tensor:
         """Returns a different seed, int64 [2], for every step; see `Dropout`."""

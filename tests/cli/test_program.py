@@ -92,7 +92,18 @@ MISTAKES = {
     ("list", "--jsno"): "t2t list: error: there is no flag --jsno; did you mean --json",
     ("translate", "--gpu", "0"): "t2t translate: error: there is no flag --gpu\n",
     ("train",): "give --problem, --hparams_set, --data_dir and --output_dir; to resume",
-    (*TRAIN, "--train_steps", "0"): "--train_steps must be at least 1 and",
+    (*TRAIN, "--train_steps", "0"): "--train_steps must be at least 1, not 0\n",
+    (*TRAIN, "--train_steps", "2e9"): "be at least 1 and at most 1000000000, not 2000",
+    (*TRAIN, "--best_by", "x"): "--best_by must be one of loss, metric, not 'x'\n",
+    (*TRAIN, "--best_by="): "--best_by is empty; give a value, or leave it out",
+    (*TRAIN, "--h"): "there is no flag --h\n",
+    ("train", "--config", "--problem", "x"): "--config needs a value\n",
+    ("launch", "--processes", "2", "train", "--config", "f.toml"): (
+        "t2t train: error: cannot read f.toml"
+    ),
+    ("launch", "--processes", "2", "--", "train", "--kep", "2"): (
+        "t2t train: error: there is no flag --kep; did you mean --keep?"
+    ),
     ("attention", "--output_dir", "x", "--source", "caf\udce9"): (
         "--source: 'caf\\udce9' is not valid UTF-8"
     ),
@@ -120,6 +131,12 @@ MISTAKES = {
     ("evaluate", "a", "b"): "to score a file: --hypotheses FILE --references FILE",
     ("card", "a", "b"): "name the file that is written: --output FILE",
     ("list", "a", "b"): "unrecognized arguments: b\n",
+    ("list", "--json=x"): "--json takes no value; write it alone, or leave it out",
+    ("evaluate", "a", "--output_dir", "b"): (
+        "unrecognized arguments: a; RUN is already given by --output_dir"
+    ),
+    ("translate", ""): "t2t translate: error: MODEL is empty; give a value",
+    ("datagen",): "give --problem and --data_dir; `t2t datagen --help` says what they",
     ("--completion", "ksh"): "t2t: error: --completion takes one of bash, zsh, fish",
     ("list", "--name"): "--name needs a value\n",
     ("serve", "a", "--port", "x"): "--port must be",

@@ -44,7 +44,7 @@ def test_updates_match_the_uncompiled_step(plain, replicas, micro_batches):
     np.testing.assert_allclose(results[:4], plain[1][:4], rtol=1e-5)
     np.testing.assert_allclose(results[5:], plain[1][5:], rtol=1e-4)
     # Both parts were traced once for each replica: any step and rate may follow.
-    for part in (setup.step.gradient_sums, setup.step.weight_update):
+    for part in (setup.step.compiled_loss_and_grads, setup.step.compiled_apply):
         assert part.experimental_get_tracing_count() == replicas
 
 
@@ -76,7 +76,7 @@ def test_xla_gets_no_scatter_and_no_constant_step():
     """A scatter would add rows one by one; each constant step would be compiled."""
     setup = Setup(1, COMPILED)
     (batch,) = setup.batches(unequal_batch(1))
-    compiler_ir = setup.step.gradient_sums.experimental_get_compiler_ir
+    compiler_ir = setup.step.compiled_loss_and_grads.experimental_get_compiler_ir
     seed = tf.constant([0, 0], tf.int64)
     ids = {name: tf.cast(rows, tf.int64) for name, rows in batch.items()}
     arguments = (ids, seed, tf.constant(1.0), tf.constant(0, tf.uint32))

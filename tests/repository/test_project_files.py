@@ -205,6 +205,8 @@ def test_import_unpickles_nothing(tmp_path):
     made = tmp_path / "made"
     text = "models: [model.npz]\nvocabs: [a.yml, b.yml]\n"
     (tmp_path / "decoder.yml").write_text(text)
+    for name in ("a.yml", "b.yml"):
+        (tmp_path / name).write_text("</s>: 0\n")
     array = np.array([Payload(made)], object)
     np.savez(tmp_path / "model.npz", **{"special:model.yml": array})
     refused(r"model\.npz is not a Marian model", load_marian, tmp_path)

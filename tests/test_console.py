@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import time
+import types
 
 import pytest
 import rich.progress
@@ -84,7 +85,7 @@ def test_a_failure_and_a_bar_end_the_spinner(monkeypatch):
         wait_for(lambda: plain(terminal.getvalue()).count("counting") > 3)
         advance(4)
     (row,) = final_rows(terminal.getvalue())
-    assert row.startswith("counting: 4 lines in")
+    assert row.startswith("counting: 4 lines")
     _, *rows = plain(terminal.getvalue()).split("counting")
     assert not any("loading" in row for row in rows)
 
@@ -189,7 +190,43 @@ def test_long_lines_are_broken_between_their_parts(monkeypatch):
 
 @pytest.mark.parametrize(
     ("units", "text"),
-    [(0.0421, "0.042 steps/s"), (0.4, "0.4 steps/s"), (1234.5, "1,234.5 steps/s")],
+    [
+        (0.0421, "0.042 steps/s"),
+        (0.4, "0.4 steps/s"),
+        (2.4, "2.4 steps/s"),
+        (365513.0, "365,513 steps/s"),
+    ],
 )
 def test_a_speed_below_one_is_not_zero(units, text):
     assert console.speed(units, "steps") == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "line"),
+    [
+        (0.4, "counting: 1,000 pairs"),
+        (4.0, "counting: 1,000 pairs in 4.0 s (250 pairs/s)"),
+        (7200.0, "counting: 1,000 pairs in 2 h 0 min (0.14 pairs/s)"),
+    ],
+)
+def test_only_a_task_of_a_second_has_a_speed(seconds, line, monkeypatch, capfd):
+    times = iter([0.0, 0.0, 0.0, seconds])
+    clock = types.SimpleNamespace(monotonic=lambda: next(times))
+    monkeypatch.setattr(console, "time", clock)
+    with progress("counting", "pairs") as advance:
+        advance(1000)
+    assert capfd.readouterr().err == f"{line}\n"
+
+
+def test_numbers_of_a_table_have_no_needless_digits():
+    rows = {"pairs": 365513, "tokens/s": 19720.4, "seconds": 0.17, "step": "1200"}
+    assert console.table(rows).splitlines() == [
+        "pairs     365,513",
+        "tokens/s  19,720",
+        "seconds   0.17",
+        "step      1200",
+    ]
+    assert console.columns([{"n": 1000, "p": 0.17, "x": 12.0}]).splitlines() == [
+        "    n       p      x",
+        "1,000  0.1700  12.00",
+    ]

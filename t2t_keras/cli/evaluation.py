@@ -412,7 +412,9 @@ def _show_report(report: dict[str, Any]) -> str:
             for name, signature in signatures.items()
         }
         if report.get("hidden"):
-            return f"{table(rows)}\n\n{report['hidden']} other scores: --all"
+            return (
+                f"{table(rows)}\n\n{quantity(report['hidden'], 'other scores')}: --all"
+            )
         if report.get("language"):
             return table({"language": report["language"], **rows})
         return f"{table(rows)}\n\n{_NO_LANGUAGE}"

@@ -19,7 +19,7 @@ from t2t_keras.cli.command import Command, FlagGroup, FlagsOf
 from t2t_keras.cli.flags import ARGUMENTS, OPTIONS, Flag, flag_of, flags_of
 from t2t_keras.console import two_columns
 from t2t_keras.entry_points import counterpart
-from t2t_keras.errors import UserError, did_you_mean, misspelt_names
+from t2t_keras.errors import UserError, did_you_mean, misspelt_names, quantity
 from t2t_keras.options import OptionValues
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -279,7 +279,8 @@ class CommandLine:
             return
         further = [flag for flag in self.flags.values() if flag.group.is_further]
         if number := len(further):
-            print(f"\n`{self.prog} --help-all` has {number} further options.")
+            options = quantity(number, "further options")
+            print(f"\n`{self.prog} --help-all` has {options}.")
 
     def _key_lists(self) -> dict[str, str]:
         """Returns the descriptions of the keys of `K=V,K=V` flags, by title."""

@@ -16,8 +16,9 @@ from t2t_keras.console import busy, folded
 from t2t_keras.data.pipeline import Batch, damage_named
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.devices import compiled_programs, gpu_details, program_failures_named
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, quantity
 from t2t_keras.hparam import HParams
+from t2t_keras.metrics import short_number
 from t2t_keras.processes import SIGNALS
 from t2t_keras.run.checkpoint import model_variables, snapshot
 from t2t_keras.run.directory import RunDirectory
@@ -78,9 +79,12 @@ def endless_skipping(
     if bad_steps:
         names = ", ".join(f"damaged.model.ckpt-{bad_step}" for bad_step in bad_steps)
         advice += f" (weights that have only led to such losses are now {names})"
+    skipped = f"{skipped_in_a_row:,} updates, which were skipped"
+    if skipped_in_a_row == 1:
+        skipped = "update, which was skipped"
     return UserError(
-        f"step {step}: the loss or its gradient was not finite in the last "
-        f"{skipped_in_a_row} updates, which were skipped; {advice}"
+        f"step {step}: the loss or its gradient was not finite in the last {skipped}; "
+        f"{advice}"
     )
 
 
@@ -101,9 +105,9 @@ def refuse_divergence(step: int, loss: float, vocab_size: int) -> None:
     guessing = math.log(vocab_size)
     if loss > _DIVERGED * guessing:
         raise UserError(
-            f"step {step}: the training has diverged: its loss, {loss:.4g} for each "
-            f"target token, is far above a loss by guessing, {guessing:.4g}; train in "
-            f"a new --output_dir with {_REMEDY}"
+            f"step {step}: the training has diverged: its loss, {short_number(loss)} "
+            "for each target token, is far above a loss by guessing, "
+            f"{short_number(guessing)}; train in a new --output_dir with {_REMEDY}"
         )
 
 
@@ -264,7 +268,7 @@ class Trainer:
             self._run.checkpoints.set_aside(step)
         train_steps = self._hparams.train_steps
         if step >= train_steps:
-            say_in_chief(f"all {train_steps} steps are done")
+            say_in_chief(f"all {quantity(train_steps, 'steps')} are done")
         elif step:
             say_in_chief(f"resuming from step {step} of {train_steps}")
         for hook in self._hooks:

@@ -32,7 +32,7 @@ from t2t_keras.training.optimizer import (
     require_unchanged,
 )
 from t2t_keras.training.reporting import Reporter, Screen
-from t2t_keras.training.result import recorded_results, results
+from t2t_keras.training.result import evaluation_lines, recorded_results, results
 from t2t_keras.training.sanity_checks import require_packing, try_largest_batch
 from t2t_keras.training.settings import TrainOptions
 from t2t_keras.training.step import StepResult, TrainStep
@@ -339,6 +339,8 @@ class Trainer:
             if recorded is not None:
                 self._is_recorded = True
                 self._reporter.say("the results are those of the end of the training")
+                for line in evaluation_lines(step, recorded):
+                    self._reporter.say(line)
                 return recorded
         metrics = self._evaluate(step, at_end=True)
         if reason == "train_steps":

@@ -275,6 +275,11 @@ class Datagen(PairsCommand):
             self.test_size or 0,
             self.stages(),
         )
+        if "dev" not in manifest.examples:
+            say(
+                "there are no dev data: training will not be evaluated (--dev_size N "
+                "takes N of the training pairs for dev)"
+            )
         dropped = Counter[str]()
         for reasons in manifest.dropped.values():
             dropped.update(reasons)

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from helpers.command_line import run, write
 
 from t2t_keras import registry
 from t2t_keras.cli import program
@@ -59,3 +60,16 @@ def test_the_next_command_has_the_folder_of_the_users_code(monkeypatch):
         monkeypatch, 29_000, 18, "translate_text", "--usr_dir", "my code"
     )
     assert "--usr_dir 'my code'" in command
+
+
+def test_data_without_dev_say_so(tmp_path, capfd):
+    texts = [f"{n} {n % 7}{n % 11} birds" for n in range(60)]
+    files = [write(tmp_path / f"train.{side}", *texts) for side in ("en", "de")]
+    words = ["datagen", "--problem", "translate_text", "--workers", "1"]
+    words += ["--train_source", files[0], "--train_target", files[1]]
+    words += ["--vocab_size", "300"]
+    for size, says_so in (([], True), (["--dev_size", "5"], False)):
+        capfd.readouterr()
+        assert run(*words, *size, "--data_dir", tmp_path / str(says_so)) == 0
+        shown = capfd.readouterr().err
+        assert ("there are no dev data" in shown) == says_so

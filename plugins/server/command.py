@@ -35,7 +35,7 @@ from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.formats import converted, find_loader
 from t2t_keras.options import OptionValues, check_options, option
 from t2t_keras.processes import handled_signals, handling, leave_closed_terminal
-from t2t_keras.run.config import is_run
+from t2t_keras.run.config import is_run, other_than_run
 
 from .http import few_warnings
 from .requests import Limits
@@ -124,10 +124,11 @@ class Serve(CheckpointFlags, Command):
                         f"--checkpoint needs a run: {directory} is an export"
                     )
             elif not is_run(directory):
-                raise UserError(
-                    f"--model: {directory} is neither a run nor an export, and has no "
-                    "numbered exports"
+                nothing = (
+                    f"{directory} is neither a run nor an export, and has no numbered "
+                    "exports"
                 )
+                raise UserError(f"--model: {other_than_run(directory) or nothing}")
 
     def directories(self) -> dict[str, Path]:
         """Returns the directory of each model by name.

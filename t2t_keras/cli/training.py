@@ -26,7 +26,7 @@ from t2t_keras.errors import UserError, first_line, quantity
 from t2t_keras.hparam import CHANGEABLE_FIELDS
 from t2t_keras.options import OptionValues, option
 from t2t_keras.processes import LAUNCHED, LOST
-from t2t_keras.run.config import RunConfig
+from t2t_keras.run.config import RunConfig, is_run, other_than_run
 from t2t_keras.training.settings import TrainOptions, run_settings
 
 _SAVING = FlagGroup("saving, evaluating, ending")
@@ -233,8 +233,11 @@ class Average(RunFlags, Command):
         return True
 
     def check(self) -> None:
-        """Refuses what is no directory."""
-        require_directory("output_dir", self.output_dir)
+        """Refuses what has no checkpoints."""
+        if not is_run(self.output_dir):
+            if what := other_than_run(self.output_dir):
+                raise UserError(what)
+            require_directory("output_dir", self.output_dir)
 
     def run(self) -> dict[str, Any]:
         """Returns the path of the average."""

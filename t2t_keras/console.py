@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from t2t_keras.display import current_words, end_spinner, is_shown, show, waiting
-from t2t_keras.errors import quantity
-from t2t_keras.metrics import short_number
+from t2t_keras.errors import printable, quantity
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,9 +95,14 @@ def _aligned(value: float) -> str:
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
-def say(message: str) -> None:
-    """Prints one line to standard error."""
-    print(message, file=sys.stderr, flush=True)
+def say(message: str, to: TextIO | None = None) -> None:
+    """Prints a message or a table, without the control characters of others' texts.
+
+    Args:
+        message: one or more lines.
+        to: where it is printed; None: standard error.
+    """
+    print(printable(message), file=to or sys.stderr, flush=True)
 
 
 def screen() -> "Console":
@@ -180,6 +184,13 @@ def say_next(command: str) -> None:
             else:
                 flags.append(word)
         say(folded(flags, " ", line_end=" \\"))
+
+
+def short_number(value: float) -> str:
+    """Formats a number with four significant digits, thousands in full."""
+    if abs(value) < 1e-12:  # such as sacreBLEU's score of an untrained model
+        return "0"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:

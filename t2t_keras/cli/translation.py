@@ -419,7 +419,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
         if not self._is_interactive():
             yield from read_lines(self.input)
             return
-        print("One sentence per line; Ctrl-D ends.", file=sys.stderr)
+        say("One sentence per line; Ctrl-D ends.")
         while True:
             print("> ", end="", file=sys.stderr, flush=True)
             line = sys.stdin.readline()
@@ -432,7 +432,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
         """Says on standard error how many outputs were repaired."""
         if result.get("repaired"):
             share = f"{result['repaired']:.1%} of the outputs"
-            print(f"{share} were malformed and were repaired", file=sys.stderr)
+            say(f"{share} were malformed and were repaired")
         return ""
 
     def next_command(self) -> str:

@@ -12,10 +12,18 @@ from contextlib import AbstractContextManager
 
 import rich.progress
 
-from t2t_keras.console import duration, folded, screen, speed, unwatched
+from t2t_keras.console import (
+    duration,
+    folded,
+    say,
+    screen,
+    short_number,
+    speed,
+    unwatched,
+)
 from t2t_keras.display import printing
-from t2t_keras.errors import quantity
-from t2t_keras.metrics import evaluation_line, short_number
+from t2t_keras.errors import printable, quantity
+from t2t_keras.metrics import evaluation_line
 from t2t_keras.progress_bar import ProgressBar
 from t2t_keras.training.hooks import Hook
 from t2t_keras.training.interval import Durations, Interval, TimeLeft, measured
@@ -85,10 +93,10 @@ class Screen(Hook):
         with printing():
             if self._bar:
                 self._bar.console.print(
-                    message, markup=False, highlight=False, soft_wrap=True
+                    printable(message), markup=False, highlight=False, soft_wrap=True
                 )
             else:
-                print(message, file=sys.stderr, flush=True)
+                say(message)
 
     def on_step(self, step: int, interval: Interval) -> None:
         """Shows the first step, and a line or the bar when it is time for it."""

@@ -112,14 +112,14 @@ def evaluation_lines(step: int, metrics: Mapping[str, Any]) -> list[str]:
         metrics: the fields of `TrainResult` that were measured.
     """
     last = {"loss": metrics.get("dev_loss")} | (metrics.get("dev_metrics") or {})
-    evaluations = {"dev": last if last["loss"] is not None else None}
+    evaluations: dict[str, Any] = {"dev": last if last["loss"] is not None else None}
     for label in ("dev_best", "dev_average", "dev_ema"):
         evaluations[label] = metrics.get(label)
     lines = []
     for label, values in evaluations.items():
         if values:
-            numbers = {"step": step} | values
-            lines.append(evaluation_line(numbers.pop("step"), label, numbers))
+            numbers = dict(values)
+            lines.append(evaluation_line(numbers.pop("step", step), label, numbers))
     return lines
 
 

@@ -5,20 +5,18 @@ Features plug into it as the hooks that `features` lists.
 
 import contextlib
 import math
-import sys
 import time
 from collections.abc import Iterator, Sequence
 
 import keras
 import tensorflow as tf
 
-from t2t_keras.console import busy, folded
+from t2t_keras.console import busy, folded, say, short_number
 from t2t_keras.data.pipeline import Batch, damage_named
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.devices import compiled_programs, gpu_details, program_failures_named
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.hparam import HParams
-from t2t_keras.metrics import short_number
 from t2t_keras.processes import SIGNALS
 from t2t_keras.run.checkpoint import model_variables, snapshot
 from t2t_keras.run.directory import RunDirectory
@@ -252,7 +250,7 @@ class Trainer:
 
         def say_in_chief(message: str) -> None:
             if self._group.is_chief:
-                print(message, file=sys.stderr)
+                say(message)
 
         step = self._run.checkpoints.restore_newest(self._variables, say_in_chief)
         if not self._run.checkpoints.steps():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras import load
 from t2t_keras.cli.command import (
+    EXPORT_HINTS,
     FURTHER,
     REQUIRED,
     CheckpointFlags,
@@ -59,6 +60,7 @@ class Serve(CheckpointFlags, Command):
     """Serves models over HTTP."""
 
     summary = "serve models over HTTP, with a web page"
+    flag_hints = EXPORT_HINTS
     heading = "using a model"
 
     model: tuple[str, ...] = option(

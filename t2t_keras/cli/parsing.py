@@ -316,7 +316,9 @@ class CommandLine:
         for word, value in self.unknown_flags(words):
             name = word.removeprefix("--")
             is_misspelt = name != word and misspelt_names(name, own)
-            if not is_misspelt and (advice := counterpart(command, word, value)):
+            if hint := self.command.flag_hints.get(name.replace("-", "_")):
+                sentences.append(f"there is no flag {word}; {hint}")
+            elif not is_misspelt and (advice := counterpart(command, word, value)):
                 sentences.append(advice)
             elif mistake and name != word:
                 sentences.append(str(mistake))  # it may be one of the problem's flags

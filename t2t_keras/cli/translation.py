@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from t2t_keras import load
 from t2t_keras.cli.command import (
+    EXPORT_HINTS,
     FURTHER,
     MAX_SEED,
     REQUIRED,
@@ -190,6 +191,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
     heading = "using a model"
     waiting = "loading the model"
     words_hint = 'to translate a text: echo "..." | t2t translate MODEL'
+    flag_hints = EXPORT_HINTS
 
     engine: EngineName = engine_flag()
     input: str | None = option(

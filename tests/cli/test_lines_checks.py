@@ -37,6 +37,10 @@ MISTAKES = [
     (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),
     (("translate", "served"), "served is neither a run nor an export; give served/10"),
     (("translate", "absent"), "absent is not a run directory"),
+    (
+        ("translate", "run", "--export_dir", "export"),
+        "there is no flag --export_dir; MODEL may be an export: give its directory as",
+    ),
     (("translate", "data"), "data is a data directory; give a run, the --output_dir"),
     (("average", "data", "--last", "2"), "data is a data directory; give a run"),
     (("card", "data"), "data is a data directory; give a run, the --output_dir of"),

@@ -15,7 +15,7 @@ from t2t_keras.cli.command import (
 )
 from t2t_keras.cli.config_file import flag_text
 from t2t_keras.cli.lines import require_outputs
-from t2t_keras.console import duration, say
+from t2t_keras.console import duration, say, short_number
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import quantity
 from t2t_keras.files.atomic import write_lines
@@ -270,7 +270,7 @@ def _format_metrics(metrics: Mapping[str, Any]) -> str:
         if isinstance(value, Mapping) and name != "signatures":
             parts.append(_format_metrics(value))
         elif isinstance(value, float):
-            parts.append(f"{name} {value:.4g}")
+            parts.append(f"{name} {short_number(value)}")
         elif name == "signature":
             parts.append(f"`{value}`")
     return ", ".join(parts)

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from t2t_keras.cli.command import Command, CommandResult
+from t2t_keras.console import say
 from t2t_keras.devices import visible_gpus
 from t2t_keras.errors import UserError
 from t2t_keras.options import option
@@ -257,7 +258,7 @@ class Processes:
         """
         *log, message = output.rstrip().rsplit("\n", 1)
         for text in log:  # a traceback, or the log of a library
-            print(text, file=sys.stderr)
+            say(text)
         message = message.removeprefix("t2t train: error: ")
         process = f"process {index} of {len(self._processes)}"
         if status > 0:

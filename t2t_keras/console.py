@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from t2t_keras.display import current_words, end_spinner, is_shown, show, waiting
-from t2t_keras.errors import quantity
+from t2t_keras.errors import printable, quantity
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +36,8 @@ def table(rows: Mapping[str, object]) -> str:
     indent = max(map(len, rows), default=0) + 2
     lines = []
     for name, value in rows.items():
-        lines.append(f"{name:<{indent}}{wrapped(str(_rounded(value)), indent)}")
+        text = _cell(value, short_number)
+        lines.append(f"{name:<{indent}}{wrapped(text, indent)}")
     return "\n".join(lines)
 
 
@@ -64,7 +65,7 @@ def columns(rows: Sequence[Mapping[str, object]]) -> str:
     """
     table_rows = [list(rows[0])]
     for row in rows:
-        table_rows.append([str(_rounded(value)) for value in row.values()])
+        table_rows.append([_cell(value, _aligned) for value in row.values()])
     padded_columns = []
     for value, cells in zip(
         rows[0].values(), zip(*table_rows, strict=True), strict=True
@@ -79,15 +80,29 @@ def columns(rows: Sequence[Mapping[str, object]]) -> str:
     return "\n".join(lines)
 
 
-def _rounded(value: object) -> object:
-    if not isinstance(value, float):
-        return value
+def _cell(value: object, of_float: Callable[[float], str]) -> str:
+    """Formats a value of a table: whole numbers with a comma at each thousand."""
+    if isinstance(value, float):
+        return of_float(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return f"{value:,}" if is_number else str(value)
+
+
+def _aligned(value: float) -> str:
+    """Formats a number of a column, in which those of one size have equal decimals."""
+    if abs(value) >= 1000:
+        return short_number(value)
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
-def say(message: str) -> None:
-    """Prints one line to standard error."""
-    print(message, file=sys.stderr, flush=True)
+def say(message: str, to: TextIO | None = None) -> None:
+    """Prints a message or a table, without the control characters of others' texts.
+
+    Args:
+        message: one or more lines.
+        to: where it is printed; None: standard error.
+    """
+    print(printable(message), file=to or sys.stderr, flush=True)
 
 
 def screen() -> "Console":
@@ -171,8 +186,15 @@ def say_next(command: str) -> None:
         say(folded(flags, " ", line_end=" \\"))
 
 
+def short_number(value: float) -> str:
+    """Formats a number with four significant digits, thousands in full."""
+    if abs(value) < 1e-12:  # such as sacreBLEU's score of an untrained model
+        return "0"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
 def duration(seconds: float) -> str:
-    """Formats a duration with its two largest units."""
+    """Formats a duration in whole seconds, or with its two largest units."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -184,15 +206,14 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
-def speed(units: float, unit: str, decimals: int = 1) -> str:
-    """Formats how many units are done in a second.
+def speed(units: float, unit: str) -> str:
+    """Formats how many units are done in a second, with at least two digits.
 
     Args:
         units: the number.
         unit: the name of the units, in the plural.
-        decimals: of numbers from 1; smaller ones have two significant digits.
     """
-    rate = f"{units:,.{decimals}f}" if units >= 1 else f"{units:.2g}"
+    rate = f"{units:,.0f}" if units >= 10 else f"{units:.2g}"
     return f"{rate} {unit}/s"
 
 
@@ -206,6 +227,8 @@ def progress(
     task: str, unit: str, total: int | None = None, done: int = 0
 ) -> Iterator[Callable[[int], None]]:
     """Shows the progress and remaining time of a task, and at its end the time taken.
+
+    A task of less than a second says only how much was done.
 
     Args:
         task: the name of the task.
@@ -248,8 +271,11 @@ def progress(
     with bar:
         yield advance
     seconds = time.monotonic() - start
-    rate = speed(count / max(seconds, 1e-3), unit)
-    say(f"{task}: {quantity(done + count, unit)} in {seconds:,.1f} s ({rate})")
+    taken = ""
+    if seconds >= 1:
+        time_text = f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+        taken = f" in {time_text} ({speed(count / seconds, unit)})"
+    say(f"{task}: {quantity(done + count, unit)}{taken}")
 
 
 @contextlib.contextmanager

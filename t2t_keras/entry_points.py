@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
-from t2t_keras.errors import UserError, did_you_mean, first_line, misspelt_names
+from t2t_keras.errors import (
+    UserError,
+    did_you_mean,
+    first_line,
+    misspelt_names,
+    printable,
+)
 
 
 def load_plugins(group: str) -> dict[str, Any]:
@@ -73,9 +79,10 @@ def _load(entries: Iterable[EntryPoint]) -> dict[str, Any]:
         except Exception as error:
             if _is_absent(error, entry.module):
                 continue
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            message = f"the plugin {entry.value} cannot be imported: {reason}"
             print(
-                f"t2t_keras: the plugin {entry.value} cannot be imported: "
-                f"{type(error).__name__}: {first_line(error)}",
+                printable(f"t2t_keras: {message}"),
                 file=sys.stderr,
             )
     return plugins

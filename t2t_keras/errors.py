@@ -12,13 +12,24 @@ class UserError(Exception):
     r"""A user's mistake, described in one sentence.
 
     The sentence names the file, line, field or option and says what to do. The command
-    line prints it without a traceback and ends with exit code 2. Line breaks in it are
-    shown as `\n`, so that it is always one line.
+    line prints it without a traceback and ends with exit code 2. Control characters
+    and line breaks in it are shown as in code, so that it is always one line.
     """
 
     def __str__(self) -> str:
-        text = super().__str__()
-        return text.replace("\r", "\\r").replace("\n", "\\n")
+        return printable(super().__str__()).replace("\n", "\\n")
+
+
+# All of C0 but tab and line feed, DEL, C1, and bytes of file names that are not UTF-8.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udcff]")
+
+
+def printable(text: str) -> str:
+    r"""Returns a text without control characters, which would act on a terminal.
+
+    They are shown as in code, such as `\x1b`; tabs and line feeds stay.
+    """
+    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def short_repr(value: object) -> str:

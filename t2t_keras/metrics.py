@@ -4,6 +4,7 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from t2t_keras.console import short_number
 from t2t_keras.errors import UserError, quantity, short_repr
 
 if TYPE_CHECKING:
@@ -203,10 +204,3 @@ def shown_metrics(metrics: Mapping[str, float]) -> list[str]:
         shown_name = "nll" if name == "loss" else name
         shown.append(f"{shown_name} {short_number(value)}")
     return shown
-
-
-def short_number(value: float) -> str:
-    """Formats a number with four significant digits, thousands in full."""
-    if abs(value) < 1e-12:  # such as sacreBLEU's score of an untrained model
-        return "0"
-    return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"

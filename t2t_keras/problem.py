@@ -194,6 +194,8 @@ class Problem:
             those of the metrics, or unknown. `t2t datagen` records them.
         metrics: how outputs are scored; None: by BLEU, see `evaluation.bleu.Bleu`.
         reverse: whether source and target are swapped, as in the problem `x_rev`.
+        hparams_set: the set that `t2t datagen` suggests for training; "": for
+            translation one that suits the number of training pairs.
         flags: a dataclass of `options.option` fields, the flags of `t2t datagen` that
             only this problem has; None: there are none. `with_flags` gets an instance.
     """
@@ -223,6 +225,7 @@ class Problem:
     languages: tuple[str, str] | None = None
     metrics: Metrics | None = None
     reverse: bool = False
+    hparams_set: str = ""
 
     def __post_init__(self) -> None:
         check_fields(self, f"problem {short_repr(self.name)}: ")
@@ -283,6 +286,13 @@ class Problem:
         """The name in the names of the data files: `x_rev` reads the files of `x`."""
         return self.name.removesuffix("_rev") if self.reverse else self.name
 
+    @property
+    def data_languages(self) -> tuple[str, str] | None:
+        """The languages in the direction of the data: `x_rev` has the data of `x`."""
+        if self.languages is None or not self.reverse:
+            return self.languages
+        return self.languages[::-1]
+
     def replace(self, **changes: Any) -> Self:
         """Returns a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
@@ -310,6 +320,7 @@ class Problem:
             constraint=None,
             languages=self.languages and self.languages[::-1],
             metrics=self.metrics and self.metrics.reversed(),
+            hparams_set="",
             reverse=True,
         )
 

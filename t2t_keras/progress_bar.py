@@ -14,6 +14,7 @@ from rich.table import Column
 from rich.text import Text
 
 from t2t_keras.display import current_words, hide, show
+from t2t_keras.errors import printable
 
 # The terminal shows "^C" behind a row. In the last columns it would begin a line, which
 # the bar does not know.
@@ -46,7 +47,7 @@ class ProgressBar(rich.progress.Progress):
     ) -> None:
         column = Column(no_wrap=True)
         super().__init__(
-            rich.progress.TextColumn("{task.description}", table_column=column.copy()),
+            _DescriptionColumn(column.copy()),
             rich.progress.BarColumn(None, table_column=Column(ratio=1)),
             rich.progress.MofNCompleteColumn(table_column=column.copy()),
             *columns,
@@ -96,6 +97,14 @@ class _Narrower:
         yield from console.render(self._rows, narrower)
 
 
+class _DescriptionColumn(rich.progress.ProgressColumn):
+    """The name of each task."""
+
+    def render(self, task: rich.progress.Task) -> Text:
+        """Returns the name, which is no markup."""
+        return Text(printable(task.description))
+
+
 class _TextColumn(rich.progress.ProgressColumn):
     """The text of each task."""
 
@@ -107,7 +116,7 @@ class _TextColumn(rich.progress.ProgressColumn):
         """Returns the text, or in the last row what the user waits for."""
         is_last = task.id == self._bar.task_ids[-1]
         words = current_words() if is_last else ""
-        text = Text(words or str(task.fields["text"]))
+        text = Text(printable(words or str(task.fields["text"])))
         text.truncate(self._bar.text_room(), overflow="ellipsis")
         return text
 
@@ -139,5 +148,5 @@ class Spinner(Live):
         )
 
     def _with_words(self) -> rich.spinner.Spinner:
-        self._spinner.text = Text(self._words())
+        self._spinner.text = Text(printable(self._words()))
         return self._spinner

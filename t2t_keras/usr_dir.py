@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from t2t_keras.checking import checked
+from t2t_keras.console import say
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 
@@ -67,7 +68,7 @@ def load_usr_dir(directory: str | Path) -> None:
         raise next(iter(errors.values()))
     for name, failure in errors.items():
         if str(_printed_errors.get(name)) != str(failure):
-            print(f"t2t: {failure}; this file is left out", file=sys.stderr)
+            say(f"t2t: {failure}; this file is left out")
     FAILED_FILES.update(errors)
     _printed_errors.update(errors)
 

@@ -2,17 +2,24 @@
 
 import contextlib
 import io
+import json
+import os
 import re
 import shutil
 import signal
 import sys
 import time
+import types
 
 import pytest
 import rich.progress
+from helpers.command_line import run
+from helpers.json_edits import edit_json
 
 from t2t_keras import console
+from t2t_keras.cli.lines import open_output
 from t2t_keras.console import progress
+from t2t_keras.errors import printable
 from t2t_keras.progress_bar import ProgressBar
 from t2t_keras.training.interval import TimeLeft
 from t2t_keras.training.reporting import Screen
@@ -84,7 +91,7 @@ def test_a_failure_and_a_bar_end_the_spinner(monkeypatch):
         wait_for(lambda: plain(terminal.getvalue()).count("counting") > 3)
         advance(4)
     (row,) = final_rows(terminal.getvalue())
-    assert row.startswith("counting: 4 lines in")
+    assert row.startswith("counting: 4 lines")
     _, *rows = plain(terminal.getvalue()).split("counting")
     assert not any("loading" in row for row in rows)
 
@@ -189,7 +196,106 @@ def test_long_lines_are_broken_between_their_parts(monkeypatch):
 
 @pytest.mark.parametrize(
     ("units", "text"),
-    [(0.0421, "0.042 steps/s"), (0.4, "0.4 steps/s"), (1234.5, "1,234.5 steps/s")],
+    [
+        (0.0421, "0.042 steps/s"),
+        (0.4, "0.4 steps/s"),
+        (2.4, "2.4 steps/s"),
+        (365513.0, "365,513 steps/s"),
+    ],
 )
 def test_a_speed_below_one_is_not_zero(units, text):
     assert console.speed(units, "steps") == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "line"),
+    [
+        (0.4, "counting: 1,000 pairs"),
+        (4.0, "counting: 1,000 pairs in 4.0 s (250 pairs/s)"),
+        (7200.0, "counting: 1,000 pairs in 2 h 0 min (0.14 pairs/s)"),
+    ],
+)
+def test_only_a_task_of_a_second_has_a_speed(seconds, line, monkeypatch, capfd):
+    times = iter([0.0, 0.0, 0.0, seconds])
+    clock = types.SimpleNamespace(monotonic=lambda: next(times))
+    monkeypatch.setattr(console, "time", clock)
+    with progress("counting", "pairs") as advance:
+        advance(1000)
+    assert capfd.readouterr().err == f"{line}\n"
+
+
+def test_numbers_of_a_table_have_no_needless_digits():
+    rows = {"pairs": 365513, "tokens/s": 19720.4, "seconds": 0.17, "step": "1200"}
+    assert console.table(rows).splitlines() == [
+        "pairs     365,513",
+        "tokens/s  19,720",
+        "seconds   0.17",
+        "step      1200",
+    ]
+    assert console.columns([{"n": 1000, "p": 0.17, "x": 12.0}]).splitlines() == [
+        "    n       p      x",
+        "1,000  0.1700  12.00",
+    ]
+
+
+# What others wrote, which may have sequences for the terminal.
+
+ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b31m"
+
+
+def test_what_others_wrote_cannot_act_on_a_terminal(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.yaml").write_text(f'{json.dumps(ESCAPES)}: "[31m"\n')
+    (tmp_path / ESCAPES).write_text(f"{ESCAPES}\n" * 3)
+    (tmp_path / "some").write_text("".join(f"a dog {n}\n" for n in range(60)))
+    pairs = ("--problem", "translate_text", "--train_source", ESCAPES)
+    data = ("--problem", "translate_text", "--data_dir", "data")
+    texts = ("--train_source", "some", "--train_target", "some", "--workers", "1")
+    assert run("datagen", *data, *texts, "--vocab_size", "280") == 0
+    edit_json(tmp_path / "data/translate_text.manifest.json", **{ESCAPES: 1})
+    capfd.readouterr()
+    for words in (
+        ("translate", ESCAPES),
+        (ESCAPES,),
+        ("list", ESCAPES),
+        ("list", "--config", "f.yaml"),
+        ("train", *data, "--output_dir", "run", "--hparams_set", "base"),
+        ("inspect", *data),
+        ("datagen", *pairs, "--train_target", "some", "--data_dir", "new"),
+        ("evaluate", "--hypotheses", ESCAPES, "--references", "absent"),
+    ):
+        assert run(*words) == 2
+        shown = capfd.readouterr()
+        assert shown.out == "" and re.search(r"\\x1b|absent", shown.err)
+        assert not re.search(r"[^\n\t -~]", shown.err)
+    inspect = ("inspect", *pairs, "--train_target", "some")
+    assert run(*inspect) == 2  # one file is longer
+    shown = capfd.readouterr()
+    assert r"\x1b]0;title" in shown.err and "\x1b" not in shown.out + shown.err
+
+
+def test_tables_and_bars_have_no_control_characters(monkeypatch, capfd):
+    console.say(console.table({ESCAPES: ESCAPES}), sys.stdout)
+    assert capfd.readouterr().out.count(r"\x1b[2J\x9b31m") == 2
+    terminal = make_terminal(monkeypatch)
+    with progress(f"counting {ESCAPES} [red]", "pairs") as advance:
+        advance(1)
+        with console.busy(ESCAPES):
+            wait_for(lambda: r"\x1b]0;title" in terminal.getvalue())
+    assert "[red]" in terminal.getvalue()
+    assert not re.search("[\x07\x9b]", terminal.getvalue())
+
+
+def test_translations_have_none_on_a_terminal_only(monkeypatch, capfd, tmp_path):
+    def written(path):
+        with open_output(path, {}) as output:
+            output.file.writelines([f"{ESCAPES}\n"])
+            output.save()
+
+    written(None)
+    assert capfd.readouterr().out == f"{ESCAPES}\n"
+    written(str(tmp_path / "file"))
+    assert (tmp_path / "file").read_text() == f"{ESCAPES}\n"
+    monkeypatch.setattr(os, "isatty", lambda descriptor: True)
+    written(None)
+    assert capfd.readouterr().out == f"{printable(ESCAPES)}\n"

@@ -14,6 +14,7 @@ from t2t_keras.errors import (
     first_line,
     install_command,
     misspelt_names,
+    printable,
     quantity,
     require_readable_name,
 )
@@ -114,3 +115,15 @@ def test_a_name_that_tensorflow_takes_for_a_pattern(tmp_path, name):
 )
 def test_a_noun_agrees_with_its_number(arguments, text):
     assert quantity(*arguments) == text
+
+
+def test_control_characters_are_shown_as_in_code():
+    text = "".join(map(chr, range(0x180))) + "\udc9b"
+    shown = printable(text)
+    assert printable(shown) == shown and "\t" in shown and "\n" in shown
+    kept = [c for c in text if c in "\t\n" or c.isprintable() or c in "\xa0\xad"]
+    assert [c for c in text if printable(c) == c] == kept
+    assert printable("\x1b[2J\x9b\x7f") == r"\x1b[2J\x9b\x7f"
+    assert str(UserError("no \x1b]0;x\x07 in\r\na line")) == (
+        r"no \x1b]0;x\x07 in\r\na line"
+    )

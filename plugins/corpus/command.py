@@ -228,7 +228,7 @@ class Inspect(PairsCommand):
         rows = []
         for name, split in result["splits"].items():
             for side in SIDES:
-                row = {"split": name, "pairs": f"{split['pairs']:,}", "side": side}
+                row = {"split": name, "pairs": split["pairs"], "side": side}
                 rows.append(row | _describe_side(split[side], max(split["pairs"], 1)))
         findings = _sentences(result)
         lines = [columns(rows), "", *map(wrapped, findings[:_MAX_FINDINGS])]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from t2t_keras.cli.command import (
 )
 from t2t_keras.cli.config_file import flag_text
 from t2t_keras.cli.lines import require_outputs
-from t2t_keras.console import duration
+from t2t_keras.console import duration, say, short_number
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import quantity
 from t2t_keras.files.atomic import write_lines
@@ -25,6 +24,7 @@ from t2t_keras.metrics import LOSS_METRICS
 from t2t_keras.options import option
 from t2t_keras.pages import templates
 from t2t_keras.problem import Problem
+from t2t_keras.run.config import require_run
 from t2t_keras.run.history import read_history, sessions
 
 from .run_facts import decoded_part, metric_records, origin_rows, set_rows
@@ -278,7 +278,7 @@ def _format_metrics(metrics: Mapping[str, Any]) -> str:
         if isinstance(value, Mapping) and name != "signatures":
             parts.append(_format_metrics(value))
         elif isinstance(value, float):
-            parts.append(f"{name} {value:.4g}")
+            parts.append(f"{name} {short_number(value)}")
         elif name == "signature":
             parts.append(f"`{value}`")
     return ", ".join(parts)
@@ -302,7 +302,8 @@ class Card(CheckpointFlags, RunFlags, Command):
         return True
 
     def check(self) -> None:
-        """Refuses a file that cannot be written."""
+        """Refuses what is no run, and a file that cannot be written."""
+        require_run(self.output_dir)
         require_outputs(self, {"output": [self.output] if self.output else []})
 
     def run(self) -> CommandResult:
@@ -312,7 +313,7 @@ class Card(CheckpointFlags, RunFlags, Command):
         text = model_card(RunDirectory(self.output_dir), self.checkpoint)
         if self.output:
             write_lines(self.output, [text])
-            print(f"{self.output}: written", file=sys.stderr)
+            say(f"{self.output}: written")
         return {"card": text, "file": self.output}
 
     def show(self, result: CommandResult) -> str:

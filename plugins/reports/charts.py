@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from t2t_keras.console import short_number
 from t2t_keras.errors import quantity
-from t2t_keras.metrics import short_number
 from t2t_keras.pages import templates
 
 # A curve has at most this many points; a screen shows no more of them.

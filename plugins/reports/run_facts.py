@@ -193,7 +193,7 @@ class RunFacts:
                 rows[f"{split} examples"] = f"{count:,}"
             if decoded := decoded_part(manifest, self.history):
                 rows["decoded in training"] = f"the first {decoded:,} of dev"
-            sizes = dict.fromkeys(map(str, manifest.vocab_sizes.values()))
+            sizes = dict.fromkeys(f"{n:,}" for n in manifest.vocab_sizes.values())
             rows["tokens in the vocabulary"] = ", ".join(sizes)
         return rows
 

@@ -18,11 +18,10 @@ from t2t_keras.cli.command import (
     export_command,
 )
 from t2t_keras.cli.lines import require_outputs
-from t2t_keras.console import progress, say, say_page
+from t2t_keras.console import progress, say, say_page, short_number
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.files.atomic import open_lines
-from t2t_keras.metrics import short_number
 from t2t_keras.options import option
 from t2t_keras.pages import templates
 from t2t_keras.run.config import require_run

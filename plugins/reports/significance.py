@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, NotRequired, Protocol, TypedDict, 
 
 import numpy as np
 
+from t2t_keras.console import short_number
 from t2t_keras.errors import UserError
-from t2t_keras.metrics import CorpusMetric, as_number, short_number
+from t2t_keras.metrics import CorpusMetric, as_number
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric, Score, Signature

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras import load
 from t2t_keras.cli.command import (
+    EXPORT_HINTS,
     FURTHER,
     REQUIRED,
     CheckpointFlags,
@@ -36,7 +37,7 @@ from t2t_keras.export.directory import is_saved_model
 from t2t_keras.export.formats import converted, find_loader
 from t2t_keras.options import OptionValues, check_options, option
 from t2t_keras.processes import handled_signals, handling, leave_closed_terminal
-from t2t_keras.run.config import is_run
+from t2t_keras.run.config import is_run, other_than_run
 
 from .http import few_warnings
 from .requests import Limits
@@ -60,6 +61,7 @@ class Serve(CheckpointFlags, Command):
     """Serves models over HTTP."""
 
     summary = "serve models over HTTP, with a web page"
+    flag_hints = EXPORT_HINTS
     heading = "using a model"
 
     model: tuple[str, ...] = option(
@@ -125,10 +127,11 @@ class Serve(CheckpointFlags, Command):
                         f"--checkpoint needs a run: {directory} is an export"
                     )
             elif not is_run(directory):
-                raise UserError(
-                    f"--model: {directory} is neither a run nor an export, and has no "
-                    "numbered exports"
+                nothing = (
+                    f"{directory} is neither a run nor an export, and has no numbered "
+                    "exports"
                 )
+                raise UserError(f"--model: {other_than_run(directory) or nothing}")
 
     def directories(self) -> dict[str, Path]:
         """Returns the directory of each model by name.

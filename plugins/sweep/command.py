@@ -18,11 +18,10 @@ from t2t_keras.cli.command import (
     UsrDirFlags,
     option_flags,
 )
-from t2t_keras.console import columns, progress, say
+from t2t_keras.console import columns, progress, say, short_number
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.files.atomic import open_lines
-from t2t_keras.metrics import short_number
 from t2t_keras.options import OptionValues, option, split_pairs
 from t2t_keras.ranged_hparams import Value
 from t2t_keras.run.config import CheckpointPaths

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t2t_keras.console import short_number
 from t2t_keras.errors import quantity
-from t2t_keras.metrics import short_number
 from t2t_keras.pages import templates
 from t2t_keras.ranged_hparams import Choices, Range, Value
 

@@ -46,6 +46,7 @@ def parsing_wsj() -> ParsingProblem:
         text_processor=Trees(symbols=SYMBOLS),
         constraint=brackets,
         metrics=BracketF1(),
+        hparams_set="parsing",
     )
 
 
@@ -72,7 +73,9 @@ def parsing_wsj_words() -> ParsingProblem:
     token of a word class, such as `<a-ated>`.
     """
     return parsing_wsj().replace(
-        summary="WSJ constituency parsing, each word one token", tokenizer="words"
+        summary="WSJ constituency parsing, each word one token",
+        tokenizer="words",
+        hparams_set="parsing_next_word",
     )
 
 
@@ -115,4 +118,5 @@ def parsing_toy() -> Problem:
         text_processor=Trees(symbols=SYMBOLS),
         constraint=brackets,
         metrics=BracketF1(),
+        hparams_set="tiny",
     )

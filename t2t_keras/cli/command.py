@@ -72,6 +72,7 @@ class Command:
         resumes: whether the same command continues after Ctrl-C.
         words_hint: advice for a user who gives the command an argument that it does
             not take; it follows the error.
+        flag_hints: advice by the names of flags that the command does not have.
         usage: its usage; "": it follows from the flags.
         words: the command line.
         environ: the environment variables as the user has set them.
@@ -85,6 +86,7 @@ class Command:
     waiting: ClassVar[str] = ""
     resumes: ClassVar[bool] = False
     words_hint: ClassVar[str] = ""
+    flag_hints: ClassVar[Mapping[str, str]] = {}
     usage: ClassVar[str] = ""
 
     help: bool = option(False, "show this help message and exit", aliases=("-h",))
@@ -269,6 +271,8 @@ class HParamsFlags:
 
 EngineName = Literal["auto", "ctranslate2", "tensorflow"]
 DEFAULT_ENGINE: EngineName = "auto"
+# The `flag_hints` of commands whose MODEL may be an export.
+EXPORT_HINTS = {"export_dir": "MODEL may be an export: give its directory as MODEL"}
 
 
 def engine_flag(group: FlagGroup | None = None) -> EngineName:

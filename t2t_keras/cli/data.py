@@ -117,13 +117,15 @@ class PairsCommand(UsrDirFlags, Command):
 
     def data_languages(self, problem: Problem) -> tuple[str, str] | None:
         """Returns the languages of flag or problem, in the data's direction."""
-        languages = problem.languages
-        if self.languages:
-            from t2t_keras.data.sources import parse_languages
+        return self._with_languages(problem).data_languages
 
-            languages = parse_languages(self.languages)
-        # The data of `x_rev` are those of `x`.
-        return languages[::-1] if languages and problem.reverse else languages
+    def _with_languages(self, problem: Problem) -> Problem:
+        """Returns the problem with the languages that the flag names, if any."""
+        if not self.languages:
+            return problem
+        from t2t_keras.data.sources import parse_languages
+
+        return problem.replace(languages=parse_languages(self.languages))
 
     def _files(self, problem: Problem) -> dict[Split, Source]:
         """Returns the sources that the command line names."""
@@ -276,6 +278,11 @@ class Datagen(PairsCommand):
             self.test_size or 0,
             self.stages(),
         )
+        if "dev" not in manifest.examples:
+            say(
+                "there are no dev data: training will not be evaluated (--dev_size N "
+                "takes N of the training pairs for dev)"
+            )
         dropped = Counter[str]()
         for reasons in manifest.dropped.values():
             dropped.update(reasons)
@@ -298,8 +305,7 @@ class Datagen(PairsCommand):
             problem = problem.replace(max_length=self.max_length)
         if self.clean:
             problem = problem.replace(cleaning=parse_cleaning(self.clean))
-        if self.languages:
-            problem = problem.replace(languages=self.data_languages(problem))
+        problem = self._with_languages(problem)
         if self.vocab:
             from t2t_keras.data.manifest import use_vocabularies
 
@@ -345,10 +351,12 @@ def train_command(problem_name: str, data_dir: str, usr_dir: str | None) -> str:
 
 
 def _fitting_set(problem: Problem, manifest: "Manifest | None") -> str:
-    """Returns the hparam set for the number of training pairs, or else "SET".
+    """Returns the problem's set, or the one for the number of pairs, or else "SET".
 
-    The sets are for translation; other tasks have another text processor.
+    The latter are for translation; other tasks have another text processor.
     """
+    if problem.hparams_set in registry.list_hparams():  # it may be a plugin's
+        return problem.hparams_set
     is_translation = type(problem.text_processor) is TextProcessor
     pairs = manifest.examples.get("train") if manifest else None
     if manifest is None or not pairs or not is_translation:

@@ -1,12 +1,11 @@
 """The command that scores outputs against references: `evaluate`."""
 
 import dataclasses
-import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from t2t_keras import load
+from t2t_keras import load, registry
 from t2t_keras.cli.command import (
     CHECKPOINT_HELP,
     FURTHER,
@@ -22,7 +21,7 @@ from t2t_keras.cli.command import (
     export_command,
 )
 from t2t_keras.cli.lines import read_lines, require_directory, require_outputs
-from t2t_keras.console import columns, table
+from t2t_keras.console import columns, say, table
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.evaluation.bleu import bleu_scores, metrics_of, with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens, has_tokenization
@@ -31,7 +30,7 @@ from t2t_keras.files.text_files import uncompressed_suffix
 from t2t_keras.metrics import LOSS_METRICS
 from t2t_keras.options import OptionValues, option
 from t2t_keras.problem import Problem, Split
-from t2t_keras.run.config import require_run
+from t2t_keras.run.config import RunConfig, require_run
 
 if TYPE_CHECKING:
     from t2t_keras.evaluation.evaluator import LoadedExport
@@ -164,6 +163,22 @@ class Evaluate(UsrDirFlags, Command):
         if self.export_dir:
             engine = self.engine if "engine" in self.given else "auto"
             check_export(self.decoding, self.export_dir, engine)
+        if not self.wait_minutes:
+            self._find_split(RunConfig.read(Path(self.output_dir)))
+
+    def _find_split(self, config: RunConfig) -> None:
+        """Sets the split, before the model is loaded; refuses one that the data lack.
+
+        Args:
+            config: the configuration of the run.
+        """
+        try:
+            problem = registry.problem(config.problem)
+        except UserError:  # it is in the folder that the run names
+            return
+        self.split = select_split(
+            self.split, problem, [self.data_dir or config.data_dir]
+        )
 
     def _mode(self) -> Literal["files", "split", "all"]:
         """Returns "files", "split", or "all" for all checkpoints of a run.
@@ -353,10 +368,16 @@ def select_split(
         without = [path for path in splits if "test" not in splits[path]]
         split = "dev" if without else "test"
         reason = f": {without[0]} has no test split" if without else ""
-        print(f"evaluating the {split} split{reason}", file=sys.stderr)
-    if not all(split in names for names in splits.values()):
-        have = [f"{path} has {', '.join(names)}" for path, names in splits.items()]
-        raise UserError(f"--split: not all data have {split}: {'; '.join(have)}")
+        say(f"evaluating the {split} split{reason}")
+    lacking = []
+    for path, names in splits.items():
+        if split not in names:
+            lacking.append(f"{path} has only {' and '.join(names)}")
+    if lacking:
+        raise UserError(
+            f"--split: there is no {split} split: {'; '.join(lacking)}; `t2t datagen` "
+            "adds one"
+        )
     return split
 
 
@@ -413,7 +434,9 @@ def _show_report(report: dict[str, Any]) -> str:
             for name, signature in signatures.items()
         }
         if report.get("hidden"):
-            return f"{table(rows)}\n\n{report['hidden']} other scores: --all"
+            return (
+                f"{table(rows)}\n\n{quantity(report['hidden'], 'other scores')}: --all"
+            )
         if report.get("language"):
             return table({"language": report["language"], **rows})
         return f"{table(rows)}\n\n{_NO_LANGUAGE}"

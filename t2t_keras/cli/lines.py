@@ -6,6 +6,7 @@ Flags are checked here before TensorFlow is imported, which takes seconds.
 import contextlib
 import dataclasses
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -19,7 +20,7 @@ from filelock import Timeout
 
 from t2t_keras.checking import Count
 from t2t_keras.cli.command import Command
-from t2t_keras.errors import UserError, quantity, short_repr
+from t2t_keras.errors import UserError, printable, quantity, short_repr
 from t2t_keras.files import text_files as text_lines
 from t2t_keras.files.atomic import is_pipe, is_special, locked
 from t2t_keras.files.json_files import from_fields, read_json, write_json
@@ -86,7 +87,7 @@ class OutputFile:
 
     def __init__(
         self,
-        file: TextIO,
+        file: TextIO | io.TextIOBase,
         saved: OutputRecord | None = None,
         record: Path | None = None,
     ) -> None:
@@ -151,6 +152,21 @@ def incomplete_files(path: str | Path) -> tuple[Path, Path]:
     return Path(f"{path}.incomplete"), Path(f"{path}.incomplete.json")
 
 
+class _Terminal(io.TextIOBase):
+    """Standard output that is a terminal: lines without control characters."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str, /) -> int:
+        """Writes a text."""
+        return self._file.write(printable(text))
+
+    def flush(self) -> None:
+        """Writes what is buffered."""
+        self._file.flush()
+
+
 @contextlib.contextmanager
 def open_output(
     path: str | None, settings: Mapping[str, object], resume: bool = False
@@ -174,7 +190,10 @@ def open_output(
     """
     if path is None or is_special(path):
         with _open_text(STDOUT if path is None else path, "w") as file:
-            yield OutputFile(file)
+            if path is None and os.isatty(STDOUT):
+                yield OutputFile(_Terminal(file))
+            else:
+                yield OutputFile(file)
         return
     settings = dict(json.loads(json.dumps(settings)))  # tuples become lists
     incomplete, record = incomplete_files(path)

@@ -19,7 +19,7 @@ from t2t_keras.cli.command import Command, FlagGroup, FlagsOf
 from t2t_keras.cli.flags import ARGUMENTS, OPTIONS, Flag, flag_of, flags_of
 from t2t_keras.console import two_columns
 from t2t_keras.entry_points import counterpart
-from t2t_keras.errors import UserError, did_you_mean, misspelt_names
+from t2t_keras.errors import UserError, did_you_mean, misspelt_names, quantity
 from t2t_keras.options import OptionValues
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -307,7 +307,8 @@ class CommandLine:
             return
         further = [flag for flag in self.flags.values() if flag.group.is_further]
         if number := len(further):
-            print(f"\n`{self.prog} --help-all` has {number} further options.")
+            options = quantity(number, "further options")
+            print(f"\n`{self.prog} --help-all` has {options}.")
 
     def _key_lists(self) -> dict[str, str]:
         """Returns the descriptions of the keys of `K=V,K=V` flags, by title."""
@@ -343,7 +344,9 @@ class CommandLine:
         for word, value in self.unknown_flags(words):
             name = word.removeprefix("--")
             is_misspelt = name != word and misspelt_names(name, own)
-            if not is_misspelt and (advice := counterpart(command, word, value)):
+            if hint := self.command.flag_hints.get(name.replace("-", "_")):
+                sentences.append(f"there is no flag {word}; {hint}")
+            elif not is_misspelt and (advice := counterpart(command, word, value)):
                 sentences.append(advice)
             elif mistake and name != word:
                 sentences.append(str(mistake))  # it may be one of the problem's flags

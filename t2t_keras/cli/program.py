@@ -24,7 +24,7 @@ from t2t_keras.cli import (
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.config_file import flag_values, read_config, require_known_names
 from t2t_keras.cli.parsing import CommandLine, UsageErrors
-from t2t_keras.console import busy, say_next, two_columns
+from t2t_keras.console import busy, say, say_next, two_columns
 from t2t_keras.devices import keep_compiled_programs
 from t2t_keras.entry_points import counterpart, load_plugin, load_plugins, plugin_names
 from t2t_keras.errors import UserError, did_you_mean, install_command
@@ -371,7 +371,7 @@ def _run(command: Command) -> None:
         result = command.run()
     text = json.dumps(result) if command.json else command.show(result)
     if text:
-        print(text, flush=True)
+        print(text, flush=True) if command.json else say(text, sys.stdout)
     if not command.json:
         say_next(command.next_command())
 
@@ -407,9 +407,9 @@ def _import_tensorflow(decodes_files: bool) -> None:
     is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     if not has_gpu and not is_hidden and any(map(os.path.exists, _NVIDIA)):
         advice = _UNUSED_GPU.format(install=install_command("gpu"))
-        print(f"{text}t2t: {advice}", file=sys.stderr)
+        say(f"{text}t2t: {advice}")
 
 
 def _fail(message: str, code: int) -> int:
-    print(message, file=sys.stderr)
+    say(message)
     return code

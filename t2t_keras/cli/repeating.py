@@ -12,6 +12,7 @@ from t2t_keras.cli.lines import require_outputs
 from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import write_lines
 from t2t_keras.options import option
+from t2t_keras.problem import Problem
 from t2t_keras.run.config import RunConfig, require_run
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -114,7 +115,10 @@ def _repeating_flags(
     for name, value in training.items():
         (train if name in in_table else flags)[name] = value
     flags["output_dir"] = str(run)
-    datagen = {} if manifest is None else _datagen_flags(manifest)
+    datagen: dict[str, object] = {}
+    if manifest is not None:
+        problem = registry.problem(str(training["problem"]))
+        datagen = _datagen_flags(manifest, problem.reverse)
     tables = {"datagen": datagen, "train": train}
     return flags | {name: table for name, table in tables.items() if table}
 
@@ -127,8 +131,13 @@ def _manifest(config: RunConfig) -> "Manifest | None":
         return None
 
 
-def _datagen_flags(manifest: "Manifest") -> dict[str, object]:
-    """Returns the flags of `t2t datagen`, as far as the data tell them."""
+def _datagen_flags(manifest: "Manifest", is_reversed: bool) -> dict[str, object]:
+    """Returns the flags of `t2t datagen`, as far as the data tell them.
+
+    Args:
+        manifest: the manifest of the data.
+        is_reversed: whether the problem has source and target swapped.
+    """
     rules = []
     for rule, value in manifest.cleaning.items():
         rules.append(rule if value is True else f"{rule}={value}")
@@ -136,9 +145,17 @@ def _datagen_flags(manifest: "Manifest") -> dict[str, object]:
     flags["max_length"] = manifest.max_length
     if not manifest.given_vocabularies:
         flags["vocab_size"] = manifest.vocab_size
-    if manifest.languages:
-        flags["languages"] = "-".join(manifest.languages)
+    if languages := manifest.languages:
+        flags["languages"] = "-".join(languages[::-1] if is_reversed else languages)
     return flags | {"clean": ",".join(rules) or "none"}
+
+
+def _source_flags(problem: Problem, manifest: "Manifest") -> list[str]:
+    """Returns some flags of `t2t datagen` that the data need; none: they need none."""
+    if problem.flags is not None:
+        return [flag.name for flag in dataclasses.fields(problem.flags)][:2]
+    has_files = any(source.startswith("files") for source in manifest.sources.values())
+    return ["train_source", "train_target"] if has_files else []
 
 
 def _comments(run: Path, config: RunConfig, manifest: "Manifest | None") -> list[str]:
@@ -146,10 +163,9 @@ def _comments(run: Path, config: RunConfig, manifest: "Manifest | None") -> list
     comments = [f"Repeats {run}: `t2t train --config FILE --output_dir NEW`."]
     if manifest is None:
         comments.append(f"The data are not in {config.data_dir} any more.")
-    elif any(source.startswith("files") for source in manifest.sources.values()):
+    elif names := _source_flags(registry.problem(config.problem), manifest):
         comments.append(
-            "For `t2t datagen`, add the files of the data: train_source, train_target, "
-            "..."
+            f"For `t2t datagen`, add what names the data: {', '.join(names)}, ..."
         )
     if manifest is not None and manifest.given_vocabularies:
         comments.append(f'The vocabulary was given: vocab = ["{run}"] for datagen.')

@@ -21,13 +21,13 @@ from t2t_keras.cli.command import (
     quoted,
 )
 from t2t_keras.cli.lines import require_directory, require_utf8
-from t2t_keras.console import say, table
+from t2t_keras.console import say
 from t2t_keras.entry_points import load_plugins
-from t2t_keras.errors import UserError, first_line
+from t2t_keras.errors import UserError, first_line, quantity
 from t2t_keras.hparam import CHANGEABLE_FIELDS
 from t2t_keras.options import OptionValues, option
 from t2t_keras.processes import LAUNCHED, LOST
-from t2t_keras.run.config import RunConfig
+from t2t_keras.run.config import RunConfig, is_run, other_than_run
 from t2t_keras.training.settings import TrainOptions, run_settings
 
 _SAVING = FlagGroup("saving, evaluating, ending")
@@ -184,8 +184,9 @@ class Train(HParamsFlags, UsrDirFlags, Command):
         return result.to_dict()
 
     def show(self, result: CommandResult) -> str:
-        """Formats the end of a training in five rows, with dev for the average."""
-        return _shown(result)
+        """Says how the training has ended; its log has the metrics."""
+        steps = quantity(result["step"], "steps")
+        return f"{self.output_dir}: {steps}, ended by {result['stopped_by']}"
 
     def next_command(self) -> str:
         """Returns the command that evaluates the run."""
@@ -216,27 +217,6 @@ def _load_callbacks(function_name: str | None) -> list[Any]:
     return callbacks
 
 
-def _shown(result: dict[str, Any]) -> str:
-    """Formats the end of a training in five rows, those of dev for the average too."""
-    rows: dict[str, str] = {"steps": f"{result['step']} ({result['stopped_by']})"}
-    rows["loss"] = _short(result["loss"])
-    rows["dev nll"] = _short(result["dev_loss"])
-    average = result["dev_average"] or {}
-    if "loss" in average:
-        rows["dev nll"] += f"; of the average {_short(average['loss'])}"
-    for name, value in (result["dev_metrics"] or {}).items():
-        rows[f"dev {name}"] = _short(value)
-        if name in average:
-            rows[f"dev {name}"] += f"; of the average {_short(average[name])}"
-    rows["target tokens/s"] = _short(result["target_tokens_per_s"])
-    return table(rows)
-
-
-def _short(value: float | None) -> str:
-    """Formats a number with four digits."""
-    return "not measured" if value is None else f"{value:.4g}"
-
-
 @dataclasses.dataclass(kw_only=True)
 class Average(RunFlags, Command):
     """Averages the newest checkpoints of a run."""
@@ -252,8 +232,11 @@ class Average(RunFlags, Command):
         return True
 
     def check(self) -> None:
-        """Refuses a path that is not a directory."""
-        require_directory("output_dir", self.output_dir)
+        """Refuses a path without checkpoints."""
+        if not is_run(self.output_dir):
+            if what := other_than_run(self.output_dir):
+                raise UserError(what)
+            require_directory("output_dir", self.output_dir)
 
     def run(self) -> CommandResult:
         """Returns the path of the average."""

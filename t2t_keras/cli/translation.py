@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from t2t_keras import load
 from t2t_keras.cli.command import (
+    EXPORT_HINTS,
     FURTHER,
     MAX_SEED,
     REQUIRED,
@@ -174,6 +175,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
     heading = "using a model"
     waiting = "loading the model"
     words_hint = 'to translate a text: echo "..." | t2t translate MODEL'
+    flag_hints = EXPORT_HINTS
 
     engine: EngineName = engine_flag()
     input: str | None = option(
@@ -403,7 +405,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
         if not self._is_interactive():
             yield from read_lines(self.input)
             return
-        print("One sentence per line; Ctrl-D ends.", file=sys.stderr)
+        say("One sentence per line; Ctrl-D ends.")
         while True:
             print("> ", end="", file=sys.stderr, flush=True)
             line = sys.stdin.readline()
@@ -416,7 +418,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
         """Says on standard error how many outputs were repaired."""
         if result.get("repaired"):
             share = f"{result['repaired']:.1%} of the outputs"
-            print(f"{share} were malformed and were repaired", file=sys.stderr)
+            say(f"{share} were malformed and were repaired")
         return ""
 
     def next_command(self) -> str:

@@ -45,6 +45,7 @@ from t2t_keras.data.manifest import (
     data_config,
     differences,
     existing_data,
+    other_than_data,
     read_counts,
 )
 from t2t_keras.data.mixture import Corpus, corpora_of
@@ -238,6 +239,8 @@ def generate(
             something else, or it cannot be written.
     """
     require_local("data_dir", data_dir)
+    if what := other_than_data(data_dir):
+        raise UserError(f"{what}; give another directory for new data")
     stages = stages or Stages(workers)
     data_dir = Path(data_dir)
     problem = problem.in_data_dir(data_dir)
@@ -401,8 +404,8 @@ def publish(directory: Path, done: Path, data_dir: Path, manifest_path: Path) ->
 def _with_new_facts(manifest: Manifest, problem: Problem, data_dir: Path) -> Manifest:
     """Writes the licence and the languages of a problem into an earlier manifest."""
     facts: dict[str, Any] = {}
-    for name in ("license", "languages"):
-        value = getattr(problem, name)
+    known = {"license": problem.license, "languages": problem.data_languages}
+    for name, value in known.items():
         if value and value != getattr(manifest, name):
             facts[name] = value
     if facts:

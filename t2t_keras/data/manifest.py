@@ -304,7 +304,8 @@ class Manifest(DataConfig):
         manifest = cls.load(path)
         if manifest is None:
             raise UserError(
-                f"there is no {path}: run `t2t datagen` for this problem and "
+                other_than_data(data_dir)
+                or f"there is no {path}: run `t2t datagen` for this problem and "
                 "--data_dir (or `t2t adopt` if tensor2tensor made the data)"
             )
         return manifest
@@ -369,6 +370,20 @@ class Manifest(DataConfig):
                     f"{path} is not the vocabulary that the data was made with; bring "
                     "it back or generate the data in another --data_dir"
                 )
+
+
+def other_than_data(path: str | Path) -> str:
+    """Returns a sentence about a run that was given in place of data; "": it is none.
+
+    It says which data the run has.
+    """
+    directory = Path(path)
+    if not (directory / "hparams.json").exists():
+        return ""
+    fields = read_json(directory / "config.json") or {}
+    if not isinstance(data_dir := fields.get("data_dir"), str):
+        return ""
+    return f"--data_dir: {path} is a run directory; its data are in {data_dir}"
 
 
 def existing_data(config: DataConfig, data_dir: Path) -> Manifest | None:

@@ -150,8 +150,8 @@ class Mixture:
         epoch_size, name = max(needed, default=(0, ""))
         if epoch_size > _MAX_REPETITIONS * sum(sizes.values()):
             raise UserError(
-                f"with these weights an epoch would have {epoch_size:.0f} examples for "
-                f"those of '{name}' to occur once; give it a larger weight"
+                f"with these weights an epoch would have {epoch_size:,.0f} examples "
+                f"for those of '{name}' to occur once; give it a larger weight"
             )
         return shares
 

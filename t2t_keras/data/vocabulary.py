@@ -192,11 +192,13 @@ def chosen_vocab_size(
         return size
     pairs, characters = measure(problem)
     size = proposed_size(pairs, characters)
-    say(
-        f"vocabulary: {size:,} tokens, which suit {pairs:,} training pairs with "
-        f"{characters:,} different characters: fewer pairs show each token too "
-        "seldom, more allow longer ones (--vocab_size gives another size)"
-    )
+    if pairs:  # without any, the data are refused later
+        say(
+            f"vocabulary: {size:,} tokens, which suit "
+            f"{quantity(pairs, 'training pairs')} with "
+            f"{quantity(characters, 'different characters')}: fewer pairs show each "
+            "token too seldom, more allow longer ones (--vocab_size gives another size)"
+        )
     return size
 
 

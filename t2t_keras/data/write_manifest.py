@@ -134,7 +134,7 @@ def corpus_records(
 
 def _languages(plan: DataPlan) -> tuple[str, str] | None:
     """Returns the languages of the problem or of earlier data, else guesses them."""
-    languages = plan.problem.languages
+    languages = plan.problem.data_languages
     if languages is None and plan.earlier:
         languages = plan.earlier.languages
     metrics = plan.problem.metrics

@@ -10,13 +10,13 @@ import re
 import secrets
 import socket
 import stat
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
 from filelock import FileLock, Timeout
 
+from t2t_keras.console import say
 from t2t_keras.errors import UserError
 
 _INCOMPLETE = ".incomplete"  # suffix of a file's name while it is written
@@ -258,10 +258,9 @@ def locked(path: Path, waits: bool) -> Iterator[None]:
     except OSError as error:  # which a `Timeout` is, too
         if error.errno not in _NO_LOCKS:
             raise
-        print(
+        say(
             f"{path.parent}: this file system has no locks "
-            f"({error.strerror}); make sure that no other process writes there",
-            file=sys.stderr,
+            f"({error.strerror}); make sure that no other process writes there"
         )
     try:
         yield

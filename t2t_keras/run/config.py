@@ -458,18 +458,42 @@ def require_run(path: str | Path) -> None:
     """Refuses a path that is not a run directory.
 
     Raises:
-        UserError: there is no run.
+        UserError: there is no run; it says what else the path is.
     """
     if not is_run(path):
-        exports = [settings.parent for settings in Path(path).glob("*/t2t_export.json")]
-        versions = [export for export in exports if export.name.isdecimal()]
-        if versions:
-            newest = max(versions, key=lambda version: int(version.name))
-            raise UserError(f"{path} is neither a run nor an export; give {newest}")
         raise UserError(
-            f"{path} is not a run directory: it has no config.json (the --output_dir "
-            "of `t2t train` is one)"
+            other_than_run(path)
+            or f"{path} is not a run directory: it has no config.json (the "
+            "--output_dir of `t2t train` is one)"
         )
+
+
+def other_than_run(path: str | Path) -> str:
+    """Returns a sentence about a path that was given in place of a run.
+
+    It says what the path is, and what to give; "": it is nothing known.
+    """
+    directory = Path(path)
+    file = re.sub(r"\.(index|data-\d+-of-\d+)$", "", str(path))
+    if has_checkpoint(Path(file)):
+        run, name = Path(file).parent, Path(file).name
+        return (
+            f"{path} is a checkpoint; give its run, {run}, and the checkpoint as "
+            f"--checkpoint {name}"
+        )
+    if any(directory.glob("*.manifest.json")):
+        return (
+            f"{path} is a data directory; give a run, the --output_dir of "
+            f"`t2t train --data_dir {path}`"
+        )
+    exports = [settings.parent for settings in directory.glob("*/t2t_export.json")]
+    versions = [export for export in exports if export.name.isdecimal()]
+    if versions:
+        newest = max(versions, key=lambda version: int(version.name))
+        return f"{path} is neither a run nor an export; give {newest}"
+    if (directory / "t2t_export.json").exists():
+        return f"{path} is an export; give the run that was exported"
+    return ""
 
 
 def run_of(init_from: str | Path) -> Path:
@@ -482,7 +506,8 @@ def run_of(init_from: str | Path) -> Path:
     if is_run(path):
         return path
     if not has_checkpoint(checkpoint_of(path)):
-        raise UserError(f"--init_from: {path} is neither a run nor a checkpoint")
+        what = other_than_run(path) or f"{path} is neither a run nor a checkpoint"
+        raise UserError(f"--init_from: {what}")
     return path.parent
 
 

@@ -302,6 +302,10 @@ class UnevaluatedAverage(Hook):
         self._run = run
         self._average_last = average_last
 
+    def on_train_begin(self) -> str:
+        """Says that nothing is evaluated."""
+        return "there are no dev data: nothing is evaluated, and no checkpoint is best"
+
     def on_last_step(self, step: int, reporter: EvaluationReporter) -> None:
         """Writes the average."""
         self._run.checkpoints.wait()

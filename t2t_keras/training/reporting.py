@@ -12,9 +12,18 @@ from contextlib import AbstractContextManager
 
 import rich.progress
 
-from t2t_keras.console import duration, folded, screen, speed, unwatched
+from t2t_keras.console import (
+    duration,
+    folded,
+    say,
+    screen,
+    short_number,
+    speed,
+    unwatched,
+)
 from t2t_keras.display import printing
-from t2t_keras.metrics import evaluation_line, short_number
+from t2t_keras.errors import printable, quantity
+from t2t_keras.metrics import evaluation_line
 from t2t_keras.progress_bar import ProgressBar
 from t2t_keras.training.hooks import Hook
 from t2t_keras.training.interval import Durations, Interval, TimeLeft, measured
@@ -84,10 +93,10 @@ class Screen(Hook):
         with printing():
             if self._bar:
                 self._bar.console.print(
-                    message, markup=False, highlight=False, soft_wrap=True
+                    printable(message), markup=False, highlight=False, soft_wrap=True
                 )
             else:
-                print(message, file=sys.stderr, flush=True)
+                say(message)
 
     def on_step(self, step: int, interval: Interval) -> None:
         """Shows the first step, and a line or the bar when it is time for it."""
@@ -123,12 +132,12 @@ class Screen(Hook):
         self, bar: ProgressBar, step: int, metrics: dict[str, float]
     ) -> None:
         nll = short_number(metrics["nll"])
-        tokens = speed(metrics["target_tokens_per_s"], "tokens", 0)
+        tokens = speed(metrics["target_tokens_per_s"], "tokens")
         text = " | ".join([f"nll {nll}", *self._remaining(step), tokens])
         bar.update(self._row, completed=step, text=text)
 
     def _print_progress(self, step: int, metrics: dict[str, float]) -> None:
-        tokens = speed(metrics["target_tokens_per_s"], "target tokens", 0)
+        tokens = speed(metrics["target_tokens_per_s"], "target tokens")
         self._print_step(step, metrics, tokens, *self._remaining(step))
 
     def _remaining(self, step: int) -> list[str]:
@@ -147,7 +156,8 @@ class Screen(Hook):
         if metrics["loss"] != metrics["nll"] and not math.isnan(metrics["loss"]):
             losses = f"smoothed loss {short_number(metrics['loss'])}, {losses}"
         if "skipped_updates" in metrics:
-            losses += f", {metrics['skipped_updates']:.0f} updates skipped"
+            skipped = quantity(int(metrics["skipped_updates"]), "updates")
+            losses += f", {skipped} skipped"
         line = [f"step {step}/{self._steps.stop}", losses, *parts]
         if self._bar:
             # The bar has the last parts as well.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from t2t_keras.metrics import evaluation_line
 from t2t_keras.run.history import read_history, sessions
 from t2t_keras.training.settings import TrainOptions
 from t2t_keras.training.strategy import ProcessGroup
@@ -101,6 +102,25 @@ def recorded_results(
     if earlier and ending.items() <= earlier[-1].items():
         return earlier[-1].get("results")
     return None
+
+
+def evaluation_lines(step: int, metrics: Mapping[str, Any]) -> list[str]:
+    """Formats the evaluations at the end of a training, as its log had them.
+
+    Args:
+        step: the last step.
+        metrics: the fields of `TrainResult` that were measured.
+    """
+    last = {"loss": metrics.get("dev_loss")} | (metrics.get("dev_metrics") or {})
+    evaluations: dict[str, Any] = {"dev": last if last["loss"] is not None else None}
+    for label in ("dev_best", "dev_average", "dev_ema"):
+        evaluations[label] = metrics.get(label)
+    lines = []
+    for label, values in evaluations.items():
+        if values:
+            numbers = dict(values)
+            lines.append(evaluation_line(numbers.pop("step", step), label, numbers))
+    return lines
 
 
 def _result_options(options: TrainOptions) -> dict[str, object]:

@@ -17,6 +17,7 @@ from t2t_keras.run.config import (
     config_for,
     existing_config,
     first_hparams,
+    other_than_run,
     run_of,
 )
 from t2t_keras.usr_dir import load_usr_dir
@@ -192,6 +193,8 @@ def run_settings(
 def _require_resumable(run: Path, config: RunConfig | None) -> RunConfig:
     """Returns the configuration of a run; refuses what has no training to resume."""
     if config is None:
+        if what := other_than_run(run):
+            raise UserError(f"--output_dir: {what}")
         raise UserError(
             f"--problem is missing; only a run is resumed without it, and {run} is "
             "none: give --problem, --hparams_set and --data_dir"

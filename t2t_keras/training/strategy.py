@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Self
 import tensorflow as tf
 
 from t2t_keras.checking import NonNegative, checked
+from t2t_keras.console import say
 from t2t_keras.data.pipeline import Batch, batch_signature, untuned
 from t2t_keras.devices import gpu_details, keep_compiled_programs
 from t2t_keras.errors import UserError, quantity
@@ -145,10 +145,9 @@ class ProcessGroup:
             UserError: a process did not start, or the port of this one is taken.
         """
         if self.is_chief:
-            print(
+            say(
                 f"waiting until all {self.size} processes have started, at most "
-                f"{_MINUTES_TO_CONNECT} minutes",
-                file=sys.stderr,
+                f"{_MINUTES_TO_CONNECT} minutes"
             )
         self._await_all()
         communication = tf.distribute.experimental.CommunicationImplementation

@@ -5,18 +5,17 @@ Features plug into it as the hooks that `features` lists.
 
 import contextlib
 import math
-import sys
 import time
 from collections.abc import Iterator, Sequence
 
 import keras
 import tensorflow as tf
 
-from t2t_keras.console import busy, folded
+from t2t_keras.console import busy, folded, say, short_number
 from t2t_keras.data.pipeline import Batch, damage_named
 from t2t_keras.data.training_data import TrainingData
 from t2t_keras.devices import compiled_programs, gpu_details, program_failures_named
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, quantity
 from t2t_keras.hparam import HParams
 from t2t_keras.processes import SIGNALS
 from t2t_keras.run.checkpoint import model_variables, snapshot
@@ -31,7 +30,7 @@ from t2t_keras.training.optimizer import (
     require_unchanged,
 )
 from t2t_keras.training.reporting import Reporter, Screen
-from t2t_keras.training.result import recorded_results, results
+from t2t_keras.training.result import evaluation_lines, recorded_results, results
 from t2t_keras.training.sanity_checks import require_packing, try_largest_batch
 from t2t_keras.training.settings import TrainOptions
 from t2t_keras.training.step import StepResult, TrainStep
@@ -78,9 +77,12 @@ def endless_skipping(
     if bad_steps:
         names = ", ".join(f"damaged.model.ckpt-{bad_step}" for bad_step in bad_steps)
         advice += f" (weights that have only led to such losses are now {names})"
+    skipped = f"{skipped_in_a_row:,} updates, which were skipped"
+    if skipped_in_a_row == 1:
+        skipped = "update, which was skipped"
     return UserError(
-        f"step {step}: the loss or its gradient was not finite in the last "
-        f"{skipped_in_a_row} updates, which were skipped; {advice}"
+        f"step {step}: the loss or its gradient was not finite in the last {skipped}; "
+        f"{advice}"
     )
 
 
@@ -101,9 +103,9 @@ def refuse_divergence(step: int, loss: float, vocab_size: int) -> None:
     guessing = math.log(vocab_size)
     if loss > _DIVERGED * guessing:
         raise UserError(
-            f"step {step}: the training has diverged: its loss, {loss:.4g} for each "
-            f"target token, is far above a loss by guessing, {guessing:.4g}; train in "
-            f"a new --output_dir with {_REMEDY}"
+            f"step {step}: the training has diverged: its loss, {short_number(loss)} "
+            "for each target token, is far above a loss by guessing, "
+            f"{short_number(guessing)}; train in a new --output_dir with {_REMEDY}"
         )
 
 
@@ -248,7 +250,7 @@ class Trainer:
 
         def say_in_chief(message: str) -> None:
             if self._group.is_chief:
-                print(message, file=sys.stderr)
+                say(message)
 
         step = self._run.checkpoints.restore_newest(self._variables, say_in_chief)
         if not self._run.checkpoints.steps():
@@ -264,7 +266,7 @@ class Trainer:
             self._run.checkpoints.set_aside(step)
         train_steps = self._hparams.train_steps
         if step >= train_steps:
-            say_in_chief(f"all {train_steps} steps are done")
+            say_in_chief(f"all {quantity(train_steps, 'steps')} are done")
         elif step:
             say_in_chief(f"resuming from step {step} of {train_steps}")
         for hook in self._hooks:
@@ -335,6 +337,8 @@ class Trainer:
             if recorded is not None:
                 self._is_recorded = True
                 self._reporter.say("the results are those of the end of the training")
+                for line in evaluation_lines(step, recorded):
+                    self._reporter.say(line)
                 return recorded
         metrics = self._evaluate(step, at_end=True)
         if reason == "train_steps":

@@ -37,6 +37,33 @@ MISTAKES = [
     (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),
     (("translate", "served"), "served is neither a run nor an export; give served/10"),
     (("translate", "absent"), "absent is not a run directory"),
+    (
+        ("translate", "run", "--export_dir", "export"),
+        "there is no flag --export_dir; MODEL may be an export: give its directory as",
+    ),
+    (("translate", "data"), "data is a data directory; give a run, the --output_dir"),
+    (("average", "data", "--last", "2"), "data is a data directory; give a run"),
+    (("card", "data"), "data is a data directory; give a run, the --output_dir of"),
+    (("serve", "data"), "data is a data directory; give a run, the --output_dir of"),
+    (("train", "--output_dir", "data"), "--output_dir: data is a data directory"),
+    ((*TRAIN, *BASE, "--init_from", "data"), "--init_from: data is a data directory"),
+    (
+        ("export", "trained/model.ckpt-5", "new"),
+        "trained/model.ckpt-5 is a checkpoint; give its run, trained, and the "
+        "checkpoint as --checkpoint model.ckpt-5",
+    ),
+    (
+        ("config", "trained/model.ckpt-5.index"),
+        "trained/model.ckpt-5.index is a checkpoint; give its run, trained, and",
+    ),
+    (
+        (*TRAIN, *BASE, "--data_dir", "trained"),
+        "--data_dir: trained is a run directory; its data are in /its/data",
+    ),
+    (
+        ("datagen", "--problem", "translate_ende_toy", "--data_dir", "trained"),
+        "--data_dir: trained is a run directory; its data are in /its/data; give",
+    ),
     ((*RUN, "--input", "no_such.txt"), "cannot read no_such.txt"),
     (
         (*RUN, "--input", "A dog."),
@@ -182,6 +209,12 @@ def results(tmp_path_factory):
     for name in ("run/config.json", "export/saved_model.pb", "file"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("{}\n")
+    (folder / "data").mkdir()
+    (folder / "data/translate_text.manifest.json").write_text("{}")
+    (folder / "trained").mkdir()
+    (folder / "trained/config.json").write_text('{"data_dir": "/its/data"}')
+    for name in ("hparams.json", "model.ckpt-5.index"):
+        (folder / "trained" / name).touch()
     for name in ("x.incomplete", "x.incomplete.json", "out.source"):
         (folder / name).write_text("of the user\n")
     (folder / "terms.tsv").write_text("dog\tHund\n")

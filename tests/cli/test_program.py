@@ -210,7 +210,7 @@ def test_evaluate_prints_two_scores_or_all(capfd, tmp_path):
 
 def test_long_texts_of_a_table_are_wrapped_on_a_terminal(monkeypatch):
     rows = {"a": "some words of a text in a row", "long_name": 3.0}
-    expected = "a          some words of a text in a row\nlong_name  3.00"
+    expected = "a          some words of a text in a row\nlong_name  3"
     assert table(rows) == expected
     stdout = io.StringIO()
     stdout.isatty = lambda: True
@@ -337,7 +337,7 @@ def test_progress_has_a_bar_in_terminals_only(is_terminal, monkeypatch):
     with progress("counting", "lines", 4) as advance:
         advance(4)
     shown = stderr.getvalue()
-    assert re.search(r"counting: 4 lines in [\d.]+ s \(.*\)\n$", shown)
+    assert re.search(r"(^|\n|\x1b\[2K)counting: 4 lines\n$", shown)
     assert ("\x1b[" in shown) == (shown.count("counting") > 1) == is_terminal
 
 

@@ -107,3 +107,16 @@ def test_the_file_says_what_is_missing(trained_run, capfd, tmp_path):
     assert "is not a run directory" in capfd.readouterr().err
     assert run("config", trained_run) == 2  # like a run of `t2t import`
     assert "has no training, as after `t2t import`" in capfd.readouterr().err
+
+
+def test_the_data_are_named_by_the_flags_of_their_problem(
+    trained_run, data_dir, capfd, tmp_path
+):
+    path = shutil.copytree(trained_run, tmp_path / "run")
+    manifest = data_dir / "translate_text.manifest.json"
+    shutil.copy(manifest, tmp_path / "parsing_wsj.manifest.json")
+    changes = {"problem": "parsing_wsj", "data_dir": str(tmp_path), "batch_parts": 1}
+    edit_json(path / "config.json", **changes, hparams_set="tiny")
+    text = run_json(capfd, "config", path)["text"]
+    assert "For `t2t datagen`, add what names the data: treebank, train_trees," in text
+    assert "train_source" not in text

@@ -19,6 +19,7 @@ from helpers.small_run import replace_loss
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import t2t_keras
+from t2t_keras.cli import program
 from t2t_keras.cli.evaluation import Evaluate
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.files.json_files import sha256
@@ -107,6 +108,30 @@ def test_the_default_split_is_test_or_else_dev(trained_run, data_dir, capfd, tmp
         shutil.copy(file, data / file.name.replace("-dev-", "-test-"))
     assert call(*argv, "--data_dir", data) == 0
     assert "evaluating the test split\n" in capfd.readouterr().err
+
+
+def test_a_split_without_data_is_refused_before_anything_is_loaded(
+    trained_run, data_dir, capfd, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(program, "_import_tensorflow", pytest.fail)
+    data = shutil.copytree(data_dir, tmp_path / "data")
+    path = data / "translate_text.manifest.json"
+    fields = json.loads(path.read_text())
+    for field in fields.values():
+        if isinstance(field, dict):
+            field.pop("dev", None)
+    edit_json(path, **fields)
+    argv = ("evaluate", trained_run, "--data_dir", data)
+    for words in ([], ["--split", "dev"]):
+        message = f"--split: there is no dev split: {data} has only train"
+        assert message in "".join(refused_lines(capfd, *argv, *words))
+
+
+def refused_lines(capfd, *argv):
+    """The lines of a command that is refused, of which the last is the sentence."""
+    capfd.readouterr()
+    assert call(*argv) == 2
+    return capfd.readouterr().err.splitlines()[-1:]
 
 
 def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(

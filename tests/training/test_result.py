@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from t2t_keras.training.result import recorded_results, results
+from t2t_keras.training.result import evaluation_lines, recorded_results, results
 from t2t_keras.training.settings import TrainOptions
 
 METRICS = {"loss": 1.5, "dev_best": {"step": 2, "loss": 0.1}, "minutes_left": 0.0}
@@ -41,3 +41,15 @@ def test_another_end_is_evaluated(record, step, changes, tmp_path):
     write(tmp_path, END | results(METRICS, TrainOptions()) | record)
     options = TrainOptions(**changes)
     assert recorded_results(tmp_path, step, "train_steps", options) is None
+
+
+def test_the_evaluations_of_the_end_are_shown_again():
+    metrics = {"dev_loss": 0.5, "dev_metrics": {"bleu": 20.0}, "dev_ema": None}
+    average = {"checkpoints": 2, "loss": 0.25}
+    shown = evaluation_lines(4, METRICS | metrics | {"dev_average": average})
+    assert shown == [
+        "step 4 dev | nll 0.5 | bleu 20",
+        "step 2 dev_best | nll 0.1",
+        "step 4 dev_average | checkpoints 2 | nll 0.25",
+    ]
+    assert evaluation_lines(4, {"loss": 1.5}) == []

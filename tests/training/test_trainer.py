@@ -401,6 +401,7 @@ def test_a_training_killed_in_its_last_evaluations_is_recorded_once(
         return (tmp_path / "killed" / kind).read_text().splitlines()
 
     undisturbed = started("undisturbed").train()
+    assert ("there are no dev data" in capfd.readouterr().err) != has_dev
     training = started("killed", KilledAtEnd())
     with pytest.raises(Killed):
         training.train()

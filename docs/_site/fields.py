@@ -23,10 +23,10 @@ class FieldMeanings(griffe.Extension):
         match node:
             case ast.AnnAssign(
                 value=ast.Call(
-                    func=ast.Name(id="option" | "_option"), args=[default, meaning, *_]
+                    func=ast.Name(id="option" | "_option"),
+                    # Flags of commands may have an f-string; the reference lists none.
+                    args=[default, ast.Constant(value=str(text)), *_],
                 )
             ):
-                # The help of some flags is computed, for `--help` alone.
-                if isinstance(meaning, ast.Constant):
-                    attr.docstring = griffe.Docstring(meaning.value, parent=attr)
+                attr.docstring = griffe.Docstring(text, parent=attr)
                 attr.value = ast.unparse(default)

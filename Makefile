@@ -41,7 +41,7 @@ package: $(VENV)/.installed-test
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow
 
-# docs/performance.md has the long forms, and explains the numbers.
+# docs/results.md has numbers, and the long forms of some.
 BENCH = $(BIN)/python benchmarks
 bench: $(VENV)/.installed
 	$(BENCH)/train.py --steps 3

@@ -213,6 +213,7 @@ def _multi30k(target: str, language: str) -> Multi30k:
         vocab_size=10_000,
         beam_size=5,
         alpha=1.4,
+        hparams_set="multi30k_pre",
         text_processor=EnglishCaptions(),
         metrics=Bleu(bleu_tokens="none"),
     )

@@ -26,7 +26,7 @@ DOCUMENTS = (
     HERE.parent / "guides" / "low-resource.md",
 )
 
-# What two cores of an AMD EPYC sustain in bfloat16 (docs/performance.md), and a P100 in
+# What two cores of an AMD EPYC sustain in bfloat16 (docs/results.md), and a P100 in
 # the paper: 100,000 steps of 25,000 tokens in 12 hours on eight. FLOP/s.
 TWO_CORES = 430e9
 P100_SECONDS = 12 * 3600 * 8

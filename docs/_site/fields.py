@@ -1,6 +1,7 @@
 """The fields of `HParams` and `TrainOptions` with their meanings, in the reference.
 
-A field is declared as `name: type = option(default, meaning)`, or with `_option`.
+A field is declared as `name: type = option(default, meaning)`, or with `_option`. A
+meaning that is an f-string is left out: its values are not known here.
 """
 
 import ast
@@ -23,9 +24,9 @@ class FieldMeanings(griffe.Extension):
         match node:
             case ast.AnnAssign(
                 value=ast.Call(
-                    func=ast.Name(id="option" | "_option"), args=[default, meaning, *_]
+                    func=ast.Name(id="option" | "_option"),
+                    args=[default, ast.Constant(str(text)), *_],
                 )
             ):
-                text = ast.literal_eval(meaning)
                 attr.docstring = griffe.Docstring(text, parent=attr)
                 attr.value = ast.unparse(default)

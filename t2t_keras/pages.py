@@ -9,11 +9,13 @@ modes.
 """
 
 import functools
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 _FOLDER = Path(__file__).parent
@@ -44,7 +46,19 @@ def templates(folder: Path = _FOLDER) -> "Environment":
         keep_trailing_newline=True,
     )
     environment.globals["style_sheet"] = Markup(style_sheet())
+    environment.filters["breakable"] = breakable
     return environment
+
+
+def breakable(value: object) -> "Markup":
+    """Returns a value as HTML that may be broken after signs, so that its names are not.
+
+    It is a filter of all templates, for values such as `linear_warmup*rsqrt_decay`.
+    """
+    from markupsafe import Markup
+
+    parts = re.split(r"(?<=[*/,=|])(?=\S)", str(value))
+    return Markup("<wbr>").join(parts)
 
 
 def style_sheet() -> str:

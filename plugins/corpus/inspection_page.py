@@ -16,10 +16,10 @@ MAX_PAIRS = 200  # that are shown for each fault of a split
 _MAX_CHARACTERS = 400  # of a text that are shown
 
 _WORDS = {
-    "drop": "leave them out",
-    "keep": "keep them as they are",
-    "exchange": "exchange source and target",
-    "unescape": "undo the entities",
+    "drop": "leave out",
+    "keep": "keep",
+    "exchange": "swap source and target",
+    "unescape": "decode HTML entities",
 }
 
 # What the report has of one side of a split.
@@ -155,19 +155,19 @@ def _side_cells(side: _SideStatistics, pairs: int) -> dict[str, str]:
     """Returns the texts of one column of the table of a split, by their labels."""
     cells = {
         "words": f"{side['words']:,}",
-        "words for each text": f"{side['words'] / pairs:.1f}",
+        "words per text": f"{side['words'] / pairs:.1f}",
         "characters": f"{side['characters']:,}",
-        "characters for each text": f"{side['characters'] / pairs:.1f}",
+        "characters per text": f"{side['characters'] / pairs:.1f}",
         "scripts of letters": _shares(side["scripts"]),
     }
     if side["languages"] is not None:
-        cells["languages, as guessed"] = _shares(side["languages"])
+        cells["languages (guessed)"] = _shares(side["languages"])
     if "vocabulary" in side:
         use = side["vocabulary"]
         cells["tokens in the vocabulary"] = f"{use['tokens']:,}"
-        cells["of which occur"] = f"{use['used']:.1%}"
-        cells["tokens for each word"] = f"{use['per_word']:.2f}"
-        cells["unknown or bytes"] = f"{use['unknown']:.3%}"
+        cells["of which are used"] = f"{use['used']:.1%}"
+        cells["tokens per word"] = f"{use['per_word']:.2f}"
+        cells["unknown, or split into bytes"] = f"{use['unknown']:.3%}"
     return cells
 
 

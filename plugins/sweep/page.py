@@ -1,6 +1,7 @@
 """The page of a sweep: scores, hyper-parameters, curves and all trials, in one file."""
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ def sweep_page(
     settings: "SweepSettings",
     trials: Sequence["SweepTrial"],
     count: int,
-    commands: Mapping[str, str],
+    commands: Mapping[str, Sequence[str]],
 ) -> str:
     """Returns the page.
 
@@ -31,7 +32,8 @@ def sweep_page(
         settings: its settings.
         trials: its trials so far, in the order of their numbers.
         count: the number of trials that are wanted.
-        commands: commands for the best trials by their headings.
+        commands: the words of commands for the best trials, by their headings; the
+            first one, which trains with the best values, is at the top.
     """
     best = best_complete(settings, trials)
     environment = templates(Path(__file__).parent)
@@ -44,8 +46,18 @@ def sweep_page(
         trials=best_first(trials, best),
         has_best=bool(best),
         rows=_setting_rows(settings),
-        commands=commands,
+        commands={heading: _folded(words) for heading, words in commands.items()},
     )
+
+
+def _folded(words: Sequence[str]) -> str:
+    """Returns a command with a flag on each line."""
+    lines: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            lines.append([])
+        lines[-1].append(word)
+    return " \\\n    ".join(map(shlex.join, lines))
 
 
 def best_complete(
@@ -93,7 +105,7 @@ def _figures(
         figures.append((label, shown_value(trial.score), remark))
     return [
         *figures,
-        ("trials that have ended", f"{ended}", f"of {count}"),
+        ("finished trials", f"{ended}", f"of {count}"),
         ("pruned", str(states["pruned"]), ""),
         ("failed", str(states["failed"]), ""),
     ]
@@ -177,9 +189,9 @@ def _setting_rows(settings: "SweepSettings") -> dict[str, object]:
         "steps of a trial": settings.train_steps,
         "evaluated every": quantity(int(settings.options["eval_every"]), "steps"),
         "seed": settings.seed,
-        "trials drawn at random": settings.startup_trials,
+        "random trials at first": settings.startup_trials,
         "pruning": "at evaluations" if settings.prunes else "none",
-        "trials at a time on a machine": settings.workers,
+        "parallel trials on a machine": settings.workers,
         "data": settings.data_dir,
     }
     for name, ranged in settings.ranges.items():

@@ -206,7 +206,7 @@ def shown_metrics(metrics: Mapping[str, float]) -> list[str]:
 
 
 def short_number(value: float) -> str:
-    """Formats a number with four significant digits, thousands in full."""
+    """Formats a number with four significant digits, such as 0.17 or 19,720."""
     if abs(value) < 1e-12:  # such as sacreBLEU's score of an untrained model
         return "0"
-    return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"

@@ -122,7 +122,9 @@ function fitCells(maps) {
   const width = maps.clientWidth + columnGap - 1;
   const { top, bottom } = maps.getBoundingClientRect();
   const below = maps.nextElementSibling.getBoundingClientRect().bottom - bottom + MARGIN;
-  const height = innerHeight - (top + scrollY) - below + rowGap;
+  // Maps in the middle of a longer page are scrolled into the window.
+  const start = top + scrollY < innerHeight / 2 ? top + scrollY : 0;
+  const height = innerHeight - start - below + rowGap;
   let best = [SMALLEST, SMALLEST];
   for (let across = 1; across <= tables.length; across++) {
     const down = Math.ceil(tables.length / across);

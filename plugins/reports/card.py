@@ -20,7 +20,7 @@ from t2t_keras.console import duration
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import quantity
 from t2t_keras.files.atomic import write_lines
-from t2t_keras.metrics import LOSS_METRICS
+from t2t_keras.metrics import LOSS_METRICS, short_number
 from t2t_keras.options import option
 from t2t_keras.pages import templates
 from t2t_keras.problem import Problem
@@ -270,7 +270,7 @@ def _format_metrics(metrics: Mapping[str, Any]) -> str:
         if isinstance(value, Mapping) and name != "signatures":
             parts.append(_format_metrics(value))
         elif isinstance(value, float):
-            parts.append(f"{name} {value:.4g}")
+            parts.append(f"{name} {short_number(value)}")
         elif name == "signature":
             parts.append(f"`{value}`")
     return ", ".join(parts)

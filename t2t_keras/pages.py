@@ -10,6 +10,8 @@ modes.
 
 import functools
 import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +53,7 @@ def templates(folder: Path = _FOLDER) -> "Environment":
 
 
 def breakable(value: object) -> "Markup":
-    """Returns a value as HTML that may be broken after signs, so that its names are not.
+    """Returns a value as HTML that is broken after signs, so that its names are not.
 
     It is a filter of all templates, for values such as `linear_warmup*rsqrt_decay`.
     """
@@ -59,6 +61,16 @@ def breakable(value: object) -> "Markup":
 
     parts = re.split(r"(?<=[*/,=|])(?=\S)", str(value))
     return Markup("<wbr>").join(parts)
+
+
+def folded_command(words: Sequence[str]) -> str:
+    """Returns a command with a flag on each line, for the macro `command`."""
+    lines: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            lines.append([])
+        lines[-1].append(word)
+    return " \\\n    ".join(map(shlex.join, lines))
 
 
 def style_sheet() -> str:

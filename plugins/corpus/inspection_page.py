@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from t2t_keras.errors import quantity
-from t2t_keras.pages import templates
+from t2t_keras.pages import folded_command, templates
 from t2t_keras.problem import Pair, Source
 
 from .cleaned_copy import HEADER, actions_of, default_recipe, read_pairs_at
@@ -14,6 +14,9 @@ from .inspection import Inspection, PairFault, is_train
 
 MAX_PAIRS = 200  # that are shown for each fault of a split
 _MAX_CHARACTERS = 400  # of a text that are shown
+
+# The flags that make a cleaned copy.
+_APPLY = ("--recipe", "recipe.toml", "--apply", "cleaned")
 
 _WORDS = {
     "drop": "leave out",
@@ -51,13 +54,16 @@ class _FaultyPairs(NamedTuple):
 
 
 def inspection_page(
-    title: str, command: str, sources: Mapping[str, Source], inspection: Inspection
+    title: str,
+    command: Sequence[str],
+    sources: Mapping[str, Source],
+    inspection: Inspection,
 ) -> str:
     """Returns the page, which lets its reader choose what becomes of each fault.
 
     Args:
         title: its title.
-        command: the command that writes the page.
+        command: the words of the command that writes the page.
         sources: the sources, whose faulty pairs are read again.
         inspection: their inspection.
     """
@@ -77,7 +83,7 @@ def inspection_page(
     }
     return environment.get_template("inspection_page.html").render(
         title=title,
-        command=command,
+        command=folded_command([*command, *_APPLY]),
         findings=findings,
         faults=faults,
         words=_WORDS,

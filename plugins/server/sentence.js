@@ -181,7 +181,7 @@ function scoreParts({texts, scores, log_prob, tokens, length_penalty}) {
     "scores of different sentences cannot be compared.";
   if (log_prob !== null && tokens) {
     const average = percent(Math.exp(log_prob / tokens));
-    meaning.append(`: the model gave each token a probability of ${average} on average.`);
+    meaning.append(`: the model gave each token ${average} on average.`);
     const other = scores[0] - log_prob / length_penalty;
     const coverage = Math.abs(other) > 0.002
       ? `, plus a coverage penalty of ${number(other)}` : "";

@@ -1,7 +1,6 @@
 """The page of a sweep: scores, hyper-parameters, curves and all trials, in one file."""
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from t2t_keras.errors import quantity
 from t2t_keras.metrics import short_number
-from t2t_keras.pages import templates
+from t2t_keras.pages import folded_command, templates
 from t2t_keras.ranged_hparams import Choices, Range, Value
 
 from ..reports.charts import Dot, Line, Mark, scatter, trial_curves
@@ -46,18 +45,8 @@ def sweep_page(
         trials=best_first(trials, best),
         has_best=bool(best),
         rows=_setting_rows(settings),
-        commands={heading: _folded(words) for heading, words in commands.items()},
+        commands={name: folded_command(words) for name, words in commands.items()},
     )
-
-
-def _folded(words: Sequence[str]) -> str:
-    """Returns a command with a flag on each line."""
-    lines: list[list[str]] = [[]]
-    for word in words:
-        if word.startswith("--"):
-            lines.append([])
-        lines[-1].append(word)
-    return " \\\n    ".join(map(shlex.join, lines))
 
 
 def best_complete(

@@ -163,9 +163,7 @@ def test_the_score_is_seen_with_its_meaning(page):
     translate(page, PARAGRAPHS, 3)
     shown = texts(page, ".meaning")
     # exp(-3 / 3), and -3 over two tokens.
-    assert shown[0] == (
-        "Score 0.000: the model gave each token a probability of 37% on average."
-    )
+    assert shown[0] == "Score 0.000: the model gave each token 37% on average."
     assert shown[1] == shown[0] and "22%" in shown[2]
     box = "document.querySelector('.meaning').getBoundingClientRect()"
     assert page.run(f"{box}.height > 0 && !document.querySelector('details .meaning')")

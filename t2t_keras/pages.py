@@ -9,11 +9,15 @@ modes.
 """
 
 import functools
+import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 _FOLDER = Path(__file__).parent
@@ -44,7 +48,29 @@ def templates(folder: Path = _FOLDER) -> "Environment":
         keep_trailing_newline=True,
     )
     environment.globals["style_sheet"] = Markup(style_sheet())
+    environment.filters["breakable"] = breakable
     return environment
+
+
+def breakable(value: object) -> "Markup":
+    """Returns a value as HTML that is broken after signs, so that its names are not.
+
+    It is a filter of all templates, for values such as `linear_warmup*rsqrt_decay`.
+    """
+    from markupsafe import Markup
+
+    parts = re.split(r"(?<=[*/,=|])(?=\S)", str(value))
+    return Markup("<wbr>").join(parts)
+
+
+def folded_command(words: Sequence[str]) -> str:
+    """Returns a command with a flag on each line, for the macro `command`."""
+    lines: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            lines.append([])
+        lines[-1].append(word)
+    return " \\\n    ".join(map(shlex.join, lines))
 
 
 def style_sheet() -> str:

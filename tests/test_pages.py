@@ -64,3 +64,11 @@ def test_a_page_is_whole_and_loads_nothing(tmp_path):
     assert page.index("</style>") < page.index("<p>text</p>") < page.index("let x = 1;")
     assert page.index(style_sheet()) < page.index("p { color: var(--muted) }")
     assert "http" not in page and "url(" not in page and "src=" not in page
+
+
+def test_a_long_value_is_broken_only_after_signs(tmp_path):
+    template = "{{ value | breakable }}"
+    (tmp_path / "value.html").write_text(template, "utf-8")
+    page = templates(tmp_path).get_template("value.html")
+    assert page.render(value="a_b*c<d>, e/f=") == "a_b*<wbr>c&lt;d&gt;, e/<wbr>f="
+    assert page.render(value=7) == "7"

@@ -1,6 +1,7 @@
 """The fields of `HParams` and `TrainOptions` with their meanings, in the reference.
 
-A field is declared as `name: type = option(default, meaning)`, or with `_option`.
+A field is declared as `name: type = option(default, meaning)`, or with `_option`. A
+meaning that is an f-string is left out: its values are not known here.
 """
 
 import ast

@@ -186,7 +186,7 @@ class Inspect(PairsCommand):
 
         page = inspection_page(
             f"The data of {registry.problem(self.problem).name}",
-            shlex.join(["t2t", *self.words]),
+            ["t2t", *self.words],
             sources,
             inspection,
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from t2t_keras.errors import quantity
-from t2t_keras.pages import templates
+from t2t_keras.pages import folded_command, templates
 from t2t_keras.problem import Pair, Source
 
 from .cleaned_copy import HEADER, actions_of, default_recipe, read_pairs_at
@@ -15,11 +15,14 @@ from .inspection import Inspection, PairFault, is_train
 MAX_PAIRS = 200  # that are shown for each fault of a split
 _MAX_CHARACTERS = 400  # of a text that are shown
 
+# The flags that make a cleaned copy.
+_APPLY = ("--recipe", "recipe.toml", "--apply", "cleaned")
+
 _WORDS = {
-    "drop": "leave them out",
-    "keep": "keep them as they are",
-    "exchange": "exchange source and target",
-    "unescape": "undo the entities",
+    "drop": "leave out",
+    "keep": "keep",
+    "exchange": "swap source and target",
+    "unescape": "decode HTML entities",
 }
 
 # What the report has of one side of a split.
@@ -51,13 +54,16 @@ class _FaultyPairs(NamedTuple):
 
 
 def inspection_page(
-    title: str, command: str, sources: Mapping[str, Source], inspection: Inspection
+    title: str,
+    command: Sequence[str],
+    sources: Mapping[str, Source],
+    inspection: Inspection,
 ) -> str:
     """Returns the page, which lets its reader choose what becomes of each fault.
 
     Args:
         title: its title.
-        command: the command that writes the page.
+        command: the words of the command that writes the page.
         sources: the sources, whose faulty pairs are read again.
         inspection: their inspection.
     """
@@ -77,7 +83,7 @@ def inspection_page(
     }
     return environment.get_template("inspection_page.html").render(
         title=title,
-        command=command,
+        command=folded_command([*command, *_APPLY]),
         findings=findings,
         faults=faults,
         words=_WORDS,
@@ -155,19 +161,19 @@ def _side_cells(side: _SideStatistics, pairs: int) -> dict[str, str]:
     """Returns the texts of one column of the table of a split, by their labels."""
     cells = {
         "words": f"{side['words']:,}",
-        "words for each text": f"{side['words'] / pairs:.1f}",
+        "words per text": f"{side['words'] / pairs:.1f}",
         "characters": f"{side['characters']:,}",
-        "characters for each text": f"{side['characters'] / pairs:.1f}",
+        "characters per text": f"{side['characters'] / pairs:.1f}",
         "scripts of letters": _shares(side["scripts"]),
     }
     if side["languages"] is not None:
-        cells["languages, as guessed"] = _shares(side["languages"])
+        cells["languages (guessed)"] = _shares(side["languages"])
     if "vocabulary" in side:
         use = side["vocabulary"]
         cells["tokens in the vocabulary"] = f"{use['tokens']:,}"
-        cells["of which occur"] = f"{use['used']:.1%}"
-        cells["tokens for each word"] = f"{use['per_word']:.2f}"
-        cells["unknown or bytes"] = f"{use['unknown']:.3%}"
+        cells["of which are used"] = f"{use['used']:.1%}"
+        cells["tokens per word"] = f"{use['per_word']:.2f}"
+        cells["unknown, or split into bytes"] = f"{use['unknown']:.3%}"
     return cells
 
 

@@ -84,6 +84,9 @@ function hideCell(view, tip) {
   for (const label of view.querySelectorAll(".on")) label.classList.remove("on");
 }
 
+const SMALLEST = 24;  // the size of a cell that a finger can touch
+const MARGIN = 32;  // below the note
+
 const STEPS = {
   ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
 };
@@ -100,6 +103,44 @@ function moveFocus(event) {
   cell.tabIndex = -1;
   next.tabIndex = 0;
   next.focus();
+}
+
+// Sets the size of all cells so that the maps and the note below them fill the window, or
+// its width if the window is too low for all maps.
+function fitCells(maps) {
+  const tables = [...maps.querySelectorAll("table")];
+  const rows = tables[0].tBodies[0].rows.length;
+  const columns = tables[0].tHead.rows[0].cells.length - 1;
+  setCells(maps, SMALLEST, SMALLEST);
+  const style = getComputedStyle(maps);
+  const columnGap = parseFloat(style.columnGap);
+  const rowGap = parseFloat(style.rowGap);
+  // What a map has besides its cells: labels, caption and a pixel around each cell.
+  const box = tables[0].getBoundingClientRect();
+  const frameWidth = box.width - SMALLEST * columns + columnGap;
+  const frameHeight = box.height - SMALLEST * rows + rowGap;
+  const width = maps.clientWidth + columnGap - 1;
+  const { top, bottom } = maps.getBoundingClientRect();
+  const below = maps.nextElementSibling.getBoundingClientRect().bottom - bottom + MARGIN;
+  // Maps in the middle of a longer page are scrolled into the window.
+  const start = top + scrollY < innerHeight / 2 ? top + scrollY : 0;
+  const height = innerHeight - start - below + rowGap;
+  let best = [SMALLEST, SMALLEST];
+  for (let across = 1; across <= tables.length; across++) {
+    const down = Math.ceil(tables.length / across);
+    const cellWidth = (width / across - frameWidth) / columns;
+    const cellHeight = Math.max((height / down - frameHeight) / rows, SMALLEST);
+    if (cellWidth < SMALLEST) break;
+    if (down === Math.ceil(tables.length / (across - 1))) continue;  // has empty places
+    if (Math.min(cellWidth, cellHeight) >= Math.min(...best)) best = [cellWidth, cellHeight];
+  }
+  const [cellWidth, cellHeight] = best;
+  setCells(maps, Math.min(cellWidth, 2 * cellHeight), Math.min(cellHeight, 2 * cellWidth));
+}
+
+function setCells(maps, width, height) {
+  maps.style.setProperty("--cell-width", `${Math.floor(width)}px`);
+  maps.style.setProperty("--cell-height", `${Math.floor(height)}px`);
 }
 
 function indexes(count) {
@@ -127,6 +168,7 @@ function drawMaps(view, pictures, form) {
     const weights = meanWeights(picture, layers, heads);
     return weightTable(picture, weights, `${ofLayer}, ${ofHeads}`);
   }));
+  fitCells(maps);
 }
 
 for (const view of document.querySelectorAll(".attention")) {
@@ -154,5 +196,6 @@ for (const view of document.querySelectorAll(".attention")) {
   maps.addEventListener("focusout", () => hideCell(view, tip));
   maps.addEventListener("scroll", () => hideCell(view, tip), true);
   maps.addEventListener("keydown", moveFocus);
+  addEventListener("resize", () => fitCells(maps));
   drawMaps(view, pictures, form);
 }

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t2t_keras.console import short_number
 from t2t_keras.pages import templates
 
 from .systems import Texts
@@ -63,7 +64,7 @@ def _sentence_texts(
     baseline, *others = [system.outputs[index] for system in texts.systems]
     outputs = [baseline, *(mark_differences(baseline, other) for other in others)]
     for name, output, score in zip(names, outputs, difference.scores, strict=True):
-        rows.append((f"{name}: {score:.4g}", output))
+        rows.append((f"{name}: {short_number(score)}", output))
     return rows
 
 
@@ -76,7 +77,8 @@ def score_rows(metric: str, results: "Sequence[SystemResult]") -> list[dict[str,
     for result in results:
         is_tested.append(not incomparable(metric, [baseline, result["score"]]))
     is_tested[0] = any(is_tested[1:])
-    digits = 2 if max(abs(result["score"]) for result in results) > 2 else 4
+    is_large = max(abs(result["score"]) for result in results) > 2
+    shown = "{:.2f}".format if is_large else short_number
     has_engines = any("engine" in result for result in results)
     names = _short_names([result["system"] for result in results])
     rows = []
@@ -84,19 +86,19 @@ def score_rows(metric: str, results: "Sequence[SystemResult]") -> list[dict[str,
         row = {"system": name}
         if has_engines:
             row["engine"] = result.get("engine", "")
-        row["score"] = f"{result['score']:.{digits}f}"
+        row["score"] = shown(result["score"])
         rows.append(row)
         if not any(is_tested):
             continue
-        low = result["mean"] - result["ci"]
-        high = result["mean"] + result["ci"]
-        interval = f"{low:.{digits}f} to {high:.{digits}f}"
-        row["95% interval"] = interval if has_tests else ""
+        low = shown(result["mean"] - result["ci"])
+        high = shown(result["mean"] + result["ci"])
+        row["95% interval"] = f"{low} to {high}" if has_tests else ""
         row |= dict.fromkeys(("difference", "p (bs)", "p (ar)"), "")
         if has_tests and "difference" in result:
-            row["difference"] = f"{result['difference']:+.{digits}f}"
-            row["p (bs)"] = f"{result['p_bootstrap']:.4f}"
-            row["p (ar)"] = f"{result['p_randomization']:.4f}"
+            sign = "+" if result["difference"] >= 0 else ""
+            row["difference"] = sign + shown(result["difference"])
+            row["p (bs)"] = short_number(round(result["p_bootstrap"], 4))
+            row["p (ar)"] = short_number(round(result["p_randomization"], 4))
     return rows
 
 

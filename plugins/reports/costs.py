@@ -144,6 +144,12 @@ def training_cost(hours: float, gpus: int, tflops: float) -> float:
     return hours * 3600 * gpus * tflops * 1e12
 
 
+def shown_flops(count: float) -> str:
+    """Formats a number of FLOPs as the paper does, such as 2.3 · 10^19 FLOPs."""
+    digits, _, exponent = f"{count:.1e}".partition("e")
+    return f"{digits} · 10^{int(exponent)} FLOPs"
+
+
 def memory_per_batch(
     hparams: HParams,
     parameters: int,

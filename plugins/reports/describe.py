@@ -34,6 +34,7 @@ from .costs import (
     flops_per_token,
     layer_complexities,
     memory_per_batch,
+    shown_flops,
     training_cost,
 )
 from .run_facts import Record, RunFacts, origin_rows, read_run, set_rows
@@ -386,12 +387,12 @@ def _shown_result(result: dict[str, Any]) -> str:
         return table(result["export"])
     training = [
         "Training",
-        f"  {result['training_flops']:.2g} FLOPs in all steps with full batches",
+        f"  {shown_flops(result['training_flops'])} in all steps with full batches",
         f"  batches of {_BATCHES[result['bucketing']]} (bucketing)",
     ]
     if result["training_cost"]:
         training.append(
-            f"  {result['training_cost']:.2g} FLOPs by hours x GPUs x sustained rate"
+            f"  {shown_flops(result['training_cost'])} by hours x GPUs x sustained rate"
         )
     sizes = result["vocab_sizes"]
     vocabulary = f"Vocabulary of {sizes['target']:,} tokens"

@@ -17,7 +17,7 @@ from t2t_keras.problem import Problem
 from t2t_keras.run.config import RunConfig
 from t2t_keras.run.history import DevSamples, read_history, read_samples, sessions
 
-from .costs import KNOWN_MODELS, count_parameters, flops_per_token
+from .costs import KNOWN_MODELS, count_parameters, flops_per_token, shown_flops
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
@@ -176,7 +176,7 @@ class RunFacts:
         flops = flops_per_token(self.hparams, output_size, _LENGTH)["training"] * tokens
         rows = {"parameters": f"{parameters['total']:,}"}
         if flops:
-            rows["matrix products"] = f"{flops:.2g} FLOPs"
+            rows["matrix products"] = shown_flops(flops)
         return rows
 
     def data_rows(self) -> dict[str, str]:

@@ -100,7 +100,6 @@ def _subtitle(facts: RunFacts, is_live: bool) -> str:
 
 def _figures(facts: RunFacts, costs: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Returns the figures at the top: name, value, and a remark in small letters."""
-    train = facts.records["train"]
     dev = facts.records["dev"]
     metrics = metrics_of(facts.problem)
     name = metrics.selection_metric
@@ -109,19 +108,23 @@ def _figures(facts: RunFacts, costs: Mapping[str, str]) -> list[tuple[str, str, 
         sign = 1 if metrics.higher_is_better else -1
         best_step, best = max(points, key=lambda point: sign * point[1])
         figures.append(
-            (f"best {_shown(name)} on dev", f"{best:.2f}", f"at {best_step:,}")
+            (
+                f"best {_shown(name)} on dev",
+                short_number(best),
+                f"at step {best_step:,}",
+            )
         )
     if losses := values(dev, "loss"):
         loss = min(value for _, value in losses)
         perplexity = short_number(math.exp(min(loss, 700.0)))
         figures.append(
-            ("lowest loss on dev", f"{loss:.3f}", f"perplexity {perplexity}")
+            ("lowest loss on dev", short_number(loss), f"perplexity {perplexity}")
         )
     figures.append(("step", f"{facts.step:,}", f"of {facts.hparams.train_steps:,}"))
     if time := costs.get("time of the steps"):
-        figures.append(("time of the steps", time, ""))
-    if speeds := values(train, "target_tokens_per_s"):
-        figures.append(("target tokens/s", f"{speeds[-1][1]:,.0f}", ""))
+        figures.append(("training time", time, "without evaluations"))
+    if rate := costs.get("target tokens a second"):
+        figures.append(("target tokens/s", rate, "mean of all steps"))
     if parameters := costs.get("parameters"):
         figures.append(("parameters", parameters, ""))
     return figures
@@ -143,7 +146,7 @@ def _charts(facts: RunFacts) -> list[str]:
     rates = [Curve("rate", values(train, "learning_rate"))]
     speeds = [Curve("target", values(train, "target_tokens_per_s"))]
     charts = [
-        line_chart("Loss (nats for each token)", losses, facts.step),
+        line_chart("Loss (nats per token)", losses, facts.step),
         line_chart(f"{_shown(metric)} on dev", scores, facts.step, from_zero=True),
         line_chart("Learning rate", rates, facts.step, from_zero=True),
         line_chart("Target tokens/s", speeds, facts.step, from_zero=True),
@@ -205,7 +208,7 @@ def _samples(evaluations: Sequence[DevSamples]) -> dict[str, object]:
     ) -> _ShownSample:
         score = ""
         if sample.score is not None:
-            score = f"{newest.metric.upper()} {sample.score:.1f}"
+            score = f"{_shown(newest.metric)} {short_number(sample.score)}"
         texts = [("source", _cut(sample.source)), ("reference", _cut(sample.reference))]
         if output:
             texts.append(("output", output))

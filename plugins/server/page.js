@@ -161,18 +161,21 @@ const page = {
     $("h1").textContent = names.length ? `${names[0]} → ${names[1]}` : "Translate";
     document.title = names.length ? `${names[0]} → ${names[1]}: ${name}` : `${name}: t2t serve`;
     $("#served").textContent = `Model ${name}, version ${this.model.version}` +
-      (names.length ? "" : "; its languages are not recorded");
+      (names.length ? "" : "; languages unknown");
     $("#splitting").textContent = this.splitting.includes(name)
-      ? "Lines are paragraphs; their sentences are translated one by one."
-      : "Lines are translated one by one.";
+      ? "Each line is a paragraph; its sentences are translated one at a time."
+      : "Each line is translated separately.";
     $("#missing").textContent = missingSentence(this.missing);
     const hints = [];
-    if (!("alignment" in this.missing)) hints.push("Point at a word to see where it comes from");
-    if (!("probabilities" in this.missing)) {
-      hints.push("dotted words have a probability below 60%, wavy ones below 30%");
+    if (!("alignment" in this.missing)) {
+      hints.push("Hover over a word to see which source words it comes from.");
     }
-    hints.push("click a word, or press Enter, to change it");
-    $("#reading").textContent = `${hints.join("; ")}.`;
+    if (!("probabilities" in this.missing)) {
+      hints.push("A dotted underline marks a word to which the model gave a probability " +
+        "below 60%, a wavy one below 30%.");
+    }
+    hints.push("Click a word, or press Enter on it, to change it.");
+    $("#reading").textContent = hints.join(" ");
     $("#glossary").hidden = "glossary" in this.missing;
   },
 

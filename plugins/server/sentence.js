@@ -151,7 +151,7 @@ export class Sentence {
 
   tools() {
     const tools = make("div", {class: "tools"});
-    if (this.explained) tools.append(...scoreDetails(this.explained));
+    if (this.explained) tools.append(...scoreParts(this.explained));
     const changes = [];
     if (this.prefix) changes.push(`your words: “${this.prefix}”`);
     for (const phrase of this.forbidden) changes.push(`without “${phrase}”`);
@@ -172,25 +172,26 @@ function addWords(line, words) {
 
 function number(value) { return value.toFixed(3).replace("-", "−"); }
 
-// The score with its explanation, and the outputs that scored lower.
-function scoreDetails({texts, scores, log_prob, tokens, length_penalty}) {
+// The score and what it means, how it is computed, and the outputs that scored lower.
+function scoreParts({texts, scores, log_prob, tokens, length_penalty}) {
   if (scores[0] === null) return [];
-  const parts = [make("summary", {}, `score ${number(scores[0])}`)];
+  const meaning = make("p", {class: "meaning"}, make("b", {}, `Score ${number(scores[0])}`));
+  const parts = [meaning];
+  const ranking = "Among translations of the same sentence, a higher score is better; " +
+    "scores of different sentences cannot be compared.";
   if (log_prob !== null && tokens) {
     const average = percent(Math.exp(log_prob / tokens));
+    meaning.append(`: the model gave each token ${average} on average.`);
     const other = scores[0] - log_prob / length_penalty;
-    parts.push(make("p", {},
-      `It is the log-probability of the output, ${number(log_prob)}, over the length ` +
-      `penalty of its ${tokens} tokens, ${number(length_penalty)}` +
-      (Math.abs(other) > 0.002 ? `, plus a coverage penalty of ${number(other)}` : "") +
-      `. A token has a probability of ${average} on average (geometric mean).`));
+    const coverage = Math.abs(other) > 0.002
+      ? `, plus a coverage penalty of ${number(other)}` : "";
+    parts.push(details("How it is computed", make("p", {},
+      `The log-probability of the translation, ${number(log_prob)}, is divided by the ` +
+      `length penalty for ${tokens} ${tokens === 1 ? "token" : "tokens"}, ` +
+      `${number(length_penalty)}${coverage}. The average is a geometric mean. ${ranking}`)));
   } else {
-    parts.push(make("p", {}, "It is the log-probability over the length penalty."));
+    meaning.append(`: the log-probability divided by the length penalty. ${ranking}`);
   }
-  parts.push(make("p", {},
-    "The search ranks the outputs of one sentence by it; higher is better. " +
-    "It does not compare translations of different sentences."));
-  const details = [make("details", {}, ...parts)];
   const others = make("ol", {start: "2"});
   for (const [i, text] of texts.entries()) {
     if (!i || scores[i] === null) continue;
@@ -199,10 +200,13 @@ function scoreDetails({texts, scores, log_prob, tokens, length_penalty}) {
   }
   const count = others.children.length;
   if (count) {
-    const title = `${count} other ${count === 1 ? "output" : "outputs"}`;
-    details.push(make("details", {}, make("summary", {}, title), others));
+    parts.push(details(`${count} other ${count === 1 ? "translation" : "translations"}`, others));
   }
-  return details;
+  return parts;
+}
+
+function details(title, content) {
+  return make("details", {}, make("summary", {}, title), content);
 }
 
 // Puts a node below another one, or above it, inside the window.

@@ -15,7 +15,7 @@ export function missingSentence(missing) {
   const names = features.map(name => NAMES[name]).join(", ");
   // Reasons begin with the name of an option.
   const reason = missing[features[0]].replace(/^\w+: /, "");
-  return `Not with this model: ${names} (${reason}).`;
+  return `This model does not offer ${names} (${reason}).`;
 }
 
 // A word without the punctuation around it.

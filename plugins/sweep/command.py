@@ -37,7 +37,7 @@ _DEFAULTS: OptionValues = {"best_by": "metric", "average_last": 0, "keep": 1}
 _EVALUATIONS = 10  # of a trial, unless --eval_every says otherwise
 
 # The commands for the best trials.
-_TRAIN = "train with the best"
+_TRAIN = "train with the best values"
 _COMPARE = "compare the best two"
 
 
@@ -282,8 +282,8 @@ def _result(
         "best": best[0].to_json(),
         "run": str(run_dir(directory, best[0].index)),
         "trials": [trial.to_json() for trial in best_first(trials, best)],
-        "command": commands[_TRAIN],
-        "compare": commands.get(_COMPARE),
+        "command": shlex.join(commands[_TRAIN]),
+        "compare": shlex.join(commands.get(_COMPARE, [])) or None,
         "page": str(_write_page(directory, settings, trials, count)),
     }
 
@@ -294,8 +294,10 @@ def _write_page(
     trials: Sequence["SweepTrial"],
     count: int,
 ) -> Path:
-    commands = _commands(directory, settings, best_complete(settings, trials))
-    page = sweep_page(directory.resolve().name, settings, trials, count, commands)
+    # The page's commands are copied in any folder.
+    folder = directory.resolve()
+    commands = _commands(folder, settings, best_complete(settings, trials))
+    page = sweep_page(folder.name, settings, trials, count, commands)
     path = directory / "page.html"
     with open_lines(path) as file:
         file.write(page)
@@ -304,18 +306,23 @@ def _write_page(
 
 def _commands(
     directory: Path, settings: "SweepSettings", best: Sequence["SweepTrial"]
-) -> dict[str, str]:
-    """Returns commands for the trials that were trained to the end, the best first."""
+) -> dict[str, list[str]]:
+    """Returns the words of commands for the trials that were trained to the end.
+
+    Args:
+        directory: the directory of the sweep.
+        settings: its settings.
+        best: the trials, the best first.
+    """
     from .study import run_dir
 
     commands = {}
     if best:
         flags = settings.train_flags(best[0].hparams, directory / "best")
-        commands[_TRAIN] = shlex.join(["t2t", "train", *flags])
+        commands[_TRAIN] = ["t2t", "train", *flags]
     if len(best) > 1:
         runs = [str(run_dir(directory, trial.index)) for trial in best[1::-1]]
-        words = ["t2t", "compare", *runs, "--checkpoint", "best"]
-        commands[_COMPARE] = shlex.join(words)
+        commands[_COMPARE] = ["t2t", "compare", *runs, "--checkpoint", "best"]
     return commands
 
 

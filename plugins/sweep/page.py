@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from t2t_keras.console import short_number
 from t2t_keras.errors import quantity
-from t2t_keras.pages import templates
+from t2t_keras.pages import folded_command, templates
 from t2t_keras.ranged_hparams import Choices, Range, Value
 
 from ..reports.charts import Dot, Line, Mark, scatter, trial_curves
@@ -22,7 +22,7 @@ def sweep_page(
     settings: "SweepSettings",
     trials: Sequence["SweepTrial"],
     count: int,
-    commands: Mapping[str, str],
+    commands: Mapping[str, Sequence[str]],
 ) -> str:
     """Returns the page.
 
@@ -31,7 +31,8 @@ def sweep_page(
         settings: its settings.
         trials: its trials so far, in the order of their numbers.
         count: the number of trials that are wanted.
-        commands: commands for the best trials by their headings.
+        commands: the words of commands for the best trials, by their headings; the
+            first one, which trains with the best values, is at the top.
     """
     best = best_complete(settings, trials)
     environment = templates(Path(__file__).parent)
@@ -44,7 +45,7 @@ def sweep_page(
         trials=best_first(trials, best),
         has_best=bool(best),
         rows=_setting_rows(settings),
-        commands=commands,
+        commands={name: folded_command(words) for name, words in commands.items()},
     )
 
 
@@ -93,7 +94,7 @@ def _figures(
         figures.append((label, shown_value(trial.score), remark))
     return [
         *figures,
-        ("trials that have ended", f"{ended}", f"of {count}"),
+        ("finished trials", f"{ended}", f"of {count}"),
         ("pruned", str(states["pruned"]), ""),
         ("failed", str(states["failed"]), ""),
     ]
@@ -177,9 +178,9 @@ def _setting_rows(settings: "SweepSettings") -> dict[str, object]:
         "steps of a trial": settings.train_steps,
         "evaluated every": quantity(int(settings.options["eval_every"]), "steps"),
         "seed": settings.seed,
-        "trials drawn at random": settings.startup_trials,
+        "random trials at first": settings.startup_trials,
         "pruning": "at evaluations" if settings.prunes else "none",
-        "trials at a time on a machine": settings.workers,
+        "parallel trials on a machine": settings.workers,
         "data": settings.data_dir,
     }
     for name, ranged in settings.ranges.items():

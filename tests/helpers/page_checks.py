@@ -1,4 +1,4 @@
-"""Checks that every page must pass in a browser: contrast, size, the order of Tab."""
+"""Checks that every page must pass in a browser: contrast, size, whole words, Tab."""
 
 from helpers.browser import Page
 
@@ -73,6 +73,27 @@ _WIDE = """
   .map(element => element.outerHTML.slice(0, 80))
 """
 
+# The words of at most 30 letters, such as names, that are in two lines.
+_BROKEN_WORDS = r"""
+(() => {
+  const broken = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; node = walker.nextNode();) {
+    const element = node.parentElement;
+    if (element.closest("script, style, noscript, option, pre")) continue;
+    if (!element.checkVisibility()) continue;
+    for (const word of node.textContent.matchAll(/(?<!\w)\w{2,30}(?!\w)/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const tops = [...range.getClientRects()].map(box => box.top);
+      if (Math.max(...tops) > Math.min(...tops) + 8) broken.push(word[0]);
+    }
+  }
+  return broken;
+})()
+"""
+
 # A radio button is one stop with the others of its name.
 _FOCUSABLE = """
 [...document.querySelectorAll(
@@ -95,10 +116,10 @@ _FOCUSED = """
 
 def check_page(page: Page) -> None:
     """Checks the page that is shown, with the size and mode that the browser has."""
-    assert page.errors == []
-    assert page.run(_CONTRASTS) == []
-    assert page.run(_SMALL_TARGETS) == []
-    assert page.run(_WIDE) == []
+    assert page.errors == [], page.errors
+    for script in (_CONTRASTS, _SMALL_TARGETS, _WIDE, _BROKEN_WORDS):
+        faults = page.run(script)
+        assert faults == [], faults
     width = page.run("innerWidth")
     assert page.run("document.documentElement.scrollWidth") <= width
 

@@ -233,9 +233,9 @@ def test_the_choices_of_the_page_are_a_recipe(files, tmp_path, capfd, chromium):
     train = recipes["train"]
     assert train.keep_lines == {31}
     assert (train.actions["identical"], train.actions["overlap"]) == ("keep", "drop")
-    words = told.replace("recipe.toml", str(path)).replace(" cleaned", f" {tmp_path}/n")
-    assert words.startswith("t2t inspect --train_source")
-    assert run(*words.split()[1:]) == 0
+    assert told.startswith("t2t inspect \\\n    --train_source")
+    told = told.replace("recipe.toml", str(path)).replace(" cleaned", f" {tmp_path}/n")
+    assert run(*told.replace("\\\n", "").split()[1:]) == 0
     pairs = copied(tmp_path / "n")
     assert FAULTY[3] in pairs and FAULTY[30] in pairs and FAULTY[5] not in pairs
 

@@ -181,12 +181,15 @@ def test_the_page_in_a_browser(tmp_path, chromium):
     with chromium.page() as page:
         check_views(page, (tmp_path / "page.html").as_uri())
         check_tab_order(page)
-        # At first, the mean of all heads of cross-attention's last layer.
+        # At first, all heads of cross-attention's last layer.
+        expected = attention.cross[1].ravel()
+        np.testing.assert_allclose(page.run(SHOWN), expected, atol=0.003)
+        page.run(SELECT.format(name="head", value="mean"))
         expected = attention.cross[1].mean(0).ravel()
         np.testing.assert_allclose(page.run(SHOWN), expected, atol=0.003)
+        page.run(f"{CELLS}[0].focus()")
         sizes = f"{CELLS}.map(cell => cell.getBoundingClientRect().width)"
         assert min(page.run(sizes)) >= 24
-        # Tab has left the focus on the first cell.
         page.press("ArrowDown")
         page.press("ArrowRight")
         tip = page.run("document.querySelector('.tip').textContent")
@@ -213,6 +216,32 @@ def test_the_page_in_a_browser(tmp_path, chromium):
         expected = attention.decoder[:, 0].mean(0).ravel()
         np.testing.assert_allclose(page.run(SHOWN), expected, atol=0.003)
         check_page(page)
+
+
+LAYOUT = """(() => {
+  const boxes = [...document.querySelectorAll(".maps table")]
+    .map(table => table.getBoundingClientRect());
+  const right = Math.max(...boxes.map(box => box.right)) / innerWidth;
+  const bottom = Math.max(...boxes.map(box => box.bottom)) / innerHeight;
+  const { clientHeight, scrollHeight } = document.documentElement;
+  return [boxes.length, right, bottom, scrollHeight > clientHeight];
+})()"""
+
+
+@needs_chromium
+@pytest.mark.parametrize(("tokens", "scrolls"), [(6, False), (14, True)])
+def test_the_maps_fill_the_window(tokens, scrolls, tmp_path, chromium):
+    """In width and height, or in width alone if not all of eight maps fit."""
+    words = ["word"] * tokens
+    (tmp_path / "page.html").write_text(
+        attention_page(random_attention(words, words, heads=8)), encoding="utf-8"
+    )
+    with chromium.page() as page:
+        for width in (1280, 1700):
+            page.open((tmp_path / "page.html").as_uri(), width)
+            maps, right, bottom, has_more = page.run(LAYOUT)
+            assert maps == 8 and 0.9 < right <= 1
+            assert has_more == scrolls and (bottom > 1 if scrolls else bottom > 0.75)
 
 
 # Text

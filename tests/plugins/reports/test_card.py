@@ -18,7 +18,7 @@ from t2t_keras.run.history import record_event
 
 def test_card_of_a_run(trained_run, tmp_path, capfd, monkeypatch):
     run = shutil.copytree(trained_run, tmp_path / "runs" / "a run")
-    facts = {"bleu": 12.5, "signature": "nrefs:1", "loss": 1.5}
+    facts = {"bleu": 12.5, "signature": "nrefs:1", "loss": 9.5, "perplexity": 19720.4}
     evaluation = {"checkpoint": "x", "split": "dev", "sentences": 7, "metrics": facts}
     for _ in range(2):
         record_event(run, "evaluation", **evaluation, decoding={"beam_size": 1})
@@ -30,7 +30,8 @@ def test_card_of_a_run(trained_run, tmp_path, capfd, monkeypatch):
     assert f"| parameters | {count:,} |" in body
     assert "step 4 |" in body and "| train examples | " in body
     score = (
-        "dev, x, beam_size=1, 7 sentences: bleu 12.5, `nrefs:1`; whole split: loss 1.5"
+        "dev, x, beam_size=1, 7 sentences: bleu 12.5, `nrefs:1`; whole split: loss "
+        "9.5, perplexity 19,720"
     )
     assert body.count(score) == 1
     assert "t2t translate 'runs/a run' source.txt" in body

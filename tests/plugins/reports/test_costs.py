@@ -15,6 +15,7 @@ from t2t_keras.plugins.reports.costs import (
     flops_per_token,
     layer_complexities,
     memory_per_batch,
+    shown_flops,
     training_cost,
 )
 from t2t_keras.run.checkpoint import model_variables
@@ -249,6 +250,7 @@ def test_a_model_whose_parts_are_unknown_is_refused(capfd):
 
 def test_training_costs_of_table_2():
     assert training_cost(12, 8, 9.5) == pytest.approx(3.3e18, rel=0.01)
+    assert shown_flops(training_cost(12, 8, 9.5)) == "3.3 · 10^18 FLOPs"
     assert training_cost(3.5 * 24, 8, 9.5) == pytest.approx(2.3e19, rel=0.01)
 
 

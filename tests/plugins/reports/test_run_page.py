@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shlex
 from types import SimpleNamespace
 
@@ -128,8 +129,8 @@ def test_the_command_writes_the_same_sections(live_run, data_dir, tmp_path, capf
     (tmp_path / "samples.jsonl").rename(live_run / "samples.jsonl")
     text = page.read_text(encoding="utf-8")
     assert text.count('class="sample"') == 20 and "earlier output" not in text
-    assert "the best at step 4<" in text
-    assert "the best at step 2<" in early_page.read_text(encoding="utf-8")
+    assert "Worst and best at step 4<" in text
+    assert "Worst and best at step 2<" in early_page.read_text(encoding="utf-8")
     sentence = run_refused(capfd, "page", "--output_dir", tmp_path)
     assert "is not a run" in sentence or "config.json" in sentence
 
@@ -249,6 +250,20 @@ def test_time_and_tokens_are_sums_over_reports(live_run, tmp_path):
     assert costs["target tokens a second"] == "1,000"
 
 
+def test_figures_are_those_of_the_costs_in_short_numbers(live_run, tmp_path):
+    facts = long_run(tmp_path / "run", live_run, 3, ["a"])
+    # The speed of the last report differs from the mean: 120,000 in 150 seconds.
+    facts.records["train"][-1]["target_tokens_per_s"] = 400.0
+    facts.records["dev"][-1]["loss"] = 9.89
+    page = run_page(facts)
+    figures = dict(re.findall(r"<dt>([^<]*)</dt><dd>(.*?)</dd>", page))
+    assert figures["target tokens/s"] == "800 <small>mean of all steps</small>"
+    assert facts.costs()["target tokens a second"] == "800"
+    assert figures["best BLEU on dev"] == "0.3 <small>at step 300</small>"
+    del facts.records["dev"][:-1]
+    assert "<dd>9.89 <small>perplexity 19,732</small></dd>" in run_page(facts)
+
+
 def test_a_resumed_training_has_each_step_once(tmp_path):
     lines = [(1, 0.9), (2, 0.8), (3, 0.7), (2, 0.6)]
     text = "".join(
@@ -294,7 +309,11 @@ def test_a_large_page_in_a_browser(large_page, chromium):
 
 @needs_chromium
 def test_a_page_in_a_browser(live_run, tmp_path, chromium):
-    facts = long_run(tmp_path / "run", live_run, 4, ["the dog .", ARABIC])
+    path = tmp_path / "run"
+    long_run(path, live_run, 4, ["the dog .", ARABIC])
+    # `check_views` sees that it is not broken.
+    change_config(path, hparams_set="transformer_base_of_our_own")
+    facts = read_run(path)
     attention = weights(["▁the", "</s>"], ["▁der", "</s>"], layers=2, heads=2)
     file = tmp_path / "page.html"
     file.write_text(run_page(facts, attention, is_live=True), encoding="utf-8")

@@ -156,11 +156,24 @@ def test_what_a_word_tells(page):
     assert texts(page, ".unlikely") == ["RUNS.", "LATE."]
     page.point(".source span")
     assert texts(page, ".linked") == ["A", "A"]
-    (summary, *_) = texts(page, ".tools summary")
-    assert summary == "score 0.000"
+
+
+def test_the_score_is_seen_with_its_meaning(page):
+    """At once, without opening anything."""
+    translate(page, PARAGRAPHS, 3)
+    shown = texts(page, ".meaning")
+    # exp(-3 / 3), and -3 over two tokens.
+    assert shown[0] == "Score 0.000: the model gave each token 37% on average."
+    assert shown[1] == shown[0] and "22%" in shown[2]
+    box = "document.querySelector('.meaning').getBoundingClientRect()"
+    assert page.run(f"{box}.height > 0 && !document.querySelector('details .meaning')")
+    assert texts(page, ".tools summary")[:2] == [
+        "How it is computed",
+        "2 other translations",
+    ]
     click(page, ".tools summary")
-    (reason, _) = texts(page, ".tools details[open] p")
-    assert "−3.000, over the length penalty of its 3 tokens, 1.500" in reason
+    (reason,) = texts(page, ".tools details[open] p")
+    assert "−3.000, is divided by the length penalty for 3 tokens, 1.500" in reason
 
 
 def test_another_word_is_used_and_taken_back(page, server):
@@ -369,8 +382,8 @@ def test_missing_features_of_a_model_are_reported(tab, server):
     open_page(tab, url)
     translate(tab, "A dog runs.", 1)
     assert texts(tab, "#missing") == [
-        "Not with this model: probabilities, word alignment, alternatives and forced "
-        "words, glossary, forbidden words (a SavedModel returns none)."
+        "This model does not offer probabilities, word alignment, alternatives and "
+        "forced words, glossary, forbidden words (a SavedModel returns none)."
     ]
     click(tab, WORDS)
     buttons = "[...document.querySelectorAll('#menu button')]"

@@ -42,12 +42,16 @@ TRIALS = [
     trial(4, scores={20: float("nan"), 40: 7.0}),
     trial(5, "running", {}),
 ]
-COMMANDS = {"train with the best": f"t2t train --hparams {EVIL}"}
+COMMANDS = {
+    "train with the best values": ["t2t", "train", "--hparams", EVIL],
+    "compare the best two": ["t2t", "compare", "a b", "c"],
+}
 
 
 @pytest.fixture(scope="module")
 def page():
-    return sweep_page(EVIL, sweep_settings(hparams=EVIL), TRIALS, 10, COMMANDS)
+    settings = sweep_settings(hparams=EVIL, hparams_set="transformer_base_of_our_own")
+    return sweep_page(EVIL, settings, TRIALS, 10, COMMANDS)
 
 
 def test_the_page_has_all_trials_the_best_first(page):
@@ -61,7 +65,7 @@ def test_the_page_has_all_trials_the_best_first(page):
     assert "<dd>5 <small>of 10</small>" in page
     assert "<dd>7 <small>trial 4, step 40</small>" in page
     # The title, the heading, the error, the changed hparams, the command.
-    assert html.unescape(page).count(EVIL) == 5
+    assert html.unescape(page.replace("<wbr>", "")).count(EVIL) == 5
     # One chart of the trials, one of the steps, one for each hyper-parameter.
     assert page.count("<svg") == 7
     # A trial with one evaluation is a dot over the steps as well, here two.
@@ -73,11 +77,12 @@ def test_the_page_has_all_trials_the_best_first(page):
 def test_the_page_has_all_settings(page):
     table = page.partition("<h2>Settings</h2>")[2].partition("</table>")[0]
     rows = re.findall(r'<th scope="row">(.*)</th><td class="text">(.*)</td>', table)
-    shown = {name: html.unescape(value) for name, value in rows}
+    shown = {name: html.unescape(re.sub("<wbr>", "", value)) for name, value in rows}
     assert shown == {
-        **{"hparam set": "tiny", "hparams": EVIL, "steps of a trial": "40"},
-        **{"evaluated every": "20 steps", "seed": "3", "trials drawn at random": "2"},
-        **{"pruning": "at evaluations", "trials at a time on a machine": "2"},
+        **{"hparam set": "transformer_base_of_our_own", "hparams": EVIL},
+        "steps of a trial": "40",
+        **{"evaluated every": "20 steps", "seed": "3", "random trials at first": "2"},
+        **{"pruning": "at evaluations", "parallel trials on a machine": "2"},
         **{"data": "d", "range of dropout": "0.05 to 0.5"},
         "range of learning_rate": "0.1 to 3, log scale",
         "range of adam_beta2": "0.9 to 0.999, reverse_log scale",
@@ -123,3 +128,11 @@ def test_the_page_in_a_browser(page, tmp_path, chromium):
     with chromium.page() as shown:
         check_views(shown, path.as_uri())
         check_tab_order(shown)
+        # The command for the best values is above the charts, and is copied as it is.
+        shown.run("navigator.clipboard.writeText = text => { window.copied = text; }")
+        shown.run("document.querySelector('.command button').click()")
+        shown.wait("window.copied")
+        assert shown.run("window.copied") == f"t2t train \\\n    --hparams '{EVIL}'"
+        shown.wait("document.querySelector('.command button').textContent === 'Copied'")
+        heading = shown.run("document.querySelector('h2').textContent")
+        assert heading == "Train with the best values"

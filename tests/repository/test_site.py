@@ -138,7 +138,7 @@ def focus_after(page, *keys):
 def test_a_phone_is_used_by_keyboard(site, chromium):
     is_checked = "document.getElementById('__{}').checked"
     with chromium.page() as page:
-        page.open((site / "quick-start.html").as_uri(), 390)
+        page.open((site / "concepts.html").as_uri(), 390)
         assert focus_after(page, "Tab") == "Skip to content"
         assert focus_after(page, "Tab") == "Menu"
         assert focus_after(page, "Enter") == "Train"  # a level of the menu

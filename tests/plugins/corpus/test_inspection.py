@@ -249,4 +249,4 @@ def test_a_data_directory(tmp_path, capfd):
     assert vocabulary["unknown"] == 0.0
     page = tmp_path / "page.html"
     assert run("inspect", "--data_dir", tmp_path / "data", "--page", page) == 0
-    assert "tokens for each word" in page.read_text()
+    assert "tokens per word" in page.read_text()

@@ -127,7 +127,7 @@ def load(
         UserError: there is no such run, export or checkpoint.
     """
     require_local("output_dir", output_dir)
-    from t2t_keras.export.formats import find_loader
+    from t2t_keras.exporting.formats import find_loader
 
     if load_export := find_loader(Path(output_dir)):
         if checkpoint is not None or ensemble:

@@ -17,7 +17,7 @@ from t2t_keras.checking import NonNegative, Positive, Rule, Seed, checked, requi
 from t2t_keras.data.datagen import generate
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.exporting.saved_model import export_saved_model
 from t2t_keras.problem import Cleaning, TextProcessor
 from t2t_keras.run.checkpoint import average_run
 from t2t_keras.training.settings import TrainOptions

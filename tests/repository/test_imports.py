@@ -26,10 +26,10 @@ UNITS = (
     *("pages", "files", "usr_dir", "definitions", "hparam", "ranged_hparams", "text"),
     *("metrics", "problem", "registry", "model", "data", "decoding", "evaluation"),
     "run",
-    *("training", "export", "cli", "__init__"),
+    *("training", "exporting", "cli", "__init__"),
 )
 CORE = {name: {*UNITS[:i]} for i, name in enumerate(UNITS)}
-CORE["export"] -= {"training"}
+CORE["exporting"] -= {"training"}
 # Inside a function: the core's model is built.
 CORE["registry"] |= {"model"}
 # These use the core, and nothing of each other but what is declared here.
@@ -52,7 +52,10 @@ LIGHT = (
     "decoding/batches.py",
     *(f"evaluation/{name}.py" for name in ("bleu", "moses", "tokenization")),
     *(f"training/{name}.py" for name in ("settings", "hooks", "stopping")),
-    *(f"export/{name}.py" for name in ("formats", "directory", "settings", "verify")),
+    *(
+        f"exporting/{name}.py"
+        for name in ("formats", "directory", "settings", "verify")
+    ),
     *("plugins/reports", "plugins/sweep", "plugins/corpus"),
     *("plugins/engines/__init__.py", "plugins/engines/converted_run.py"),
     *("plugins/launch.py", "plugins/ray", "plugins/interop/shim"),

@@ -106,12 +106,10 @@ def _figures(facts: RunFacts, costs: Mapping[str, str]) -> list[tuple[str, str, 
         figures.append(
             (f"best {_shown(name)} on dev", f"{best:.2f}", f"at {best_step:,}")
         )
-    if losses := values(dev, "loss"):
-        loss = min(value for _, value in losses)
-        perplexity = short_number(math.exp(min(loss, 700.0)))
-        figures.append(
-            ("lowest loss on dev", f"{loss:.3f}", f"perplexity {perplexity}")
-        )
+    if losses := values(dev, "nll"):
+        nll = min(value for _, value in losses)
+        perplexity = short_number(math.exp(min(nll, 700.0)))
+        figures.append(("lowest nll on dev", f"{nll:.3f}", f"perplexity {perplexity}"))
     figures.append(("step", f"{facts.step:,}", f"of {facts.hparams.train_steps:,}"))
     if time := costs.get("time of the steps"):
         figures.append(("time of the steps", time, ""))
@@ -132,13 +130,13 @@ def _charts(facts: RunFacts) -> list[str]:
     metric = metrics_of(facts.problem).selection_metric
     losses = [
         Curve("train", values(train, "nll")),
-        Curve("dev", values(dev, "loss"), is_marked=True),
+        Curve("dev", values(dev, "nll"), is_marked=True),
     ]
     scores = [Curve("dev", values(dev, metric), is_marked=True)]
     rates = [Curve("rate", values(train, "learning_rate"))]
     speeds = [Curve("target", values(train, "target_tokens_per_s"))]
     charts = [
-        line_chart("Loss (nats for each token)", losses, facts.step),
+        line_chart("nll (nats for each token)", losses, facts.step),
         line_chart(f"{_shown(metric)} on dev", scores, facts.step, from_zero=True),
         line_chart("Learning rate", rates, facts.step, from_zero=True),
         line_chart("Target tokens/s", speeds, facts.step, from_zero=True),

@@ -218,11 +218,11 @@ def _load_callbacks(function_name: str | None) -> list[Any]:
 def _shown(result: dict[str, Any]) -> str:
     """Formats the end of a training in five rows, those of dev for the average too."""
     rows: dict[str, str] = {"steps": f"{result['step']} ({result['stopped_by']})"}
-    rows["loss"] = _short(result["loss"])
-    rows["dev nll"] = _short(result["dev_loss"])
+    rows["nll"] = _short(result["nll"])
+    rows["dev nll"] = _short(result["dev_nll"])
     average = result["dev_average"] or {}
-    if "loss" in average:
-        rows["dev nll"] += f"; of the average {_short(average['loss'])}"
+    if "nll" in average:
+        rows["dev nll"] += f"; of the average {_short(average['nll'])}"
     for name, value in (result["dev_metrics"] or {}).items():
         rows[f"dev {name}"] = _short(value)
         if name in average:

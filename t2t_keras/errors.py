@@ -20,6 +20,10 @@ class UserError(Exception):
         text = super().__str__()
         return text.replace("\r", "\\r").replace("\n", "\\n")
 
+    def _render_traceback_(self) -> list[str]:
+        """Returns what a notebook shows: the sentence. It is a hook of IPython."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 def short_repr(value: object) -> str:
     """Returns a value as code, in one line of at most 80 characters, for a message."""

@@ -1,5 +1,6 @@
 """Wrong arguments of public functions: one sentence each, and never another error."""
 
+import dataclasses
 import decimal
 import fractions
 import typing
@@ -181,6 +182,33 @@ def test_train_refuses_wrong_arguments(tmp_path, monkeypatch):
         refused(f"simulate_devices must be {message}", t2t_keras.train, **changed)
 
 
+def test_commands_refuse_wrong_arguments(tmp_path, monkeypatch):
+    """The files are absent, and "x" is neither a problem nor a run."""
+    monkeypatch.chdir(tmp_path)
+    calls = {
+        "datagen": ("problem", "data_dir", "train_source", "vocab", "seed", "workers"),
+        "evaluate": ("output_dir", "split", "checkpoint", "eval_sentences", "engine"),
+        "export": ("output_dir", "export_dir", "format", "verify", "ensemble", "alpha"),
+        "average": ("output_dir", "last"),
+        "compare": ("metric", "references", "bootstrap_samples", "tokenize"),
+        "inspect": ("problem", "train_source", "languages", "page", "usr_dir"),
+        "import_model": ("source", "output_dir", "program", "verify", "last"),
+    }
+    needed = {
+        "datagen": {"problem": "x", "data_dir": "y"},
+        "evaluate": {"output_dir": "x"},
+        "export": {"output_dir": "x", "export_dir": "y"},
+        "average": {"output_dir": "x", "last": 1},
+        "import_model": {"source": "x", "output_dir": "y"},
+    }
+    for name, arguments in calls.items():
+        function = getattr(t2t_keras, name)
+        for argument in arguments:
+            for value in ODD:
+                changed = needed.get(name, {}) | {argument: value}
+                never_foreign(lambda changed=changed, call=function: call(**changed))
+
+
 def test_the_arguments_of_n_best():
     translator = object.__new__(Translator)  # it is not needed for the checks
     for name, allowed in (("start_index", (5, np.int64(3))), ("advance", (int, None))):
@@ -215,7 +243,7 @@ def test_other_public_functions(tmp_path, monkeypatch):
 )
 def test_fields_of_records(cls):
     needed = {"summary": "s"} if cls is Problem else {}
-    for name in cls.__dataclass_fields__:
+    for name in (field.name for field in dataclasses.fields(cls)):
         for value in ODD:
             never_foreign(lambda field={name: value}: cls(**needed | field))
             if cls is HParams:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from t2t_keras.checking import checked
+from t2t_keras.checking import checked, require_type
 from t2t_keras.errors import UserError, require_local
 
 if TYPE_CHECKING:
@@ -196,6 +196,7 @@ def train(
             run directory was removed or replaced; a callback raised an error.
     """
     values = {name: x for name, x in locals().items() if x is not None}
+    values["output_dir"] = output_dir
     from t2t_keras.api.calling import argument_names
     from t2t_keras.cli.training import Train
     from t2t_keras.training.train import train
@@ -541,4 +542,5 @@ def import_model(
 
 def _as_text(checkpoint: Checkpoint | None) -> str | None:
     """Returns a checkpoint as commands take it."""
+    require_type("checkpoint", Checkpoint | None, checkpoint)
     return None if checkpoint is None else str(checkpoint)

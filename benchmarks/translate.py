@@ -87,7 +87,7 @@ def _engine(name: str, args: argparse.Namespace, scratch: Path) -> Translate:
         return lambda lines: translator.translate(lines, **options)
     translator = load(args.output_dir).with_compute_dtype("float32")
     if name == "export":
-        from t2t_keras.export.saved_model import export_saved_model
+        from t2t_keras.exporting.saved_model import export_saved_model
 
         export_saved_model(translator, scratch / "export", beam_size=args.beam_size)
         return load(scratch / "export").translate

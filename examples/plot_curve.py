@@ -41,7 +41,7 @@ def main() -> None:
             label = f"{name}, label-smoothed training"
             draw(losses, lines, "train", "loss", color=color, label=label)
         dev = {"color": color, "marker": "o", "linestyle": "--"}
-        draw(losses, lines, "dev", "loss", label=f"{name}, dev", **dev)
+        draw(losses, lines, "dev", "nll", label=f"{name}, dev", **dev)
         for metric in METRICS:
             draw(scores, lines, "dev", metric, label=f"{name}, {metric}", **dev)
     losses.set_ylabel("cross-entropy per token")

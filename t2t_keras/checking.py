@@ -387,7 +387,25 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
                 require_type(name, hints[name], value)
         return function(*args, **kwargs)
 
+    call.__signature__ = _without_limits(signature)  # type: ignore[attr-defined]
     return call
+
+
+def _without_limits(signature: inspect.Signature) -> inspect.Signature:
+    """Returns a signature as `help` should show it: types without their limits."""
+
+    def plain(hint: Any) -> Any:
+        if typing.get_origin(hint) is Annotated:
+            return plain(typing.get_args(hint)[0])
+        if len(alternatives(hint)) > 1:
+            return functools.reduce(operator.or_, map(plain, alternatives(hint)))
+        return hint
+
+    parameters = [
+        parameter.replace(annotation=plain(parameter.annotation))
+        for parameter in signature.parameters.values()
+    ]
+    return signature.replace(parameters=parameters)
 
 
 def check_fields(values: "DataclassInstance", prefix: str = "") -> None:

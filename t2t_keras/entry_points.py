@@ -28,7 +28,7 @@ def load_plugins(group: str) -> dict[str, Any]:
     - `t2t_keras.archives`: a `data.sources.ArchiveFormat`;
     - `t2t_keras.tokenizers`: a `text.tokenizer.Tokenizer` class for each
       `Problem.tokenizer`;
-    - `t2t_keras.exports`: an `export.formats.ExportFormat` for each `--format`;
+    - `t2t_keras.exports`: an `exporting.formats.ExportFormat` for each `--format`;
     - `t2t_keras.counterparts`: a function for `counterpart`;
     - `t2t_keras.remarks`: a function for `hparams_remarks`;
     - `t2t_keras.hooks`: a `training.hooks.HookPlugin` for each flag that

@@ -19,6 +19,10 @@ class UserError(Exception):
     def __str__(self) -> str:
         return printable(super().__str__()).replace("\n", "\\n")
 
+    def _render_traceback_(self) -> list[str]:
+        """Returns what a notebook shows: the sentence. It is a hook of IPython."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 # All of C0 but tab and line feed, DEL, C1, and bytes of file names that are not UTF-8.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udcff]")

@@ -160,17 +160,17 @@ class Metrics(abc.ABC):
         """Returns the selection score, which is higher for a better model.
 
         Args:
-            values: the metrics from `score`, if sentences were decoded, and "loss",
+            values: the metrics from `score`, if sentences were decoded, and "nll",
                 which is used otherwise.
         """
         if self.selection_metric not in values:
-            return -values["loss"]
+            return -values["nll"]
         value = values[self.selection_metric]
         return value if self.higher_is_better else -value
 
 
 # The metrics that `Evaluator.loss` returns, of all sentences of a split.
-LOSS_METRICS: Final = ("loss", "perplexity", "accuracy")
+LOSS_METRICS: Final = ("nll", "perplexity", "accuracy")
 
 
 def counts_line(split: str, sentences: int, decoded: int | None) -> str:
@@ -198,9 +198,5 @@ def evaluation_line(step: int, label: str, metrics: dict[str, float]) -> str:
 
 
 def shown_metrics(metrics: Mapping[str, float]) -> list[str]:
-    """Formats metrics; the loss, which is not label-smoothed, is called "nll"."""
-    shown = []
-    for name, value in metrics.items():
-        shown_name = "nll" if name == "loss" else name
-        shown.append(f"{shown_name} {short_number(value)}")
-    return shown
+    """Formats metrics."""
+    return [f"{name} {short_number(value)}" for name, value in metrics.items()]

@@ -8,6 +8,7 @@ file.
 import contextlib
 import functools
 import importlib.abc
+import logging
 import os
 import sys
 import tempfile
@@ -41,9 +42,12 @@ def quiet_import() -> None:
     """Makes the first import of TensorFlow quiet, unless it has been imported.
 
     Its C++ code then logs nothing later either: it logs as errors what is none, and
-    raises real ones. With `TF_CPP_MIN_LOG_LEVEL=0` everything is printed.
+    raises real ones. With `TF_CPP_MIN_LOG_LEVEL=0` everything is printed. In notebooks
+    TensorFlow's Python code begins at the level INFO; it is WARNING, as in programs.
     """
-    if "tensorflow" not in sys.modules:
+    if imported := sys.modules.get("tensorflow"):
+        _leave_out_info(imported)
+    else:
         sys.meta_path.insert(0, _Finder())
 
 
@@ -78,3 +82,12 @@ def _run_quietly(run: Callable[[ModuleType], None], module: ModuleType) -> None:
         with contextlib.suppress(OSError):  # standard error is closed
             stack.enter_context(diverted_stderr())
         run(module)
+    _leave_out_info(module)
+
+
+def _leave_out_info(module: ModuleType) -> None:
+    """Raises the level of TensorFlow's logger from INFO to WARNING."""
+    if get_logger := getattr(module, "get_logger", None):
+        logger: logging.Logger = get_logger()
+        if logger.level == logging.INFO:
+            logger.setLevel(logging.WARNING)

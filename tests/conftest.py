@@ -29,7 +29,10 @@ LONGEST = (
 # one process traces and loads them.
 TRANSLATOR_TESTS = (
     *("tests/decoding/", "tests/plugins/server/", "tests/system/test_adversarial.py"),
-    *("tests/export/test_saved_model_compiled.py", "tests/plugins/ray/test_cluster.py"),
+    *(
+        "tests/exporting/test_saved_model_compiled.py",
+        "tests/plugins/ray/test_cluster.py",
+    ),
     "tests/plugins/reports/test_attention_page.py",
 )
 
@@ -220,7 +223,7 @@ def export_dir(translator, tmp_path_factory):
     """An export of it, which splits long texts."""
     from helpers.decoding_models import SHORT
 
-    from t2t_keras.export.saved_model import export_saved_model
+    from t2t_keras.exporting.saved_model import export_saved_model
 
     path = tmp_path_factory.mktemp("export") / "model" / "7"
     export_saved_model(translator, path, **SHORT)
@@ -230,7 +233,7 @@ def export_dir(translator, tmp_path_factory):
 @pytest.fixture(scope="session")
 def served(export_dir):
     """The signatures of the export."""
-    from t2t_keras.export.saved_model import load_saved_model
+    from t2t_keras.exporting.saved_model import load_saved_model
 
     return load_saved_model(export_dir)
 
@@ -239,7 +242,7 @@ def served(export_dir):
 def exported(export_dir, served):
     """The translator of the export, which TensorFlow loads once."""
     import t2t_keras
-    from t2t_keras.export import saved_model
+    from t2t_keras.exporting import saved_model
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(saved_model, "load_saved_model", lambda path: served)

@@ -18,7 +18,7 @@ from t2t_keras.checking import NonNegative, Positive, Rule, Seed, checked, requi
 from t2t_keras.data.datagen import generate
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.exporting.saved_model import export_saved_model
 from t2t_keras.problem import Cleaning, TextProcessor
 from t2t_keras.run.checkpoint import average_run
 from t2t_keras.training.settings import TrainOptions
@@ -180,6 +180,33 @@ def test_train_refuses_wrong_arguments(tmp_path, monkeypatch):
     for value, message in ((-1, "at least 0 and at most 256"), (NAN, "an integer, ")):
         changed = names | {"simulate_devices": value}
         refused(f"simulate_devices must be {message}", t2t_keras.train, **changed)
+
+
+def test_commands_refuse_wrong_arguments(tmp_path, monkeypatch):
+    """The files are absent, and "x" is neither a problem nor a run."""
+    monkeypatch.chdir(tmp_path)
+    calls = {
+        "datagen": ("problem", "data_dir", "train_source", "vocab", "seed", "workers"),
+        "evaluate": ("output_dir", "split", "checkpoint", "eval_sentences", "engine"),
+        "export": ("output_dir", "export_dir", "format", "verify", "ensemble", "alpha"),
+        "average": ("output_dir", "last"),
+        "compare": ("metric", "references", "bootstrap_samples", "tokenize"),
+        "inspect": ("problem", "train_source", "languages", "page", "usr_dir"),
+        "import_model": ("source", "output_dir", "program", "verify", "last"),
+    }
+    needed = {
+        "datagen": {"problem": "x", "data_dir": "y"},
+        "evaluate": {"output_dir": "x"},
+        "export": {"output_dir": "x", "export_dir": "y"},
+        "average": {"output_dir": "x", "last": 1},
+        "import_model": {"source": "x", "output_dir": "y"},
+    }
+    for name, arguments in calls.items():
+        function = getattr(t2t_keras, name)
+        for argument in arguments:
+            for value in ODD:
+                changed = needed.get(name, {}) | {argument: value}
+                never_foreign(lambda changed=changed, call=function: call(**changed))
 
 
 def test_the_arguments_of_n_best():

@@ -15,7 +15,10 @@ def test_it_makes_the_data_of_the_command(tmp_path):
     words += ["--train_source", files[0], "--train_target", files[1], "--workers", 1]
     assert run(*words) == 0
     data = tmp_path / "y"
-    manifest = t2t_keras.datagen("translate_text", data, {"train": files}, workers=1)
+    source, target = files
+    manifest = t2t_keras.datagen(
+        "translate_text", data, train_source=source, train_target=target, workers=1
+    )
     assert manifest.examples == {"train": 60}
     for path in (tmp_path / "x").iterdir():
         if path.suffix != ".lock":
@@ -23,8 +26,6 @@ def test_it_makes_the_data_of_the_command(tmp_path):
 
 
 def test_mistakes(tmp_path):
-    message = "sources must be a mapping of one of train, dev, test to"
-    refused(message, t2t_keras.datagen, "translate_text", tmp_path, {"x": ("a", "b")})
     refused("there is no 'x'", t2t_keras.datagen, "x", tmp_path)
-    files = {"train": (tmp_path / "a", tmp_path / "b")}
-    refused("cannot read", t2t_keras.datagen, "translate_text", tmp_path / "d", files)
+    files = {"train_source": tmp_path / "a", "train_target": tmp_path / "b"}
+    refused("cannot read", t2t_keras.datagen, "translate_text", tmp_path / "d", **files)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from t2t_keras.errors import UserError, require_extra
-from t2t_keras.export.formats import ExportFormat
+from t2t_keras.exporting.formats import ExportFormat
 
 from .converted_run import convert, find_converted
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.graph_engine import ModelTranslator
-    from t2t_keras.export.settings import ExportedTranslator
+    from t2t_keras.exporting.settings import ExportedTranslator
 
 
 def _export(
@@ -29,8 +29,8 @@ def _export(
 
 def _load(path: Path) -> "ExportedTranslator":
     require_extra("ctranslate2", f"the export {path}", "ctranslate2")
-    from t2t_keras.export.directory import require_intact
-    from t2t_keras.export.settings import ExportedTranslator
+    from t2t_keras.exporting.directory import require_intact
+    from t2t_keras.exporting.settings import ExportedTranslator
 
     from .ctranslate2_engine import CTranslate2Engine
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.export.directory import SUMS, UnwritableExport, require_intact
-from t2t_keras.export.settings import SETTINGS
+from t2t_keras.exporting.directory import SUMS, UnwritableExport, require_intact
+from t2t_keras.exporting.settings import SETTINGS
 from t2t_keras.files.atomic import lock
 from t2t_keras.files.json_files import read_json, sha256
 from t2t_keras.options import OptionValues
@@ -174,7 +174,7 @@ def find_converted(
 
 def _write(path: Path, conversion: Conversion) -> None:
     """Writes a conversion, and deletes all but the newest."""
-    from t2t_keras.export.verify import Verification
+    from t2t_keras.exporting.verify import Verification
     from t2t_keras.run.directory import RunDirectory
 
     from .ctranslate2_export import export_ctranslate2

@@ -25,7 +25,7 @@ from t2t_keras.decoding.engine import (
 )
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, quantity
-from t2t_keras.export.settings import (
+from t2t_keras.exporting.settings import (
     SETTINGS,
     ExportSettings,
     registered_text_processor,

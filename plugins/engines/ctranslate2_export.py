@@ -17,9 +17,9 @@ from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, require_extra
-from t2t_keras.export.directory import replaced, require_free, size_of
-from t2t_keras.export.formats import require_quantization
-from t2t_keras.export.verify import Verification, search_of
+from t2t_keras.exporting.directory import replaced, require_free, size_of
+from t2t_keras.exporting.formats import require_quantization
+from t2t_keras.exporting.verify import Verification, search_of
 from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.text.vocabulary import UNK

@@ -9,7 +9,7 @@ import ctranslate2
 
 from t2t_keras.devices import num_cores
 from t2t_keras.errors import UserError, first_line
-from t2t_keras.export.directory import checksums, require_checksum
+from t2t_keras.exporting.directory import checksums, require_checksum
 
 
 class TranslatorPool:

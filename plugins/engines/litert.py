@@ -24,10 +24,10 @@ from t2t_keras.decoding.search_loop import (
     shape_invariants,
 )
 from t2t_keras.errors import UserError, require_extra
-from t2t_keras.export.directory import replaced, require_free, size_of
-from t2t_keras.export.formats import require_quantization
-from t2t_keras.export.settings import SETTINGS, make_settings
-from t2t_keras.export.verify import Output, Verification
+from t2t_keras.exporting.directory import replaced, require_free, size_of
+from t2t_keras.exporting.formats import require_quantization
+from t2t_keras.exporting.settings import SETTINGS, make_settings
+from t2t_keras.exporting.verify import Output, Verification
 from t2t_keras.files.json_files import write_json
 from t2t_keras.model.backend import Nest
 from t2t_keras.model.layers import SelfAttentionCache

@@ -20,7 +20,7 @@ from t2t_keras.cli.lines import (
     require_readable,
 )
 from t2t_keras.errors import UserError, quantity
-from t2t_keras.export.formats import format_of
+from t2t_keras.exporting.formats import format_of
 from t2t_keras.options import option
 from t2t_keras.run.config import checkpoint_of, has_checkpoint, is_run
 

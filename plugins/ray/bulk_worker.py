@@ -19,7 +19,7 @@ from t2t_keras.cli.translation import (
 )
 from t2t_keras.devices import PYTHON_CPU_COUNT
 from t2t_keras.errors import UserError, first_line
-from t2t_keras.export.formats import find_loader
+from t2t_keras.exporting.formats import find_loader
 from t2t_keras.options import OptionValues
 from t2t_keras.run.config import RunConfig
 from t2t_keras.usr_dir import load_usr_dir

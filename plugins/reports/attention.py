@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import html
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,6 +51,31 @@ class SentenceAttention(NamedTuple):
     cross: "np.ndarray"
     source_text: str
     target_text: str
+
+    def __repr__(self) -> str:
+        layers, heads, *_ = self.cross.shape
+        return (
+            f"SentenceAttention({self.source_text!r}, {self.target_text!r}, "
+            f"layers={layers}, heads={heads})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Returns the page for a notebook, in a frame that keeps its style apart."""
+        page = html.escape(attention_page(self))
+        return f'<iframe srcdoc="{page}" style="{_FRAME}"></iframe>'
+
+    def save(self, path: str | Path) -> None:
+        """Writes the HTML page that shows the weights.
+
+        Raises:
+            UserError: no layer of the model has weights.
+        """
+        page = attention_page(self)
+        with open_lines(path) as file:
+            file.write(page)
+
+
+_FRAME = "width: 100%; height: 640px; border: 0"
 
 
 def sentence_attention(
@@ -199,6 +225,8 @@ class Attention(RunFlags, CheckpointFlags, Command):
     )
     page: str = option(REQUIRED, "write the HTML page here", metavar="FILE")
 
+    weights = staticmethod(sentence_attention)
+
     def needs_tensorflow(self) -> bool:
         """Needs it to compute the weights."""
         return True
@@ -214,8 +242,7 @@ class Attention(RunFlags, CheckpointFlags, Command):
 
         translator = RunDirectory(self.output_dir).translator(self.checkpoint)
         attention = sentence_attention(translator, self.source, self.target)
-        with open_lines(self.page) as file:
-            file.write(attention_page(attention))
+        attention.save(self.page)
         say_page(self.page)
         num_layers, num_heads, *_ = attention.cross.shape
         return {

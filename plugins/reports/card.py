@@ -218,7 +218,7 @@ def _dev_sentences(run: "RunDirectory", history: Iterable[dict[str, Any]]) -> li
     decoded = decoded_part(run.config.manifest(), history)
     if labels and decoded:
         num_decoded = quantity(decoded, "sentences")
-        sentences.append(f"scores are of the first {num_decoded}, losses of all")
+        sentences.append(f"scores are of the first {num_decoded}, nll of all")
     for (step, metrics), names in labels.items():
         shown = f" ({', '.join(names)})" if names else ""
         sentences.append(f"step {step:,}{shown}: {metrics}")

@@ -18,9 +18,9 @@ from t2t_keras.cli.config_file import flag_text
 from t2t_keras.console import say, table
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError
-from t2t_keras.export.directory import size_of
-from t2t_keras.export.formats import format_of
-from t2t_keras.export.settings import SETTINGS, ExportSettings
+from t2t_keras.exporting.directory import size_of
+from t2t_keras.exporting.formats import format_of
+from t2t_keras.exporting.settings import SETTINGS, ExportSettings
 from t2t_keras.files.json_files import from_fields, read_json
 from t2t_keras.hparam import HParams
 from t2t_keras.metrics import shown_metrics

@@ -114,11 +114,11 @@ def _figures(facts: RunFacts, costs: Mapping[str, str]) -> list[tuple[str, str, 
                 f"at step {best_step:,}",
             )
         )
-    if losses := values(dev, "loss"):
-        loss = min(value for _, value in losses)
-        perplexity = short_number(math.exp(min(loss, 700.0)))
+    if losses := values(dev, "nll"):
+        nll = min(value for _, value in losses)
+        perplexity = short_number(math.exp(min(nll, 700.0)))
         figures.append(
-            ("lowest loss on dev", short_number(loss), f"perplexity {perplexity}")
+            ("lowest nll on dev", short_number(nll), f"perplexity {perplexity}")
         )
     figures.append(("step", f"{facts.step:,}", f"of {facts.hparams.train_steps:,}"))
     if time := costs.get("time of the steps"):
@@ -140,13 +140,13 @@ def _charts(facts: RunFacts) -> list[str]:
     metric = metrics_of(facts.problem).selection_metric
     losses = [
         Curve("train", values(train, "nll")),
-        Curve("dev", values(dev, "loss"), is_marked=True),
+        Curve("dev", values(dev, "nll"), is_marked=True),
     ]
     scores = [Curve("dev", values(dev, metric), is_marked=True)]
     rates = [Curve("rate", values(train, "learning_rate"))]
     speeds = [Curve("target", values(train, "target_tokens_per_s"))]
     charts = [
-        line_chart("Loss (nats per token)", losses, facts.step),
+        line_chart("nll (nats per token)", losses, facts.step),
         line_chart(f"{_shown(metric)} on dev", scores, facts.step, from_zero=True),
         line_chart("Learning rate", rates, facts.step, from_zero=True),
         line_chart("Target tokens/s", speeds, facts.step, from_zero=True),

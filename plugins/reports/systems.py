@@ -15,7 +15,7 @@ from t2t_keras.cli.lines import (
 )
 from t2t_keras.console import say
 from t2t_keras.errors import UserError
-from t2t_keras.export.formats import find_loader
+from t2t_keras.exporting.formats import find_loader
 from t2t_keras.problem import Split
 from t2t_keras.run.config import is_run, require_run
 

@@ -33,8 +33,8 @@ from t2t_keras.cli.command import (
 )
 from t2t_keras.console import say
 from t2t_keras.errors import UserError, require_extra
-from t2t_keras.export.directory import is_saved_model
-from t2t_keras.export.formats import converted, find_loader
+from t2t_keras.exporting.directory import is_saved_model
+from t2t_keras.exporting.formats import converted, find_loader
 from t2t_keras.options import OptionValues, check_options, option
 from t2t_keras.processes import handled_signals, handling, leave_closed_terminal
 from t2t_keras.run.config import is_run, other_than_run

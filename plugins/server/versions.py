@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 from t2t_keras.console import say
 from t2t_keras.errors import first_line
-from t2t_keras.export.directory import SUMS
-from t2t_keras.export.formats import find_loader
+from t2t_keras.exporting.directory import SUMS
+from t2t_keras.exporting.formats import find_loader
 
 from .served_model import ServedModel
 

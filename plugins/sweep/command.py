@@ -161,7 +161,7 @@ class Sweep(UsrDirFlags, Command):
             raise UserError(f"--ranges '{self.ranges}': {error}") from None
         steps = self.train_steps or hparams.train_steps
         options = self._train_options(steps)
-        metric = "loss"
+        metric = "nll"
         direction: Direction = "minimize"
         if options["best_by"] == "metric":
             metrics = metrics_of(registry.problem(self.problem))
@@ -190,7 +190,7 @@ class Sweep(UsrDirFlags, Command):
         options = _DEFAULTS | self.options
         options["eval_every"] = self.eval_every or max(1, steps // _EVALUATIONS)
         if options.get("eval_sentences") == 0 and "best_by" not in self.options:
-            options["best_by"] = "loss"
+            options["best_by"] = "nll"
         TrainOptions(**options)
         return options
 

@@ -73,7 +73,7 @@ class SweepSettings:
         train_steps: the steps of each trial.
         seed: the seed of each training, and of the search.
         options: the options of each training that differ from `TrainOptions`.
-        metric: what the trials are compared by: "loss", or a metric of the problem.
+        metric: what the trials are compared by: "nll", or a metric of the problem.
         direction: whether the best value of the metric is the largest.
         startup_trials: number of trials that are drawn at random and not pruned.
         prunes: whether trials that are behind others end early.

@@ -25,8 +25,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.export.directory import is_saved_model
-from t2t_keras.export.formats import (
+from t2t_keras.exporting.directory import is_saved_model
+from t2t_keras.exporting.formats import (
     engine_of,
     find_converted,
     require_export,

@@ -25,7 +25,7 @@ from t2t_keras.console import columns, say, table
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.evaluation.bleu import bleu_scores, metrics_of, with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens, has_tokenization
-from t2t_keras.export.formats import converted, find_loader
+from t2t_keras.exporting.formats import converted, find_loader
 from t2t_keras.files.text_files import uncompressed_suffix
 from t2t_keras.metrics import LOSS_METRICS
 from t2t_keras.options import OptionValues, option

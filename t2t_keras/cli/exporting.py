@@ -20,8 +20,8 @@ from t2t_keras.cli.command import (
 from t2t_keras.cli.lines import require_utf8
 from t2t_keras.console import table
 from t2t_keras.errors import UserError, did_you_mean
-from t2t_keras.export.directory import require_free
-from t2t_keras.export.formats import export_formats, require_quantization
+from t2t_keras.exporting.directory import require_free
+from t2t_keras.exporting.formats import export_formats, require_quantization
 from t2t_keras.options import OptionValues, option
 from t2t_keras.run.config import require_run
 
@@ -106,7 +106,7 @@ class Export(RunFlags, CheckpointFlags, Command):
 
     def run(self) -> CommandResult:
         """Writes the export; returns its size and how it was verified."""
-        from t2t_keras.export.verify import Verification
+        from t2t_keras.exporting.verify import Verification
         from t2t_keras.run.directory import RunDirectory
 
         start = time.monotonic()

@@ -60,7 +60,7 @@ def _command_names() -> list[str]:
     return [*CORE, *plugin_names("commands")]
 
 
-def _find_command(name: str) -> type[Command] | None:
+def find_command(name: str) -> type[Command] | None:
     """Returns a command; other plugins are not imported. None: there is none."""
     return CORE.get(name) or load_plugin("commands", name)
 
@@ -106,7 +106,7 @@ def parse(argv: Sequence[str]) -> Command:
         sys.exit()
     if name.startswith("-"):
         _answer_flag(name, words)
-    command = _find_command(name)
+    command = find_command(name)
     if command is None:
         _refuse_command(name, words)
     values: dict[str, object] = {}

@@ -42,8 +42,8 @@ from t2t_keras.cli.lines import (
 from t2t_keras.console import busy, say
 from t2t_keras.display import end_spinner
 from t2t_keras.errors import UserError
-from t2t_keras.export.directory import SUMS, is_saved_model
-from t2t_keras.export.formats import converted, find_loader
+from t2t_keras.exporting.directory import SUMS, is_saved_model
+from t2t_keras.exporting.formats import converted, find_loader
 from t2t_keras.files.atomic import is_special, open_lines
 from t2t_keras.files.json_files import sha256
 from t2t_keras.options import OptionValues, option

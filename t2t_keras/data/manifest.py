@@ -277,6 +277,12 @@ class Manifest(DataConfig):
     languages: tuple[str, str] | None = None
     license: str = ""
 
+    def __repr__(self) -> str:
+        return (
+            f"Manifest({self.problem!r}, examples={self.examples}, "
+            f"vocab_sizes={self.vocab_sizes})"
+        )
+
     @classmethod
     def load(cls, path: Path) -> Self | None:
         """Returns the manifest in a file, or None if there is no such file.

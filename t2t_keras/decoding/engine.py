@@ -253,6 +253,9 @@ class Hypothesis(NamedTuple):
         """Number of tokens, EOS included."""
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        return f"Hypothesis({self.text!r}, score={self.score:.4g})"
+
 
 class Score(NamedTuple):
     """The log-probability of one target.
@@ -270,6 +273,9 @@ class Score(NamedTuple):
     ids: tuple[int, ...] = ()
     token_log_probs: tuple[float, ...] = ()
     is_truncated: bool = False
+
+    def __repr__(self) -> str:
+        return f"Score(log_prob={self.log_prob:.4g}, tokens={self.tokens})"
 
 
 # A number, or a float32 tensor.

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -324,13 +324,13 @@ class ModelTranslator(Translator):
         self.model = model
         self.origin: dict[str, str] = {}
 
-    def with_compute_dtype(self, dtype: str) -> Self:
+    def with_compute_dtype(self, dtype: str) -> "ModelTranslator":
         """Returns a copy, with the same options, that computes in another dtype.
 
         Args:
             dtype: the hyper-parameter `compute_dtype`.
         """
-        copy = type(self)(
+        copy = ModelTranslator(
             self.problem,
             self.model.with_compute_dtype(dtype),
             self.source_tokenizer,

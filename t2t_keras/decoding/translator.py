@@ -90,6 +90,10 @@ class Translator:
         self.engine = engine
         self.options = engine.options
 
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"{name}({self.engine.problem_name!r}, engine={self.engine_name!r})"
+
     @property
     def engine_name(self) -> str:
         """The name of the library that computes the model, as for `--engine`."""

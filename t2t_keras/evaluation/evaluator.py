@@ -201,7 +201,7 @@ class Evaluator:
         """Returns the loss on the whole split, a mean over all tokens, EOS included.
 
         Returns:
-            "loss", the negative log-likelihood in nats, without label smoothing;
+            "nll", the negative log-likelihood in nats, without label smoothing;
             "perplexity"; and "accuracy", the share of tokens with the highest logit.
         """
         batches = ordered_batches(self._index, self._batch_tokens)
@@ -217,10 +217,10 @@ class Evaluator:
             for batch in batches:
                 totals += self._sums(batch["source"], batch["target"])
                 advance(len(batch["source"]))
-        loss, correct, tokens = totals.numpy().tolist()
+        nll, correct, tokens = totals.numpy().tolist()
         return {
-            "loss": loss / tokens,
-            "perplexity": math.exp(min(loss / tokens, 700.0)),
+            "nll": nll / tokens,
+            "perplexity": math.exp(min(nll / tokens, 700.0)),
             "accuracy": correct / tokens,
         }
 

@@ -125,7 +125,7 @@ def evaluate(
     Returns:
         "sentences", the number of decoded ones, and "engine", the library that decoded
         them; what `Metrics.report` returns for them; "repaired" if the text processor
-        repairs outputs; and, unless an export is evaluated, "loss", "perplexity" and
+        repairs outputs; and, unless an export is evaluated, "nll", "perplexity" and
         "accuracy" on the whole split, and "loss_sentences", its size. The history of
         the run keeps the metrics.
 

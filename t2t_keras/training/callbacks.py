@@ -80,7 +80,8 @@ class Callbacks(Hook):
         self._begin_epoch(step)
         self._call("on_test_begin", {})
         self._call("on_test_end", metrics)
-        self._logs |= _with_prefix("val", metrics)
+        # Keras's callbacks watch "val_loss" unless they are told otherwise.
+        self._logs |= _with_prefix("val", metrics | {"loss": metrics["nll"]})
         self._end_epoch()
 
     def stop_reason(self) -> str | None:

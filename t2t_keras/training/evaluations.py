@@ -63,10 +63,10 @@ class Evaluations:
 
     def selection_score(self, metrics: dict[str, float]) -> float:
         """Returns the score that `best_by` asks for: higher is better."""
-        if math.isnan(metrics["loss"]):
+        if math.isnan(metrics["nll"]):
             return -math.inf
-        if self._options.best_by == "loss":
-            return -metrics["loss"]
+        if self._options.best_by == "nll":
+            return -metrics["nll"]
         return metrics_of(self._problem).selection_score(metrics)
 
     def count_since_best(self) -> int:
@@ -112,7 +112,7 @@ class Validation(Hook):
         """Evaluates the weights, unless this step has been evaluated already.
 
         Returns:
-            "dev_loss", and "dev_metrics" with the problem's metrics, if sentences are
+            "dev_nll", and "dev_metrics" with the problem's metrics, if sentences are
             decoded.
         """
         if step not in self.evaluations.by_step:
@@ -123,7 +123,7 @@ class Validation(Hook):
         problem_metrics = dict(metrics)
         for name in LOSS_METRICS:
             problem_metrics.pop(name, None)
-        return {"dev_loss": metrics["loss"], "dev_metrics": problem_metrics}
+        return {"dev_nll": metrics["nll"], "dev_metrics": problem_metrics}
 
     def measure(self, reporter: EvaluationReporter) -> dict[str, float]:
         """Returns the metrics of the weights that the model has now."""

@@ -71,7 +71,7 @@ def _is_record(line: dict[str, Any]) -> bool:
     """Returns whether a line is a record of a training."""
     match line:
         case {"step": int(), "kind": "dev"}:
-            return isinstance(line.get("loss"), float)
+            return isinstance(line.get("nll"), float)
         case {"step": int(), "kind": str()}:
             return True
     return False
@@ -109,14 +109,12 @@ _LOSSES = ("nll", "perplexity", "smoothed_loss", "gradient_norm")
 def chart(name: str, is_dev: bool) -> str:
     """Returns the chart of a metric, `GROUP/NAME`.
 
-    The loss of dev has no label smoothing, so that it is in the chart of `nll`.
-
     Args:
         name: the name in `metrics.jsonl`.
         is_dev: whether it is of an evaluation.
     """
     if name == "loss":
-        name = "nll" if is_dev else "smoothed_loss"
+        name = "smoothed_loss"
     if name in _LOSSES:
         return f"loss/{name}"
     if name.endswith(_SPEEDS):

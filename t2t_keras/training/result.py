@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from t2t_keras.metrics import evaluation_line
+from t2t_keras.metrics import evaluation_line, shown_metrics
 from t2t_keras.run.history import read_history, sessions
 from t2t_keras.training.settings import TrainOptions
 from t2t_keras.training.strategy import ProcessGroup
@@ -19,10 +19,11 @@ class TrainResult:
         step: the number of updates done.
         stopped_by: "train_steps", "patience", "pruned", "max_minutes", "callback",
             "SIGTERM", "SIGINT" or "SIGHUP".
-        loss: for each target token, with label smoothing (so it is above `dev_loss`),
-            over the steps that were reported last.
+        nll: the negative log-likelihood of a target token in nats, over the steps that
+            were reported last; with dropout, so it may be above `dev_nll`.
+        loss: the same with label smoothing, which the training minimizes.
         target_tokens_per_s: over the same steps.
-        dev_loss: at the last evaluation, without label smoothing.
+        dev_nll: the negative log-likelihood at the last evaluation.
         dev_metrics: at the last evaluation: the problem's metrics, by name.
         dev_best: the metrics of the best evaluation, with its "step".
         dev_average: the metrics of the average of the last checkpoints.
@@ -33,9 +34,10 @@ class TrainResult:
 
     step: int
     stopped_by: str
+    nll: float | None = None
     loss: float | None = None
     target_tokens_per_s: float | None = None
-    dev_loss: float | None = None
+    dev_nll: float | None = None
     dev_metrics: dict[str, float] | None = None
     dev_best: dict[str, float] | None = None
     dev_average: dict[str, float] | None = None
@@ -44,6 +46,12 @@ class TrainResult:
     process_group: ProcessGroup = dataclasses.field(
         default_factory=ProcessGroup, repr=False
     )
+
+    def __repr__(self) -> str:
+        shown = {} if self.dev_nll is None else {"nll": self.dev_nll}
+        dev = ", ".join(shown_metrics(shown | (self.dev_metrics or {})))
+        ending = f"step={self.step}, stopped_by={self.stopped_by!r}"
+        return f"TrainResult({ending}{dev and f', dev: {dev}'})"
 
     @classmethod
     def from_metrics(cls, metrics: Mapping[str, object], group: ProcessGroup) -> Self:
@@ -111,8 +119,8 @@ def evaluation_lines(step: int, metrics: Mapping[str, Any]) -> list[str]:
         step: the last step.
         metrics: the fields of `TrainResult` that were measured.
     """
-    last = {"loss": metrics.get("dev_loss")} | (metrics.get("dev_metrics") or {})
-    evaluations: dict[str, Any] = {"dev": last if last["loss"] is not None else None}
+    last = {"nll": metrics.get("dev_nll")} | (metrics.get("dev_metrics") or {})
+    evaluations: dict[str, Any] = {"dev": last if last["nll"] is not None else None}
     for label in ("dev_best", "dev_average", "dev_ema"):
         evaluations[label] = metrics.get(label)
     lines = []

@@ -51,12 +51,12 @@ class TrainOptions:
     eval_every: int = option(1000, "steps between evaluations", ge=1)
     eval_sentences: int = option(
         500,
-        "dev sentences to decode at each evaluation, for the metrics; 0: only the loss",
+        "dev sentences to decode at each evaluation, for the metrics; 0: only the nll",
         ge=0,
     )
-    best_by: Literal["loss", "metric"] = option(
-        "loss",
-        "how to choose the best checkpoint on dev: by loss (default), or by the "
+    best_by: Literal["nll", "metric"] = option(
+        "nll",
+        "how to choose the best checkpoint on dev: by nll (default), or by the "
         "problem's metric",
     )
     bleu_tokenize: Literal[BleuTokens, "auto"] = option(

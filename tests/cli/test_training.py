@@ -14,7 +14,7 @@ from t2t_keras.training.result import TrainResult
 
 
 def test_the_end_of_a_training_does_not_repeat_its_log():
-    result = TrainResult(step=1200, stopped_by="train_steps", dev_loss=0.07673)
+    result = TrainResult(step=1200, stopped_by="train_steps", dev_nll=0.07673)
     shown = Train(output_dir="run").show(result.to_dict())
     assert shown == "run: 1,200 steps, ended by train_steps"
 

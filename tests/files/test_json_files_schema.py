@@ -17,8 +17,8 @@ from t2t_keras.data.manifest import CorpusRecord, Manifest
 from t2t_keras.data.training_data import training_index
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.export.saved_model import SavedModelSettings
-from t2t_keras.export.settings import SETTINGS
+from t2t_keras.exporting.saved_model import SavedModelSettings
+from t2t_keras.exporting.settings import SETTINGS
 from t2t_keras.files.json_files import FileName, from_fields, write_json
 from t2t_keras.hparam import HParams
 from t2t_keras.run.config import RunConfig, config_for

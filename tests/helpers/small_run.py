@@ -95,7 +95,7 @@ def replace_loss(monkeypatch: pytest.MonkeyPatch) -> None:
         del meter
         loss = 2.5 + float(np.mean(self.translator.model.weights[0]))
         perplexity = math.exp(min(loss, 700.0))
-        return {"loss": loss, "perplexity": perplexity, "accuracy": 0.5}
+        return {"nll": loss, "perplexity": perplexity, "accuracy": 0.5}
 
     monkeypatch.setattr(Evaluator, "loss", loss)
 

@@ -17,8 +17,8 @@ def test_curves_are_drawn(tmp_path):
     lines = [
         {"step": 1, "kind": "train", "loss": 3.0, "nll": 2.9},
         {"step": 2, "kind": "train", "loss": 2.0, "nll": 1.9},
-        {"step": 2, "kind": "dev", "loss": 2.5, "bleu": 17.0},
-        {"step": 2, "kind": "dev_best", "loss": 2.5, "bleu": 17.0},
+        {"step": 2, "kind": "dev", "nll": 2.5, "bleu": 17.0},
+        {"step": 2, "kind": "dev_best", "nll": 2.5, "bleu": 17.0},
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (run / "metrics.jsonl").write_text(text)

@@ -24,9 +24,9 @@ def row(step, steps_per_s, rate):
 # 100 steps in 10 s, then 300 in 90 s.
 ROWS = [
     row(100, 10.0, 1000.0),
-    {"step": 100, "kind": "dev", "loss": 3.0},
+    {"step": 100, "kind": "dev", "nll": 3.0},
     row(400, 300 / 90, 200.0),
-    {"step": 400, "kind": "dev", "loss": 2.0},
+    {"step": 400, "kind": "dev", "nll": 2.0},
 ]
 
 

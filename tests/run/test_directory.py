@@ -59,7 +59,7 @@ def test_readers_take_no_lock(data_dir, copy, tmp_path, monkeypatch):
     with training_lock(copy):
         run_of = RunDirectory(copy)
         run_of.restore(run_of.build_model())
-        assert train(data_dir, tmp_path / "tuned", **origin).step == 0
+        assert train(data_dir, tmp_path / "tuned", **origin).result.step == 0
         refused("another training writes to", train, data_dir, copy)
 
 
@@ -115,10 +115,10 @@ def test_settings_bind_once_there_is_a_checkpoint(data_dir, copy, tmp_path):
     message = r"dropout was 0\.1, is now 0\.3"
     refused(message, open_run, new, moved.config, changed, worker, False)
     files = {name: (copy / name).read_bytes() for name in names(copy)}
-    message = r"dropout was 0\.0, is now 0\.3; give the .* or another --output_dir, or "
+    message = r"dropout was 0\.0, is now 0\.3; give the .* or another output_dir, or "
     refused(message, train, data_dir, copy, hparams=SMALL.replace("=0", "=0.3"))
     refused("must be at least 2, not 1", train, data_dir, copy, train_steps=1)
-    refused(r"give the same .* or another --output_dir$", train, data_dir, copy, seed=2)
+    refused(r"give the same .* or another output_dir$", train, data_dir, copy, seed=2)
     assert {name: (copy / name).read_bytes() for name in names(copy)} == files
 
 
@@ -126,9 +126,9 @@ def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(
     data_dir, copy, tmp_path
 ):
     flags = {"hparams": f"{SMALL},clip_norm=1,learning_rate=0.1"}
-    message = r"clip_norm was 0\.0, is now 1\.0.*, or --change_"
+    message = r"clip_norm was 0\.0, is now 1\.0.*, or change_settings=True"
     refused(message, train, data_dir, copy, **flags)
-    result = train(data_dir, copy, **flags, change_settings=True)
+    result = train(data_dir, copy, **flags, change_settings=True).result
     assert result.step == RunDirectory(copy).checkpoints.steps()[-1]
     assert RunDirectory(copy).hparams.clip_norm == 1.0
     flags = {"hparams": SMALL.replace("num_layers=1", "num_layers=2")}
@@ -144,7 +144,7 @@ def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(
 def test_a_data_directory_is_refused_as_a_run_directory(data_dir, tmp_path):
     (tmp_path / "link").symlink_to(data_dir)
     initial_names = names(data_dir)
-    refused(r"--output_dir: .* is the --data_dir", train, data_dir, tmp_path / "link")
+    refused(r"output_dir: .* is the data_dir", train, data_dir, tmp_path / "link")
     assert names(data_dir) == initial_names
 
 

@@ -38,15 +38,15 @@ def test_loss_matches_scoring_and_perplexity_is_its_exponential(
 ):
     argv = ("evaluate", "--output_dir", trained_run, "--checkpoint", "latest")
     result = call_json(capfd, *argv, "--split", "train", "--eval_sentences", 0)
-    loss_metrics = {"loss", "perplexity", "accuracy"}
+    loss_metrics = {"nll", "perplexity", "accuracy"}
     assert result.keys() == {"sentences", "loss_sentences", *loss_metrics}
-    assert result["perplexity"] == pytest.approx(math.exp(result["loss"]))
+    assert result["perplexity"] == pytest.approx(math.exp(result["nll"]))
     texts = [(data_dir / f"{side}.txt").read_text() for side in ("source", "target")]
     translator = t2t_keras.load(trained_run, "latest")
     scores = translator.score(*(text.splitlines() for text in texts))
     tokens = sum(score.tokens for score in scores)
     nats = -sum(score.log_prob for score in scores) / tokens
-    assert result["loss"] == pytest.approx(nats, rel=1e-5)
+    assert result["nll"] == pytest.approx(nats, rel=1e-5)
 
 
 def test_accuracy_is_the_share_of_the_tokens_with_the_highest_logit(
@@ -163,7 +163,7 @@ def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
 
 
 def test_the_loss_and_the_scores_of_fewer_sentences_have_their_numbers():
-    losses = {"loss": 1.5, "perplexity": 4.48, "accuracy": 0.69}
+    losses = {"nll": 1.5, "perplexity": 4.48, "accuracy": 0.69}
     report = {"bleu": {"main": 38.0, "signatures": {"main": "tok:13a"}, "hidden": 5}}
     result = {"sentences": 8, "loss_sentences": 1000, "repaired": 0.5}
     shown = Evaluate().show(result | report | losses)
@@ -173,9 +173,9 @@ def test_the_loss_and_the_scores_of_fewer_sentences_have_their_numbers():
         "decoded",
         "the first 8 sentences",
     ]
-    assert "loss" in loss and "repaired" in decoded and "38.00" in scores
+    assert "nll" in loss and "repaired" in decoded and "38.00" in scores
     shown = Evaluate().show(result | {"sentences": 1000} | report | losses)
-    assert "loss" in shown.split("\n\n")[0] and "decoded" not in shown
+    assert "nll" in shown.split("\n\n")[0] and "decoded" not in shown
     shown = Evaluate().show({"sentences": 0, "loss_sentences": 1000} | losses)
     assert shown.splitlines()[0].split() == ["sentences", "1000"]
 
@@ -235,13 +235,13 @@ def test_every_checkpoint_is_evaluated_once(run, capfd):
     argv = ("evaluate", "--output_dir", run, "--split", "dev", *FAST)
     single = call_json(capfd, *argv, "--checkpoint", 2)
     assert points[1]["bleu"] == pytest.approx(single["bleu"]["sacrebleu_13a"])
-    for name in ("loss", "perplexity", "accuracy"):
+    for name in ("nll", "perplexity", "accuracy"):
         assert points[1][name] == pytest.approx(single[name], rel=1e-5)
-    assert points[0]["loss"] != points[1]["loss"]
+    assert points[0]["nll"] != points[1]["nll"]
 
     # The curve is in TensorBoard, at the times when the checkpoints were written.
     events = EventAccumulator(str(run / "evaluation-dev")).Reload()
-    for name in ("bleu", "loss", "perplexity", "accuracy"):
+    for name in ("bleu", "nll", "perplexity", "accuracy"):
         curve = events.Scalars(f"dev/{name}")
         assert [event.step for event in curve] == [1, 2, 3, 4]
         values = [event.value for event in curve]
@@ -254,7 +254,7 @@ def test_every_checkpoint_is_evaluated_once(run, capfd):
 def test_other_settings_and_data_are_refused(run, capfd, tmp_path, monkeypatch):
     replace_loss(monkeypatch)
     result = call_json(capfd, *every(run, *LOSS))
-    assert result["best"]["loss"] == min(p["loss"] for p in result["checkpoints"])
+    assert result["best"]["nll"] == min(p["nll"] for p in result["checkpoints"])
     flags = ("--decode_hparams", "beam_size=2", "--tokenize", "none")
     error = run_refused(capfd, *every(run, *flags))
     for change in (
@@ -298,7 +298,7 @@ def test_a_training_is_followed_to_its_last_step(run, capfd, monkeypatch):
     assert repeated["checkpoints"] == [*points, points[3] | {"step": 7}]
     assert call(*every(run, *LOSS)) == 0
     lines = capfd.readouterr().out.splitlines()
-    assert lines[0].split()[:2] == ["step", "loss"]
+    assert lines[0].split()[:2] == ["step", "nll"]
     assert [int(line.split()[0]) for line in lines[1:8]] == [1, 2, 3, 4, 5, 6, 7]
     assert lines[-1] == f"best: step {repeated['best']['step']}"
 

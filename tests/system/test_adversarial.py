@@ -9,7 +9,7 @@ from helpers.decoding_models import LINES, SHORT
 
 import t2t_keras
 from t2t_keras.cli import translation
-from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.exporting.saved_model import export_saved_model
 from t2t_keras.text.sentences import is_blank
 from t2t_keras.text.vocabulary import UNK
 

@@ -88,7 +88,7 @@ def test_training_from_python_matches_the_command(trained, tmp_path):
     often = {"save_every": 2, "eval_every": 4, "eval_sentences": 3}
     arguments = {"hparams": HPARAMS, "train_steps": 4} | often
     arguments |= {"data_dir": trained / "data", "output_dir": tmp_path}
-    result = t2t_keras.train("translate_text", "tiny", **arguments)
+    result = t2t_keras.train("translate_text", "tiny", **arguments).result
     expected = json.loads((trained / "train.json").read_text())
     assert list(result.to_dict()) == list(expected)
     expected["target_tokens_per_s"] = result.target_tokens_per_s
@@ -215,7 +215,7 @@ def test_evaluate_a_split(trained, capfd, tmp_path):
     argv = ("evaluate", "--output_dir", trained / "run", "--eval_sentences", 9)
     greedy = ("--beam_size", 1, "--output", tmp_path / "test")
     result = run_json(capfd, *argv, *greedy)
-    assert {"loss", "perplexity", "accuracy"} <= result.keys()
+    assert {"nll", "perplexity", "accuracy"} <= result.keys()
     files = [tmp_path / f"test.{name}" for name in ("hypothesis", "reference")]
     evaluate_files = ("evaluate", "--hypotheses", files[0], "--references", files[1])
     assert run_json(capfd, *evaluate_files) == {"bleu": result["bleu"]}

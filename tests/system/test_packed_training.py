@@ -90,7 +90,7 @@ def test_training_learns_as_much_as_with_exact_batches(data_dir, tmp_path, capfd
             **{"batch_tokens": 1024, "dropout": 0.0, "d_model": 64, "d_ff": 64},
             warmup_steps=20,
         )
-        losses.append(run.train()["dev_loss"])
+        losses.append(run.train()["dev_nll"])
     assert "packed rows of" in capfd.readouterr().err
     assert losses[0] < 1.0  # from 5.74; above 3 while the source is not used
     assert losses[1] < losses[0]

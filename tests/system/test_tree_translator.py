@@ -14,7 +14,7 @@ from t2t_keras import registry
 from t2t_keras.data.manifest import vocab_files
 from t2t_keras.data.vocabulary import train_vocabulary
 from t2t_keras.decoding.graph_engine import ModelTranslator
-from t2t_keras.export.saved_model import export_saved_model, load_saved_model
+from t2t_keras.exporting.saved_model import export_saved_model, load_saved_model
 from t2t_keras.problems.parsing.linearise import BRACKETS, SYMBOLS, UNTAGGED_SYMBOLS
 from t2t_keras.problems.parsing.task import Trees
 from t2t_keras.problems.parsing.tree import parse_tree

@@ -67,7 +67,7 @@ def test_callbacks_get_the_records_in_keras_order(recorded):
         assert logs["test_end", step] == dev
         of_dev = {f"val_{name}": value for name, value in dev.items()}
         assert logs["epoch_end", step] == written["train", step] | of_dev
-    average = written["dev_average", 6]["loss"]
+    average = written["dev_average", 6]["nll"]
     assert logs["train_end", 6]["dev_average_loss"] == average
 
 
@@ -84,7 +84,7 @@ def test_keras_own_callbacks_work(data_dir, tmp_path, recorded, monkeypatch):
     assert (result["stopped_by"], result["step"]) == ("callback", 4)
     with (tmp_path / "log.csv").open() as file:
         rows = [(row["epoch"], float(row["val_loss"])) for row in csv.DictReader(file)]
-    losses = [x["loss"] for x in metrics(run) if x["kind"] == "dev"]
+    losses = [x["nll"] for x in metrics(run) if x["kind"] == "dev"]
     assert rows == [("0", losses[0]), ("1", losses[1])]
     assert {x.name for x in tmp_path.glob("*.h5")} == {"1.weights.h5", "2.weights.h5"}
     assert list((tmp_path / "board").rglob("events.*"))
@@ -116,7 +116,7 @@ def test_mlflow_callback_works(data_dir, tmp_path, monkeypatch):
     mlflow.flush_async_logging()
     client = mlflow.MlflowClient()
     history = client.get_metric_history(active.info.run_id, "val_loss")
-    dev = [x["loss"] for x in metrics(tmp_path / "run") if x["kind"] == "dev"]
+    dev = [x["nll"] for x in metrics(tmp_path / "run") if x["kind"] == "dev"]
     assert [x.value for x in history] == dev
     assert client.get_run(active.info.run_id).data.params["optimizer_beta_2"]
 
@@ -133,7 +133,7 @@ def test_weights_and_biases_callback_works(data_dir, tmp_path, monkeypatch):
         trainer(data_dir, tmp_path / "run", callbacks=callbacks).train()
         summary = dict(active.summary)
     records = {x["kind"]: x for x in metrics(tmp_path / "run")}
-    assert summary["epoch/val_loss"] == records["dev"]["loss"]
+    assert summary["epoch/val_loss"] == records["dev"]["nll"]
     assert summary["epoch/loss"] == records["train"]["loss"]
     rate = records["train"]["learning_rate"]
     assert summary["epoch/learning_rate"] == pytest.approx(rate)

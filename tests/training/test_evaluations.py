@@ -37,7 +37,7 @@ class Dev:
 
     def metrics(self, sentences, meter) -> dict[str, float]:
         loss, bleu = self.values.pop(0)
-        return {"loss": loss, "perplexity": 2.0, "accuracy": 0.5, "bleu": bleu}
+        return {"nll": loss, "perplexity": 2.0, "accuracy": 0.5, "bleu": bleu}
 
 
 class DevEvaluations:
@@ -103,16 +103,16 @@ def test_a_training_says_which_sentences_it_decodes(tmp_path, decoded, line):
 VALUES = [(5.0, 10.0), (3.0, 20.0), (4.0, 30.0), (3.0, 25.0)]
 
 
-@pytest.mark.parametrize("best_by", ["loss", "metric"])
+@pytest.mark.parametrize("best_by", ["nll", "metric"])
 def test_a_loss_that_is_not_finite_is_never_the_best(best_by, tmp_path):
     values = [(float("nan"), 90.0), *VALUES[1:3]]
     validation = evaluated(tmp_path, values, [1, 2, 3], best_by=best_by, patience=2)
-    assert validation.best_step == (2 if best_by == "loss" else 3)
+    assert validation.best_step == (2 if best_by == "nll" else 3)
     assert not validation.lost_patience
 
 
 @pytest.mark.parametrize(
-    ("best_by", "best", "at"), [("loss", 2, 4), ("metric", 3, None)]
+    ("best_by", "best", "at"), [("nll", 2, 4), ("metric", 3, None)]
 )
 def test_the_best_is_kept_and_patience_counts_from_it(best_by, best, at, tmp_path):
     for step in (1, 2, 3, 4):
@@ -187,12 +187,12 @@ def test_evaluations_without_the_metric_are_not_compared(tmp_path):
     dev = Dev([], Problem(summary="", metrics=ErrorRate()))
     validation = DevEvaluations(tmp_path, dev, {}, best_by="metric", patience=2)
     evaluations = validation.evaluations
-    evaluations.by_step = {4: {"loss": 5.0}, 8: {"loss": 3.0}}
+    evaluations.by_step = {4: {"nll": 5.0}, 8: {"nll": 3.0}}
     assert validation.best_step == 8
-    evaluations.by_step[12] = {"loss": 2.0, "per": 40.0}
-    evaluations.by_step[16] = {"loss": 9.0, "per": 20.0}
+    evaluations.by_step[12] = {"nll": 2.0, "per": 40.0}
+    evaluations.by_step[16] = {"nll": 9.0, "per": 20.0}
     assert validation.best_step == 16 and not validation.lost_patience
-    losses = [evaluations.selection_score({"loss": x}) for x in (2.0, 9.0)]
+    losses = [evaluations.selection_score({"nll": x}) for x in (2.0, 9.0)]
     assert losses == [-2.0, -9.0]  # an average is compared with the last step
 
 
@@ -213,17 +213,17 @@ def test_the_average_is_compared_and_the_weights_stay(data_dir, tmp_path, monkey
         np.testing.assert_array_equal(variable, saved[name], err_msg=name)
 
     records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
-    losses = {r["step"]: r["loss"] for r in records if r["kind"] == "dev"}
+    losses = {r["step"]: r["nll"] for r in records if r["kind"] == "dev"}
     best = min(losses, key=losses.get)
     assert values["dev_best"]["step"] == best
-    assert values["dev_best"]["loss"] == losses[best]
+    assert values["dev_best"]["nll"] == losses[best]
 
     # The same as averaging on disk and evaluating that.
     average_run(tmp_path / "run", count=3)
     run = RunDirectory(tmp_path / "run")
-    expected = open_split(run, run.translator("average"), "dev").loss()["loss"]
+    expected = open_split(run, run.translator("average"), "dev").loss()["nll"]
     assert values["dev_average"]["checkpoints"] == 3
-    assert values["dev_average"]["loss"] == pytest.approx(expected, rel=1e-6)
+    assert values["dev_average"]["nll"] == pytest.approx(expected, rel=1e-6)
     kinds = [r["kind"] for r in records]
     assert kinds[-2:] == ["dev_best", "dev_average"]
 
@@ -243,7 +243,7 @@ def test_an_average_is_kept_if_it_is_better(loss, is_kept, message, tmp_path, ca
         checkpoints.save(step, tensors, keep=9)
     values = [(3.0, 0.0), (loss, 0.0)]
     validation = evaluated(tmp_path, values, [2], eval_sentences=1)
-    assert validation.evaluate_at_end(2)["dev_average"]["loss"] == loss
+    assert validation.evaluate_at_end(2)["dev_average"]["nll"] == loss
     validation.reporter.close()
     assert message.format(tmp_path) in capfd.readouterr().err
     assert checkpoints.find() == tmp_path / is_kept

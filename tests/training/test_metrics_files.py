@@ -21,7 +21,7 @@ def test_losses_of_the_same_meaning_are_in_one_chart(tmp_path):
     board = TensorBoard(tmp_path)
     board.on_report(1, {"loss": 5.0, "nll": 4.0, "steps_per_s": 2.0, "skipped": 1.0})
     board.on_report(2, {"loss": 3.0, "nll": 2.0})
-    board.on_eval(2, "dev", {"loss": 2.5, "accuracy": 0.5, "bleu": 7.0})
+    board.on_eval(2, "dev", {"nll": 2.5, "accuracy": 0.5, "bleu": 7.0})
     board.close()
     assert curves(tmp_path / "tensorboard" / "train") == {
         "loss/smoothed_loss": [(1, 5.0), (2, 3.0)],

@@ -305,7 +305,7 @@ def test_average_of_a_run(replicas, data_dir, tmp_path):
     for name in names:
         expected = checkpoints[-1][name.replace("model/", "ema/", 1)]
         np.testing.assert_array_equal(variables[name], expected, err_msg=name)
-    assert 0 < figures["dev_ema"]["loss"] != figures["dev_loss"]
+    assert 0 < figures["dev_ema"]["nll"] != figures["dev_nll"]
 
 
 def test_a_run_without_averages(trained_run):

@@ -59,8 +59,8 @@ def test_the_likelihood_of_training_is_the_loss_of_dev(data_dir, tmp_path):
     """Dev's sentences are those of training, all in one batch, and nothing changes."""
     hparams = {"dropout": 0.0, "learning_rate": 1e-12, "batch_tokens": 10**9}
     figures = trainer(data_dir, tmp_path, train_steps=1, **hparams).train()
-    assert figures["nll"] == pytest.approx(figures["dev_loss"], rel=1e-5)
-    assert figures["perplexity"] == pytest.approx(math.exp(figures["dev_loss"]), 1e-4)
+    assert figures["nll"] == pytest.approx(figures["dev_nll"], rel=1e-5)
+    assert figures["perplexity"] == pytest.approx(math.exp(figures["dev_nll"]), 1e-4)
     assert abs(figures["loss"] / figures["nll"] - 1) > 1e-3
 
 

@@ -7,7 +7,7 @@ import pytest
 from t2t_keras.training.result import evaluation_lines, recorded_results, results
 from t2t_keras.training.settings import TrainOptions
 
-METRICS = {"loss": 1.5, "dev_best": {"step": 2, "loss": 0.1}, "minutes_left": 0.0}
+METRICS = {"loss": 1.5, "dev_best": {"step": 2, "nll": 0.1}, "minutes_left": 0.0}
 END = {"kind": "training", "last_step": 4, "stopped_by": "train_steps"}
 
 
@@ -21,7 +21,7 @@ def test_the_results_of_the_last_training_are_found(tmp_path):
     assert recorded_results(tmp_path, 4, "train_steps", options) is None
     end_record = END | results(METRICS, options)
     write(tmp_path, END | {"last_step": 2}, end_record, {"kind": "evaluation"})
-    expected = {"loss": 1.5, "dev_best": {"step": 2, "loss": 0.1}}
+    expected = {"loss": 1.5, "dev_best": {"step": 2, "nll": 0.1}}
     assert recorded_results(tmp_path, 4, "train_steps", options) == expected
     often = TrainOptions(eval_sentences=7, log_every=1)  # the results are the same
     assert recorded_results(tmp_path, 4, "train_steps", often) == expected

@@ -58,7 +58,7 @@ def copy(trained, tmp_path):
 def test_the_directory_alone_resumes_with_all_settings(copy):
     config = RunConfig.read(copy)
     hparams = RunDirectory(copy).hparams
-    assert t2t_keras.train(output_dir=copy).step == 2
+    assert t2t_keras.train(output_dir=copy).result.step == 2
     assert RunConfig.read(copy) == config
     assert (config.seed, config.batch_parts, config.accumulate) == (3, 2, 2)
     assert config.train_options == OPTIONS
@@ -124,15 +124,15 @@ def test_options_are_keywords_of_train(copy):
     assert json.loads(lines[-1])["step"] == 3
     refused("keep must be an integer", t2t_keras.train, output_dir=copy, keep="4")
     message = "there is no 'save_evry'; did you mean 'save_every'"
-    refused(message, t2t_keras.train, output_dir=copy, save_evry=4)
+    refused(message, run_settings, copy, options={"save_evry": 4})
 
 
 def test_what_cannot_be_resumed(copy, tmp_path, capfd):
-    message = "--problem is missing; only a run is resumed without it, and .* is none"
+    message = "problem is missing; only a run is resumed without it, and .* is none"
     refused(message, t2t_keras.train, output_dir=tmp_path)
-    refused("--data_dir is missing", t2t_keras.train, "translate_text", output_dir=copy)
+    refused("data_dir is missing", t2t_keras.train, "translate_text", output_dir=copy)
     edit_json(copy / "config.json", batch_parts=None, sha256=None)
-    message = "has no training, as after `t2t import`; begin one .*--init_from"
+    message = "has no training, as after `t2t import`; begin one .*init_from"
     refused(message, t2t_keras.train, output_dir=copy)
     message = run_refused(capfd, "train", copy)
     assert "to resume a run: t2t train --output_dir RUN" in message

@@ -142,7 +142,7 @@ def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
     for step in (1, 5):
         assert_same_end(*runs, step=step)
     for records in zip(*map(read_metrics, runs), strict=True):
-        for name in ("step", "kind", "loss"):
+        for name in ("step", "kind", "nll"):
             assert records[0][name] == records[1][name]
     for run in runs:  # the chief alone has written them
         assert len((run / "history.jsonl").read_text().splitlines()) == 1

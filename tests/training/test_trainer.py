@@ -79,7 +79,7 @@ def test_what_is_reported(trained_run):
     train, dev = records[1:3]
     assert train["learning_rate"] == pytest.approx(16**-0.5 * 4 * 10**-1.5)
     assert train["perplexity"] == pytest.approx(np.exp(train["nll"]))
-    assert dev["perplexity"] == pytest.approx(np.exp(dev["loss"]))
+    assert dev["perplexity"] == pytest.approx(np.exp(dev["nll"]))
     assert 0 <= train["minutes_left"] < 1
     assert list(trained_run.glob("tensorboard/train/events*"))
 
@@ -368,7 +368,7 @@ def test_a_run_stopped_by_a_signal_loses_no_step(data_dir, undisturbed, tmp_path
     # Each step was evaluated once, also the one at which the signal came.
     def evaluated(run):
         records = map(json.loads, (run / "metrics.jsonl").open())
-        return [(r["step"], r["loss"]) for r in records if r["kind"] == "dev"]
+        return [(r["step"], r["nll"]) for r in records if r["kind"] == "dev"]
 
     resumed = evaluated(tmp_path / "a")
     assert [step for step, _ in resumed] == [1, 2, 3, 4]
@@ -431,7 +431,7 @@ def test_early_stopping_keeps_the_best_and_remains_stopped(
     assert figures["stopped_by"] == "patience"
     best = figures["dev_best"]
     assert figures["step"] == best["step"] + 2 < 50
-    assert figures["dev_loss"] > best["loss"]
+    assert figures["dev_nll"] > best["nll"]
     run = RunDirectory(tmp_path)
     assert Checkpoint(run.checkpoints.find("best")).step == best["step"]
     assert run.checkpoints.steps() == [figures["step"]]
@@ -443,7 +443,7 @@ def test_early_stopping_keeps_the_best_and_remains_stopped(
     assert "the results are those of the end of the training" in capfd.readouterr().err
     assert restarted == {k: v for k, v in figures.items() if k in restarted}
     assert vars(TrainResult(**restarted)).items() >= restarted.items()
-    assert {"loss", "dev_loss", "dev_best"} <= restarted.keys()
+    assert {"loss", "dev_nll", "dev_best"} <= restarted.keys()
     assert (tmp_path / "metrics.jsonl").read_bytes() == evaluations
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import require_extra
-from t2t_keras.export.formats import ExportFormat
+from t2t_keras.exporting.formats import ExportFormat
 
 
 def _export_hf_marian(*args: Any, **options: Any) -> int:

@@ -10,9 +10,9 @@ import numpy as np
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, require_extra
-from t2t_keras.export.directory import replaced, require_free, size_of
-from t2t_keras.export.formats import require_quantization
-from t2t_keras.export.verify import Output, Verification
+from t2t_keras.exporting.directory import replaced, require_free, size_of
+from t2t_keras.exporting.formats import require_quantization
+from t2t_keras.exporting.verify import Output, Verification
 from t2t_keras.files.atomic import write_lines
 from t2t_keras.files.json_files import write_json
 from t2t_keras.model import build_model

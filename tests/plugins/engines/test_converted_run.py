@@ -12,7 +12,7 @@ from helpers.errors import refused
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
 import t2t_keras
-from t2t_keras.export.formats import converted
+from t2t_keras.exporting.formats import converted
 from t2t_keras.files.json_files import sha256
 from t2t_keras.plugins.engines import converted_run
 from t2t_keras.plugins.engines.ctranslate2_engine import CTranslate2Engine

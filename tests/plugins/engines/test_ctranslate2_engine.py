@@ -24,8 +24,8 @@ from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.engine import AlignmentHead, Source
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.errors import UserError
-from t2t_keras.export.saved_model import export_saved_model
-from t2t_keras.export.verify import Output, Verification
+from t2t_keras.exporting.saved_model import export_saved_model
+from t2t_keras.exporting.verify import Output, Verification
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
 from t2t_keras.plugins.engines import ctranslate2_export

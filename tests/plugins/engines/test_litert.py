@@ -13,7 +13,7 @@ from helpers.errors import refused
 
 import t2t_keras
 from t2t_keras.decoding.graph_engine import ModelTranslator
-from t2t_keras.export.verify import Verification
+from t2t_keras.exporting.verify import Verification
 from t2t_keras.plugins.engines.litert import export_litert
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer

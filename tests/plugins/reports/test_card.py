@@ -18,7 +18,7 @@ from t2t_keras.run.history import record_event
 
 def test_card_of_a_run(trained_run, tmp_path, capfd, monkeypatch):
     run = shutil.copytree(trained_run, tmp_path / "runs" / "a run")
-    facts = {"bleu": 12.5, "signature": "nrefs:1", "loss": 9.5, "perplexity": 19720.4}
+    facts = {"bleu": 12.5, "signature": "nrefs:1", "nll": 9.5, "perplexity": 19720.4}
     evaluation = {"checkpoint": "x", "split": "dev", "sentences": 7, "metrics": facts}
     for _ in range(2):
         record_event(run, "evaluation", **evaluation, decoding={"beam_size": 1})
@@ -30,7 +30,7 @@ def test_card_of_a_run(trained_run, tmp_path, capfd, monkeypatch):
     assert f"| parameters | {count:,} |" in body
     assert "step 4 |" in body and "| train examples | " in body
     score = (
-        "dev, x, beam_size=1, 7 sentences: bleu 12.5, `nrefs:1`; whole split: loss "
+        "dev, x, beam_size=1, 7 sentences: bleu 12.5, `nrefs:1`; whole split: nll "
         "9.5, perplexity 19,720"
     )
     assert body.count(score) == 1
@@ -69,18 +69,18 @@ def test_a_resolved_auto_is_not_a_change(data_dir):
 def test_evaluations_during_training_have_labels(trained_run, tmp_path):
     run = shutil.copytree(trained_run, tmp_path / "run")
     records = [
-        *({"step": step, "kind": "dev", "loss": 9.0 - step} for step in (1, 2, 3, 4)),
-        {"step": 4, "kind": "dev_best", "loss": 5.0},
-        {"step": 4, "kind": "dev_average", "checkpoints": 2, "loss": 5.5},
+        *({"step": step, "kind": "dev", "nll": 9.0 - step} for step in (1, 2, 3, 4)),
+        {"step": 4, "kind": "dev_best", "nll": 5.0},
+        {"step": 4, "kind": "dev_average", "checkpoints": 2, "nll": 5.5},
     ]
     lines = [json.dumps(record) for record in records]
     write(run / "metrics.jsonl", *lines)
     record_event(run, "training", eval_sentences=2)
     _, _, section = model_card(RunDirectory(run)).partition("during training\n\n")
     assert section.partition("\n\n")[0].splitlines() == [
-        "- scores are of the first 2 sentences, losses of all",
-        "- step 2: loss 7",
-        "- step 3: loss 6",
-        "- step 4 (the best checkpoint): loss 5",
-        "- step 4 (the average of the last checkpoints): loss 5.5",
+        "- scores are of the first 2 sentences, nll of all",
+        "- step 2: nll 7",
+        "- step 3: nll 6",
+        "- step 4 (the best checkpoint): nll 5",
+        "- step 4 (the average of the last checkpoints): nll 5.5",
     ]

@@ -64,7 +64,7 @@ def long_run(path, config_of, evaluations, texts):
             speeds = {"steps_per_s": 2.0, "target_tokens_per_s": 1000.0}
             step = {"step": 100 * n}
             file.write(json.dumps(step | {"kind": "train"} | train | speeds) + "\n")
-            dev = {"loss": 8.5 / n, "bleu": min(n / 10, 40)}
+            dev = {"nll": 8.5 / n, "bleu": min(n / 10, 40)}
             file.write(json.dumps(step | {"kind": "dev"} | dev) + "\n")
     with (path / "samples.jsonl").open("w", encoding="utf-8") as file:
         for n in range(1, evaluations + 1):

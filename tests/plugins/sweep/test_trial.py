@@ -27,7 +27,7 @@ run = pathlib.Path(flags["--output_dir"])
 number = int(run.name[-4:])
 
 def evaluate(step, score):
-    line = {"step": step, "kind": "dev", "loss": 1.0, "bleu": score}
+    line = {"step": step, "kind": "dev", "nll": 1.0, "bleu": score}
     with (run / "metrics.jsonl").open("a") as file:
         print(json.dumps(line), file=file)
 

@@ -34,7 +34,7 @@ from safetensors.numpy import load_file, save_file
 
 import t2t_keras
 from t2t_keras import UserError
-from t2t_keras.export.verify import Verification
+from t2t_keras.exporting.verify import Verification
 from t2t_keras.hparam import HParams
 from t2t_keras.plugins.interop.marian.files import load_marian
 from t2t_keras.plugins.interop.marian.run import import_marian_run

@@ -7,9 +7,9 @@ from helpers.errors import refused
 
 import t2t_keras
 from t2t_keras import registry
-from t2t_keras.export.directory import SUMS
-from t2t_keras.export.saved_model import SavedModelSettings
-from t2t_keras.export.settings import SETTINGS
+from t2t_keras.exporting.directory import SUMS
+from t2t_keras.exporting.saved_model import SavedModelSettings
+from t2t_keras.exporting.settings import SETTINGS
 from t2t_keras.files.json_files import sha256
 from t2t_keras.problem import TextProcessor
 

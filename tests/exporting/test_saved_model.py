@@ -28,20 +28,20 @@ from t2t_keras.cli import translation
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.export import saved_model
-from t2t_keras.export.directory import SUMS, replaced, require_free
-from t2t_keras.export.formats import export_formats
-from t2t_keras.export.saved_model import (
+from t2t_keras.exporting import saved_model
+from t2t_keras.exporting.directory import SUMS, replaced, require_free
+from t2t_keras.exporting.formats import export_formats
+from t2t_keras.exporting.saved_model import (
     WARM_UP,
     export_saved_model,
     load_saved_model,
     load_translator,
 )
-from t2t_keras.export.saved_model_engine import SavedModelEngine
-from t2t_keras.export.served_graph import ServedGraph, StoredWeight
-from t2t_keras.export.served_inputs import require
-from t2t_keras.export.settings import SETTINGS
-from t2t_keras.export.verify import Verification
+from t2t_keras.exporting.saved_model_engine import SavedModelEngine
+from t2t_keras.exporting.served_graph import ServedGraph, StoredWeight
+from t2t_keras.exporting.served_inputs import require
+from t2t_keras.exporting.settings import SETTINGS
+from t2t_keras.exporting.verify import Verification
 from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import WordListTokenizer

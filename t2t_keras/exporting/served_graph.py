@@ -23,7 +23,7 @@ from t2t_keras.decoding.phrases import (
 from t2t_keras.decoding.search_graph import SearchInputs, score_targets
 from t2t_keras.decoding.search_loop import Hypotheses
 from t2t_keras.errors import UserError
-from t2t_keras.export.served_inputs import (
+from t2t_keras.exporting.served_inputs import (
     TextSplitter,
     checked_ids,
     checked_options,

@@ -17,7 +17,7 @@ from t2t_keras.problem import Problem, TextProcessor
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.graph_engine import ModelTranslator
-    from t2t_keras.export.verify import Verification
+    from t2t_keras.exporting.verify import Verification
 
 SETTINGS = "t2t_export.json"
 

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from helpers.errors import refused
 
-from t2t_keras.export.verify import verify_text_processor
+from t2t_keras.exporting.verify import verify_text_processor
 from t2t_keras.problem import TextProcessor
 
 SOURCES = ["A dog.", "a house"]

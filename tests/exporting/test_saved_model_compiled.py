@@ -4,7 +4,7 @@ import pytest
 from helpers.decoding_models import LINES
 from tensorflow.core.protobuf import saved_model_pb2
 
-from t2t_keras.export.saved_model import export_saved_model, load_translator
+from t2t_keras.exporting.saved_model import export_saved_model, load_translator
 
 
 def is_compiled(path):

@@ -23,16 +23,16 @@ from t2t_keras.data.tfrecord import field
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.errors import UserError, first_line
-from t2t_keras.export.directory import (
+from t2t_keras.exporting.directory import (
     is_saved_model,
     replaced,
     require_free,
     require_intact,
     size_of,
 )
-from t2t_keras.export.saved_model_engine import SavedModelEngine
-from t2t_keras.export.served_graph import ServedGraph
-from t2t_keras.export.settings import (
+from t2t_keras.exporting.saved_model_engine import SavedModelEngine
+from t2t_keras.exporting.served_graph import ServedGraph
+from t2t_keras.exporting.settings import (
     DTYPES,
     SETTINGS,
     ExportedTranslator,
@@ -40,7 +40,7 @@ from t2t_keras.export.settings import (
     make_settings,
     refuse_unknown_dtype,
 )
-from t2t_keras.export.verify import Verification, search_of, verify_text_processor
+from t2t_keras.exporting.verify import Verification, search_of, verify_text_processor
 from t2t_keras.files.json_files import write_json
 from t2t_keras.problem import Problem
 from t2t_keras.tensorflow_import import diverted_stderr

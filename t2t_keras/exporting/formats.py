@@ -11,13 +11,13 @@ from t2t_keras.console import folded, say
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
-from t2t_keras.export.directory import is_saved_model
-from t2t_keras.export.settings import DTYPES, refuse_unknown_dtype
+from t2t_keras.exporting.directory import is_saved_model
+from t2t_keras.exporting.settings import DTYPES, refuse_unknown_dtype
 from t2t_keras.options import OptionValues
 from t2t_keras.run.config import CheckpointPaths, RunConfig
 
 if TYPE_CHECKING:
-    from t2t_keras.export.settings import ExportedTranslator
+    from t2t_keras.exporting.settings import ExportedTranslator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +58,13 @@ class ExportFormat:
 
 
 def _export_saved_model(*args: object, **options: object) -> int:
-    from t2t_keras.export.saved_model import export_saved_model
+    from t2t_keras.exporting.saved_model import export_saved_model
 
     return export_saved_model(*args, **options)  # type: ignore[arg-type]
 
 
 def _load_saved_model(path: Path) -> "ExportedTranslator":
-    from t2t_keras.export.saved_model import load_translator
+    from t2t_keras.exporting.saved_model import load_translator
 
     return load_translator(path)
 

@@ -1,0 +1,237 @@
+"""Calls of a command from Python, and what they return.
+
+The values are checked as those of flags are, with the names of arguments in messages.
+"""
+
+import contextlib
+import html
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.checking import (
+    TypeMismatchError,
+    require_type,
+    resolved_hints,
+    validated,
+)
+from t2t_keras.cli.command import Command
+from t2t_keras.cli.flags import Flag, flags_of
+from t2t_keras.cli.program import find_command
+from t2t_keras.console import columns
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.errors import UserError, require_local
+from t2t_keras.options import OptionValues, check_options, require_known
+from t2t_keras.usr_dir import load_usr_dir
+
+
+class Result(dict[str, Any]):
+    """What a command returns: the object that its `--json` prints.
+
+    It is shown as the command shows it, `print(result)` included.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any], show: Callable[[dict[str, Any]], str]
+    ) -> None:
+        super().__init__(values)
+        self._show = show
+
+    def __repr__(self) -> str:
+        return self._show(dict(self))
+
+
+class Table:
+    """Records of a run in columns; what `Run.history` returns without pandas.
+
+    Like a DataFrame, `table["step"]` is a column, `len(table)` the number of rows, and
+    the iteration yields the names of the columns.
+    """
+
+    def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
+        self.records = [dict(record) for record in records]
+        names = dict.fromkeys(name for record in self.records for name in record)
+        self.columns = list(names)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        if name not in self.columns:
+            raise KeyError(name)
+        return [record.get(name) for record in self.records]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        if not self.records:
+            return "an empty table"
+        head, tail = self.records[:-_SHOWN][:_SHOWN], self.records[-_SHOWN:]
+        lines = columns(
+            [
+                {name: _cell(record.get(name)) for name in self.columns}
+                for record in [*head, *tail]
+            ]
+        ).splitlines()
+        hidden = len(self.records) - len(head) - len(tail)
+        if hidden:
+            lines.insert(1 + len(head), f"... {hidden:,} rows ...")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Returns the table for a notebook."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+_SHOWN = 5  # rows of the head and of the tail of a table
+
+
+def _cell(value: object) -> object:
+    return "" if value is None else value
+
+
+def call(
+    name: str,
+    values: Mapping[str, Any],
+    decoding: OptionValues | None = None,
+    flags: OptionValues | None = None,
+) -> Result:
+    """Runs a command, and returns its result.
+
+    Args:
+        name: the name of the command.
+        values: the values of its fields; None and defaults count as not given.
+        decoding: options of `DecodingOptions`.
+        flags: flags that a problem adds, see `Command.plugin_flags`.
+
+    Raises:
+        UserError: there is no such command, or a value is impossible; whatever the
+            command refuses.
+    """
+    found = find_command(name)
+    if found is None:
+        raise UserError(f"the plugin with `t2t {name}` is not installed")
+    with argument_names(found):
+        command = _command(name, found, values, decoding or {}, flags or {})
+        if usr_dir := getattr(command, "usr_dir", None):
+            load_usr_dir(usr_dir)
+        if command.needs_tensorflow():
+            from t2t_keras.model.backend import require_tensorflow
+
+            require_tensorflow()
+        command.check()
+        return Result(command.run(), command.show)
+
+
+def _command(
+    name: str,
+    command: type[Command],
+    values: Mapping[str, Any],
+    decoding: OptionValues,
+    flags: OptionValues,
+) -> Command:
+    """Returns the command with the values of its fields."""
+    own = {flag.name: flag for flag in flags_of(command) if not flag.holder}
+    given: OptionValues = {}
+    for key, value in values.items():
+        flag = own[key]
+        if flag.is_required or not (value is None or _is(value, flag.field.default)):
+            given[key] = _argument(flag, value)
+    fields: OptionValues = dict(given)
+    if decoding:
+        require_known(DecodingOptions, decoding, f"{name}: ", "decode_hparams")
+        check_options(DecodingOptions, decoding)
+        fields["decoding"] = decoding
+    problem, usr_dir = (given.get(key) for key in ("problem", "usr_dir"))
+    if part := command.plugin_flags(problem, usr_dir):
+        require_known(part, flags, f"{name}: ")
+        check_options(part, flags)
+        fields["plugin_values"] = part(**flags)
+    elif flags:
+        require_known(command, flags, f"{name}: ")
+    words = [name]
+    for key, value in given.items():
+        items = value if isinstance(value, tuple) else (value,)
+        words += [f"--{own[key].word}", *map(str, items)]
+    return command(
+        **fields, given=frozenset({*given, *decoding, *flags}), words=tuple(words)
+    )
+
+
+def _is(value: object, default: object) -> bool:
+    """Returns whether a value is a default; a user's class may compare to anything."""
+    return value is default or (type(value) is type(default) and value == default)
+
+
+def _argument(flag: Flag, value: Any) -> Any:
+    """Returns the value of an argument as the flag's field has it.
+
+    Raises:
+        UserError: it is impossible.
+    """
+    name = flag.name
+    if flag.is_list:
+        values = [value] if isinstance(value, str | Path) else value
+        if not isinstance(values, list | tuple):
+            require_type(name, list[str], values)
+        return tuple(_text(name, item) for item in values)
+    if flag.hint is str:
+        text = value if flag.field.metadata.get("is_text") else _text(name, value)
+        require_type(name, str, text)
+        parse = flag.field.metadata.get("parse")
+        if not parse:
+            return text
+        try:
+            return parse(text)
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
+    check_options(flag.options, {name: value})
+    try:
+        return validated(resolved_hints(flag.options)[name], value, name)
+    except TypeMismatchError as error:
+        raise UserError(str(error)) from None
+
+
+def _text(name: str, value: Any) -> str:
+    """Returns a name or a path as text, see `Flag.convert`."""
+    require_type(name, str | Path, value)
+    text = os.fspath(value)
+    if not text:
+        raise UserError(f"{name} is empty; give a value, or leave it out")
+    require_local(name, text)
+    return str(text)
+
+
+# A flag, and the word or number that stands for its value.
+_FLAG = re.compile(r"--(?:decode_hparams )?([a-z]\w*)(?: ([A-Z]{2,}|\d+)\b)?")
+
+
+@contextlib.contextmanager
+def argument_names(command: type[Command] | None = None) -> Iterator[None]:
+    """Names arguments in place of flags in the messages of errors.
+
+    Commands in backticks keep their flags.
+
+    Args:
+        command: the command, some of whose arguments have other names than its flags.
+    """
+    try:
+        yield
+    except UserError as error:
+        flags = {flag.word: flag for flag in flags_of(command)} if command else {}
+
+        def argument(match: re.Match[str]) -> str:
+            word, value = match.groups()
+            flag = flags.get(word)
+            name = flag.name if flag else word
+            if flag and flag.hint is bool:
+                value = "True"
+            return f"{name}={value}" if value else name
+
+        parts = str(error).split("`")
+        parts[::2] = [_FLAG.sub(argument, part) for part in parts[::2]]
+        error.args = ("`".join(parts),)
+        raise

@@ -1,0 +1,242 @@
+"""The commands as functions: each once on a tiny run, and the names in its errors."""
+
+import inspect
+import json
+import pydoc
+import shutil
+
+import numpy as np
+import pytest
+from helpers.command_line import python, run_json, write
+from helpers.errors import refused
+from helpers.small_data import write_pairs
+from helpers.small_run import HPARAMS, replace_search, replace_updates
+
+import t2t_keras
+from t2t_keras.api.calling import Result, Table, argument_names
+from t2t_keras.api.functions import train as train_function
+from t2t_keras.api.run import Run
+from t2t_keras.cli.training import Train
+from t2t_keras.decoding.engine import Hypothesis, Score
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.training.settings import TrainOptions
+
+FUNCTIONS = (
+    *("average", "compare", "datagen", "evaluate", "export", "import_model"),
+    *("inspect", "load", "train"),
+)
+QUICK = {"eval_sentences": 3, "beam_size": 1, "engine": "tensorflow"}
+FEW = {"bootstrap_samples": 5, "randomization_trials": 5}
+
+
+@pytest.fixture
+def run(trained_run, monkeypatch):
+    """A run that "translates" each sentence into itself."""
+    replace_search(monkeypatch)
+    return t2t_keras.load(trained_run)
+
+
+def is_short(value: object) -> bool:
+    lines = repr(value).splitlines()
+    return len(lines) <= 30 and all(len(line) < 200 for line in lines)
+
+
+def test_data_are_made_and_trained_on(tmp_path, monkeypatch):
+    replace_updates(monkeypatch)
+    files = write_pairs(tmp_path)
+    pairs = {"train_source": files.source_path, "train_target": str(files.target_path)}
+    findings = t2t_keras.inspect(**pairs)
+    assert findings["splits"]["train"]["pairs"] == 320
+    assert "no faults were found" in repr(findings)
+    data = tmp_path / "data"
+    manifest = t2t_keras.datagen(
+        "translate_text", data, dev_size=20, vocab_size=300, workers=1, **pairs
+    )
+    assert manifest.examples == {"train": 300, "dev": 20}
+    assert repr(manifest).startswith("Manifest('translate_text', examples=")
+    assert is_short(manifest)
+    changes = {name: getattr(HPARAMS, name) for name in ("num_layers", "d_model")}
+    run = t2t_keras.train(
+        "translate_text",
+        "tiny",
+        data_dir=data,
+        output_dir=tmp_path / "run",
+        hparams=changes | {"d_ff": 16, "num_heads": 2, "batch_tokens": 256},
+        train_steps=4,
+        log_every=2,
+        save_every=2,
+        eval_sentences=0,
+    )
+    assert (run.result.step, run.result.stopped_by) == (4, "train_steps")
+    assert run.result.dev_nll > 0 and is_short(run.result)
+    assert is_short(run) and "step=4" in repr(run)
+    assert "engine" not in vars(run)  # no weights are read before they are needed
+    assert list(run.history("dev")["step"]) == [4]
+    assert {"nll", "loss"} <= {*run.history("train")}
+    assert "loss" not in [*run.history("dev").dropna(axis="columns")]
+
+
+def test_a_run_is_a_translator(run):
+    assert isinstance(run, Translator)
+    text = "a dog sees the house"
+    assert run.translate([text]) == [text]
+    assert repr(run.n_best([text])) == f"[[Hypothesis({text!r}, score=-1)]]"
+    assert "checkpoint='model.ckpt-4'" in repr(run) and is_short(run)
+
+
+def test_it_is_evaluated_as_by_the_command(run, trained_run, capfd):
+    scores = run.evaluate("dev", **QUICK)
+    flags = ("--split", "dev", "--eval_sentences", 3, "--beam_size", 1)
+    flags += ("--engine", "tensorflow")
+    assert scores == run_json(capfd, "evaluate", trained_run, *flags)
+    assert json.loads(json.dumps(scores)) == scores
+    assert scores == t2t_keras.evaluate(trained_run, "dev", **QUICK)
+    assert "nll" in repr(scores) and is_short(scores)
+
+
+def test_systems_are_compared(run, trained_run):
+    first = trained_run / "model.ckpt-2"
+    result = t2t_keras.compare(first, trained_run, split="dev", **QUICK, **FEW)
+    assert result["sentences"] == 3 and {*result["metrics"]} == {"bleu", "chrf"}
+    assert is_short(result)
+
+
+def test_files_are_compared_and_scored(tmp_path):
+    a = write(tmp_path / "a", "a b c d e", "a b c d g")
+    b = write(tmp_path / "b.de", "a b c d f", "a b c d e")
+    scores = t2t_keras.evaluate(hypotheses=a, references=b)["bleu"]
+    assert 0 < scores["sacrebleu_13a"] < 100
+    result = t2t_keras.compare(a, b, references=b, metric="chrf", input=a, **FEW)
+    assert [*result["metrics"]] == ["chrf"]
+
+
+def test_attention_draws_itself(run, tmp_path):
+    attention = run.attention("a dog", "dog a")
+    assert attention.cross.shape[:2] == (1, 2) and is_short(attention)
+    assert np.allclose(attention.cross.sum(-1), 1, atol=1e-5)
+    assert attention._repr_html_().startswith('<iframe srcdoc="&lt;!DOCTYPE html')
+    attention.save(tmp_path / "page.html")
+    assert "<title>" in (tmp_path / "page.html").read_text()
+
+
+def test_what_a_run_records(run, trained_run, monkeypatch):
+    assert run.describe()["vocab_sizes"]["target"] == run.target_tokenizer.vocab_size
+    records = [json.loads(x) for x in (trained_run / "metrics.jsonl").open()]
+    frame = run.history()
+    assert list(frame["step"]) == [record["step"] for record in records]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    table = run.history("train")
+    assert isinstance(table, Table)
+    train = [record for record in records if record["kind"] == "train"]
+    assert len(table) == len(train) and [*table] == [*train[0]]
+    assert table["nll"] == [record["nll"] for record in train]
+    assert table._repr_html_().startswith("<pre>step ")
+    refused("kind must be one of train, dev", run.history, "test")
+
+
+def test_a_long_table_shows_its_ends():
+    table = Table({"step": step, "kind": "<b>"} for step in range(1000))
+    assert len(repr(table).splitlines()) == 12
+    assert "... 990 rows ..." in repr(table) and "<b>" not in table._repr_html_()
+
+
+def test_an_average_and_an_export(trained_run, tmp_path):
+    copy = shutil.copytree(trained_run, tmp_path / "run")
+    assert t2t_keras.average(copy, 2).name == "average.ckpt-4"
+    run = t2t_keras.load(copy)
+    assert "average.ckpt-4" in repr(run)
+    served = tmp_path / "served" / "1"
+    result = run.export(served, verify=0, beam_size=1)
+    assert result["bytes"] > 0 and is_short(result)
+    export = t2t_keras.load(served)
+    assert repr(export) == "ExportedTranslator('translate_text', engine='tensorflow')"
+    message = "holds an export; name another directory, or give overwrite=True"
+    refused(message, t2t_keras.export, copy, served)
+
+
+def test_errors_name_arguments(run, trained_run, tmp_path):
+    evaluate = run.evaluate
+    refused("^split must be one of train, dev, test or None", evaluate, "tset")
+    refused("^split: not all data have test", evaluate, "test")
+    refused("^beam_size must be at least 1", evaluate, "dev", beam_size=0)
+    refused("^evaluate: there is no 'beamsize'; did you", evaluate, "dev", beamsize=2)
+    message = "^output: with eval_sentences=0 there is nothing to write"
+    refused(message, evaluate, "dev", output=tmp_path / "x", eval_sentences=0)
+    refused("^format: there is no 'x'", run.export, tmp_path / "x", format="x")
+    refused("^output_dir must be a path, not 5", t2t_keras.export, 5, tmp_path / "x")
+    refused("hypotheses and references", t2t_keras.evaluate)
+    refused("^give two or more systems; `t2t evaluate`", t2t_keras.compare, "a")
+    refused("^recipe has no effect without apply", t2t_keras.inspect, recipe="a")
+    refused("^last must be at least 1", t2t_keras.average, trained_run, 0)
+    refused("^problem is missing", t2t_keras.train, output_dir=tmp_path / "x")
+    files = {"train_source": tmp_path / "a"}
+    datagen = t2t_keras.datagen
+    refused("^train_source needs train_target", datagen, "translate_text", "x", **files)
+    refused("^seed must be at least 0", datagen, "translate_text", "x", seed=-1)
+    refused("^datagen: there is no 'foo'", datagen, "translate_text", "x", foo=1)
+    refused("has no model", t2t_keras.import_model, tmp_path, tmp_path / "x")
+    refused("the output_dir of `t2t train` is one", t2t_keras.load, tmp_path)
+    ensemble = t2t_keras.load(trained_run, ensemble=[trained_run])
+    refused("without an ensemble", ensemble.evaluate, "dev")
+
+
+@pytest.mark.parametrize(
+    ("flags", "arguments"),
+    [
+        ("--keep 5 and --output_dir RUN", "keep=5 and output_dir=RUN"),
+        ("run `t2t train --seed 3`, or give --seed", "run `t2t train --seed 3`, or gi"),
+        ("or --change_settings to resume", "or change_settings=True to resume"),
+        ("--decode_hparams raw: no", "raw: no"),
+    ],
+)
+def test_flags_in_messages(flags, arguments):
+    with pytest.raises(UserError) as error, argument_names(Train):
+        raise UserError(flags)
+    assert str(error.value).startswith(arguments)
+
+
+def test_a_notebook_shows_the_sentence():
+    """By the hook that IPython calls for its traceback."""
+    assert UserError("a\nb")._render_traceback_() == [r"UserError: a\nb"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_help_is_readable(name):
+    function = getattr(t2t_keras, name)
+    shown = pydoc.plain(pydoc.render_doc(function))
+    assert "Annotated" not in shown and "Optional[" not in shown
+    assert "Args:" in shown and "Returns:" in shown and "Raises:" in shown
+    for parameter in inspect.signature(function).parameters:
+        assert f"{parameter}: " in function.__doc__, parameter
+
+
+def test_help_of_a_run_is_readable():
+    assert "Annotated" not in pydoc.render_doc(Run)
+
+
+def test_train_has_the_options_of_training():
+    parameters = inspect.signature(train_function).parameters
+    options = set(TrainOptions.__dataclass_fields__)
+    assert options <= parameters.keys()
+    assert all(parameters[name].default is None for name in options)
+
+
+def test_reprs_of_outputs():
+    hypothesis = Hypothesis("Ein Haus.", -0.123456, ids=tuple(range(99)))
+    assert repr(hypothesis) == "Hypothesis('Ein Haus.', score=-0.1235)"
+    assert repr(Score(-2.5, 3, (1, 2, 3))) == "Score(log_prob=-2.5, tokens=3)"
+    assert repr(Result({"a": 1}, lambda result: f"a is {result['a']}")) == "a is 1"
+
+
+IMPORTS = """
+import sys
+import t2t_keras
+print([name for name in sys.argv[1:] if name in sys.modules])
+"""
+
+
+def test_the_import_is_light():
+    heavy = ("tensorflow", "keras", "numpy", "pandas", "pydantic", "cyclopts")
+    plugins = ("t2t_keras.plugins", "t2t_keras.cli", "t2t_keras.data")
+    assert python(IMPORTS, *heavy, *plugins) == "[]\n"

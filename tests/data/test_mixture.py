@@ -88,7 +88,7 @@ def test_an_epoch_is_at_most_a_hundred_times_the_data():
     rare = Mixture((corpus("a", 1, 0.01), corpus("b", 1, 0.99)))
     assert rare.checked_shares(sizes) == rare.shares(sizes)
     rarer = Mixture((corpus("a", 1, 0.0098), corpus("b", 1, 0.99)))
-    message = "an epoch would have 102020 examples for those of 'a' to occur once"
+    message = "an epoch would have 102,020 examples for those of 'a' to occur once"
     refused(message, rarer.checked_shares, sizes)
 
 

@@ -168,7 +168,7 @@ def test_the_loss_and_the_scores_of_fewer_sentences_have_their_numbers():
     result = {"sentences": 8, "loss_sentences": 1000, "repaired": 0.5}
     shown = Evaluate().show(result | report | losses)
     loss, decoded, scores, _ = shown.split("\n\n")
-    assert loss.splitlines()[0].split() == ["sentences", "1000"]
+    assert loss.splitlines()[0].split() == ["sentences", "1,000"]
     assert decoded.splitlines()[0].split(maxsplit=1) == [
         "decoded",
         "the first 8 sentences",
@@ -177,7 +177,7 @@ def test_the_loss_and_the_scores_of_fewer_sentences_have_their_numbers():
     shown = Evaluate().show(result | {"sentences": 1000} | report | losses)
     assert "nll" in shown.split("\n\n")[0] and "decoded" not in shown
     shown = Evaluate().show({"sentences": 0, "loss_sentences": 1000} | losses)
-    assert shown.splitlines()[0].split() == ["sentences", "1000"]
+    assert shown.splitlines()[0].split() == ["sentences", "1,000"]
 
 
 def test_files_are_scored_without_tensorflow(tmp_path):

@@ -141,7 +141,7 @@ def test_the_loss_and_the_scores_of_fewer_sentences_have_their_numbers():
     losses = {"nll": 1.5, "perplexity": 4.48, "accuracy": 0.69}
     report = {"bleu": {"main": 38.0, "signatures": {"main": "tok:13a"}, "hidden": 5}}
     result = {"sentences": 8, "loss_sentences": 1000, "repaired": 0.5}
-    shown = COMMANDS["evaluate"].show(result | report | losses)
+    shown = COMMANDS["evaluate"](all=True).show(result | report | losses)
     loss, decoded, scores, _ = shown.split("\n\n")
     assert loss.splitlines()[0].split() == ["sentences", "1000"]
     assert decoded.splitlines()[0].split(maxsplit=1) == [
@@ -149,9 +149,13 @@ def test_the_loss_and_the_scores_of_fewer_sentences_have_their_numbers():
         "the first 8 sentences",
     ]
     assert "nll" in loss and "repaired" in decoded and "38.00" in scores
-    shown = COMMANDS["evaluate"].show(result | {"sentences": 1000} | report | losses)
+    shown = COMMANDS["evaluate"](all=True).show(
+        result | {"sentences": 1000} | report | losses
+    )
     assert "nll" in shown.split("\n\n")[0] and "decoded" not in shown
-    shown = COMMANDS["evaluate"].show({"sentences": 0, "loss_sentences": 1000} | losses)
+    shown = COMMANDS["evaluate"](all=True).show(
+        {"sentences": 0, "loss_sentences": 1000} | losses
+    )
     assert shown.splitlines()[0].split() == ["sentences", "1000"]
 
 

@@ -83,8 +83,9 @@ def is_on_disk(source: str) -> bool:
         _hub_name(source.removeprefix("hf:"))
         return False
     path = Path(source)
-    if source and (path.exists() or path.with_name(f"{path.name}.index").exists()):
-        return not _is_archive(path)
+    with contextlib.suppress(OSError):  # a name may be too long
+        if source and (path.exists() or path.with_name(f"{path.name}.index").exists()):
+            return not _is_archive(path)
     if "://" in source:
         _require_safe(source)
     elif _HUB_NAME.fullmatch(source):

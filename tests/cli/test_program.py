@@ -94,7 +94,7 @@ MISTAKES = {
     ("train",): "give --problem, --hparams_set, --data_dir and --output_dir; to resume",
     (*TRAIN, "--train_steps", "0"): "--train_steps must be at least 1, not 0\n",
     (*TRAIN, "--train_steps", "2e9"): "be at least 1 and at most 1000000000, not 2000",
-    (*TRAIN, "--best_by", "x"): "--best_by must be one of loss, metric, not 'x'\n",
+    (*TRAIN, "--best_by", "x"): "--best_by must be one of nll, metric, not 'x'\n",
     (*TRAIN, "--best_by="): "--best_by is empty; give a value, or leave it out",
     (*TRAIN, "--h"): "there is no flag --h\n",
     ("train", "--config", "--problem", "x"): "--config needs a value\n",

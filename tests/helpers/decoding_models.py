@@ -207,10 +207,11 @@ def penalty(length, alpha):
 
 def run_of(translator, monkeypatch, folder):
     """The flags of a run directory from which the commands load this translator."""
-    from t2t_keras.cli import translation
+    from t2t_keras.cli import scoring, translation
     from t2t_keras.run.directory import RunDirectory
 
-    monkeypatch.setattr(translation, "load", lambda *args: translator)
+    for module in (scoring, translation):
+        monkeypatch.setattr(module, "load", lambda *args: translator)
     monkeypatch.setattr(translation, "model_id", lambda *args: (None, "checksum"))
     monkeypatch.setattr(translation, "MAX_LINES", 2)
     monkeypatch.setattr(RunDirectory, "__init__", lambda self, path: None)

@@ -66,6 +66,7 @@ def test_callbacks_get_the_records_in_keras_order(recorded):
         assert logs["train_batch_end", step] == written["train", step]
         assert logs["test_end", step] == dev
         of_dev = {f"val_{name}": value for name, value in dev.items()}
+        of_dev["val_loss"] = dev["nll"]  # what Keras's callbacks watch
         assert logs["epoch_end", step] == written["train", step] | of_dev
     average = written["dev_average", 6]["nll"]
     assert logs["train_end", 6]["dev_average_loss"] == average

@@ -78,6 +78,6 @@ def test_what_does_not_fit_is_named(hparams, message, trained_run, data_dir, tmp
 def test_what_is_not_a_run_is_refused_before_anything_is_written(data_dir, tmp_path):
     folders = {"data_dir": data_dir, "output_dir": tmp_path / "run"}
     arguments = folders | {"problem": "translate_text", "hparams_set": "tiny"}
-    message = "--init_from: .* is neither a run"
+    message = "^init_from: .* is neither a run"
     refused(message, t2t_keras.train, **arguments, init_from=tmp_path)
     assert not (tmp_path / "run").exists()

@@ -45,7 +45,7 @@ def test_another_end_is_evaluated(record, step, changes, tmp_path):
 
 def test_the_evaluations_of_the_end_are_shown_again():
     metrics = {"dev_nll": 0.5, "dev_metrics": {"bleu": 20.0}, "dev_ema": None}
-    average = {"checkpoints": 2, "loss": 0.25}
+    average = {"checkpoints": 2, "nll": 0.25}
     shown = evaluation_lines(4, METRICS | metrics | {"dev_average": average})
     assert shown == [
         "step 4 dev | nll 0.5 | bleu 20",

@@ -254,7 +254,7 @@ def test_figures_are_those_of_the_costs_in_short_numbers(live_run, tmp_path):
     facts = long_run(tmp_path / "run", live_run, 3, ["a"])
     # The speed of the last report differs from the mean: 120,000 in 150 seconds.
     facts.records["train"][-1]["target_tokens_per_s"] = 400.0
-    facts.records["dev"][-1]["loss"] = 9.89
+    facts.records["dev"][-1]["nll"] = 9.89
     page = run_page(facts)
     figures = dict(re.findall(r"<dt>([^<]*)</dt><dd>(.*?)</dd>", page))
     assert figures["target tokens/s"] == "800 <small>mean of all steps</small>"

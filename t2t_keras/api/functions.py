@@ -504,12 +504,13 @@ def import_model(
 ) -> Run:
     """Makes a run directory of another program's model, as `t2t import` does.
 
-        run = t2t_keras.import_model("opus-mt-en-de", "runs/opus")
+        run = t2t_keras.import_model("Helsinki-NLP/opus-mt-en-de", "runs/opus")
         run.translate(["A dog runs."])
 
     Args:
         source: the files of the model: a directory of tensor2tensor, Marian or Hugging
-            Face transformers, or a checkpoint.
+            Face transformers, a checkpoint, a ZIP file of Marian or its address, or
+            `OWNER/NAME[@REVISION]` on the Hugging Face Hub.
         output_dir: the run directory to write.
         program: the program that wrote the model; None: the files say it.
         problem: the problem to use the model for; None: that of the model, or
@@ -529,9 +530,10 @@ def import_model(
         The run.
 
     Raises:
-        UserError: the files are no model of these programs, or the directory is taken.
+        UserError: the files are not a model of these programs, or the directory is
+            taken.
     """
-    values = dict(locals())
+    values = dict(locals()) | {"source": str(source)}
     from t2t_keras.api.calling import call
 
     call("import", values)

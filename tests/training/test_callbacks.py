@@ -69,7 +69,7 @@ def test_callbacks_get_the_records_in_keras_order(recorded):
         of_dev["val_loss"] = dev["nll"]  # what Keras's callbacks watch
         assert logs["epoch_end", step] == written["train", step] | of_dev
     average = written["dev_average", 6]["nll"]
-    assert logs["train_end", 6]["dev_average_loss"] == average
+    assert logs["train_end", 6]["dev_average_nll"] == average
 
 
 def test_keras_own_callbacks_work(data_dir, tmp_path, recorded, monkeypatch):

@@ -301,8 +301,8 @@ class HParams:
                 raise UserError(f"hparams: '{name}' is given twice, also as '{key}'")
             changed[name] = value
         # `_convert` has a sentence for each name of another model.
-        others = {k: v for k, v in changed.items() if _model_with(k) is None}
-        require_known(cls, others, "hparams: ", "hparams")
+        unknown = {k: v for k, v in changed.items() if _model_with(k) is None}
+        require_known(cls, unknown, "hparams: ", "hparams")
         for name, value in changed.items():
             changed[name] = _convert(cls, name, value)
         return cls(**values | changed)

@@ -235,7 +235,7 @@ class Compare(CheckpointFlags, Command):
             )
         has_runs = self.needs_tensorflow()
         for flag in _FILE_FLAGS if has_runs else _RUN_FLAGS:
-            if flag not in self.given:
+            if flag not in self.given_flags:
                 continue
             if has_runs:
                 raise UserError(

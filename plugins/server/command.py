@@ -120,7 +120,7 @@ class Serve(CheckpointFlags, Command):
             if _has_versions(path) and (reason := missing_part(directory)):
                 raise UserError(f"--model: {reason}")
             if find_loader(directory):
-                engine = self.engine if "engine" in self.given else "auto"
+                engine = self.engine if "engine" in self.given_flags else "auto"
                 check_export(self.decoding, directory, engine)
                 if self.checkpoint:
                     raise UserError(

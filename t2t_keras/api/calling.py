@@ -111,11 +111,11 @@ def call(
         UserError: there is no such command, or a value is impossible; whatever the
             command refuses.
     """
-    found = find_command(name)
-    if found is None:
+    command_class = find_command(name)
+    if command_class is None:
         raise UserError(f"the plugin with `t2t {name}` is not installed")
-    with argument_names(found):
-        command = _command(name, found, values, decoding or {}, flags or {})
+    with argument_names(command_class):
+        command = _command(name, command_class, values, decoding or {}, flags or {})
         if usr_dir := getattr(command, "usr_dir", None):
             load_usr_dir(usr_dir)
         if command.needs_tensorflow():
@@ -134,18 +134,18 @@ def _command(
     flags: OptionValues,
 ) -> Command:
     """Returns the command with the values of its fields."""
-    own = {flag.name: flag for flag in flags_of(command) if not flag.holder}
-    given: OptionValues = {}
+    field_flags = {flag.name: flag for flag in flags_of(command) if not flag.holder}
+    arguments: OptionValues = {}
     for key, value in values.items():
-        flag = own[key]
+        flag = field_flags[key]
         if flag.is_required or not (value is None or _is(value, flag.field.default)):
-            given[key] = _argument(flag, value)
-    fields: OptionValues = dict(given)
+            arguments[key] = _argument(flag, value)
+    fields: OptionValues = dict(arguments)
     if decoding:
         require_known(DecodingOptions, decoding, f"{name}: ", "decode_hparams")
         check_options(DecodingOptions, decoding)
         fields["decoding"] = decoding
-    problem, usr_dir = (given.get(key) for key in ("problem", "usr_dir"))
+    problem, usr_dir = (arguments.get(key) for key in ("problem", "usr_dir"))
     if part := command.plugin_flags(problem, usr_dir):
         require_known(part, flags, f"{name}: ")
         check_options(part, flags)
@@ -153,11 +153,13 @@ def _command(
     elif flags:
         require_known(command, flags, f"{name}: ")
     words = [name]
-    for key, value in given.items():
+    for key, value in arguments.items():
         items = value if isinstance(value, tuple) else (value,)
-        words += [f"--{own[key].word}", *map(str, items)]
+        words += [f"--{field_flags[key].word}", *map(str, items)]
     return command(
-        **fields, given=frozenset({*given, *decoding, *flags}), words=tuple(words)
+        **fields,
+        given_flags=frozenset({*arguments, *decoding, *flags}),
+        words=tuple(words),
     )
 
 

@@ -76,7 +76,7 @@ class Command:
         usage: its usage; "": it follows from the flags.
         words: the command line.
         environ: the environment variables as the user has set them.
-        given: the names of the flags that the command line or the file gives.
+        given_flags: the names of the flags that the command line or the file gives.
         plugin_values: the dataclass of `plugin_flags` with the values that are given;
             None: there is none.
     """
@@ -97,7 +97,7 @@ class Command:
     json: bool = option(False, "print the result as one line of JSON")
     words: tuple[str, ...] = dataclasses.field(default=(), repr=False)
     environ: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
-    given: frozenset[str] = dataclasses.field(default=frozenset(), repr=False)
+    given_flags: frozenset[str] = dataclasses.field(default=frozenset(), repr=False)
     plugin_values: Any = dataclasses.field(default=None, repr=False)
 
     @classmethod
@@ -157,7 +157,7 @@ class Command:
         Raises:
             UserError: another flag is given.
         """
-        for name in sorted(self.given - {*flags, "config"}):
+        for name in sorted(self.given_flags - {*flags, "config"}):
             raise UserError(f"--{name} has no effect with {reason}; leave it out")
 
 

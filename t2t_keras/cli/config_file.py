@@ -156,9 +156,9 @@ def require_known_names(
             names += commands
             noun = "table"
         is_misspelt = bool(misspelt_names(name, names))
-        found = [] if is_misspelt else _counterparts(command, name, value, names)
+        answers = [] if is_misspelt else _counterparts(command, name, value, names)
         hint = did_you_mean(name, names)
-        sentences += found or [f"there is no {noun} '{name}'{hint}"]
+        sentences += answers or [f"there is no {noun} '{name}'{hint}"]
     if sentences:
         raise UsageErrors(*(f"{path}: {sentence}" for sentence in sentences))
 

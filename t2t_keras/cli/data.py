@@ -145,8 +145,8 @@ class PairsCommand(UsrDirFlags, Command):
             if not paths:
                 continue
             if len(paths) == 1:
-                given, other = flags if flags[0] in files else flags[::-1]
-                raise UserError(f"--{given} needs --{other}; give both")
+                flag, missing = flags if flags[0] in files else flags[::-1]
+                raise UserError(f"--{flag} needs --{missing}; give both")
             if split in sources:
                 raise UserError(
                     f"{self.mixture} has {split} examples; leave out --{flags[0]} and "

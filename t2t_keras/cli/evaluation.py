@@ -161,7 +161,7 @@ class Evaluate(UsrDirFlags, Command):
         require_outputs(self, {"output": files})
         check_decoding(self.decoding)
         if self.export_dir:
-            engine = self.engine if "engine" in self.given else "auto"
+            engine = self.engine if "engine" in self.given_flags else "auto"
             check_export(self.decoding, self.export_dir, engine)
         if not self.wait_minutes:
             self._find_split(RunConfig.read(Path(self.output_dir)))

@@ -395,7 +395,7 @@ def _named(
 ) -> tuple[list[Path | int], list[Path]]:
     """Returns the files and the directories that the other flags name."""
     words = list[str]()
-    for flag in command.given - set(written):
+    for flag in command.given_flags - set(written):
         value = getattr(command, flag, None)
         values = value if isinstance(value, tuple) else [value]
         words += [str(word) for word in values if isinstance(word, str | Path)]

@@ -59,7 +59,7 @@ def _listed(name: str | None) -> dict[str, Any]:
         # What a definition prints is for those who use it.
         ignored = io.StringIO()
         with contextlib.redirect_stdout(ignored), contextlib.redirect_stderr(ignored):
-            return {kind: dict(summaries) for kind, summaries in listed.items()}
+            return {title: dict(summaries) for title, summaries in listed.items()}
     # A user's file or ranges may have the name of a set, or of another file.
     if name not in registry.list_hparams():
         sets: dict[str, str] = {}

@@ -91,7 +91,7 @@ class CommandLine:
         by_flag = [
             flag.name for flag in self.flags.values() if typed.intersection(flag.names)
         ]
-        given: set[str] = set()
+        present: set[str] = set()
 
         def read_file(app: "App", commands: object, arguments: Any) -> None:
             for argument in arguments:
@@ -100,7 +100,7 @@ class CommandLine:
                     for token in _tokens(file, name, values.get(name, ())):
                         argument.append(token)
                 if argument.tokens:
-                    given.add(name)
+                    present.add(name)
 
         def bind(without_place: Collection[str]) -> OptionValues:
             app = self.app(without_place, config=[read_file])
@@ -118,17 +118,20 @@ class CommandLine:
             return bind(by_flag)  # the words precede the file
         except cyclopts.CycloptsError as error:
             required = [flag for flag in self._listed() if flag.is_required]
-            missing = [flag for flag in required if flag.name not in given]
+            missing = [flag for flag in required if flag.name not in present]
             flags = [self.flags[name] for name in by_flag]
             raise UsageErrors(self._sentence(error, missing, flags)) from None
 
     def command_with(
-        self, given: OptionValues, command: type[Command], **extensions: type[Command]
+        self,
+        given_values: OptionValues,
+        command: type[Command],
+        **extensions: type[Command],
     ) -> Command:
         """Returns a command with the values that are given.
 
         Args:
-            given: the result of `parse`.
+            given_values: the result of `parse`.
             command: the command.
             **extensions: the extensions that take its place, each if the flag of this
                 name is given.
@@ -137,12 +140,12 @@ class CommandLine:
             UserError: an option is given by its flag and among the keys of another.
             UsageErrors: a flag belongs to an extension that is not asked for.
         """
-        asked_for = [extensions[flag] for flag in extensions if flag in given]
+        asked_for = [extensions[flag] for flag in extensions if flag in given_values]
         command = [command, *asked_for][-1]
-        values: OptionValues = {"given": frozenset(given)}
+        values: OptionValues = {"given_flags": frozenset(given_values)}
         further: OptionValues = {}
         names = {field.name for field in dataclasses.fields(command)}
-        for name, value in given.items():
+        for name, value in given_values.items():
             flag = self.flags[name]
             if flag.holder:
                 collected = values.setdefault(flag.holder, {})
@@ -154,8 +157,8 @@ class CommandLine:
             elif name in names:
                 values[name] = value
             elif issubclass(flag.options, Command):
-                others = " or ".join(f"--{flag}" for flag in extensions)
-                raise UsageErrors(f"--{name} has no effect without {others}")
+                askers = " or ".join(f"--{flag}" for flag in extensions)
+                raise UsageErrors(f"--{name} has no effect without {askers}")
             else:
                 further[name] = value
         for part in self.parts:
@@ -205,10 +208,10 @@ class CommandLine:
         if isinstance(error, cyclopts.MissingArgumentError) and argument and flag:
             if argument.tokens or error.keyword:
                 return f"--{flag.word} needs a value"
-            *others, last = [x.label for x in missing]
-            labels = f"{', '.join(others)} and {last}" if others else last
-            what = "what they are" if others else "what it is"
-            return f"give {labels}; `{self.prog} --help` says {what}"
+            labels = [x.label for x in missing]
+            listed = " and ".join(filter(None, [", ".join(labels[:-1]), labels[-1]]))
+            what = "what they are" if labels[1:] else "what it is"
+            return f"give {listed}; `{self.prog} --help` says {what}"
         if isinstance(error, cyclopts.CoercionError) and flag and error.token:
             if flag.hint is bool:
                 return f"--{flag.word} takes no value; write it alone, or leave it out"
@@ -306,8 +309,8 @@ class CommandLine:
                 print(f"\n{title}:\n{text}")
             return
         further = [flag for flag in self.flags.values() if flag.group.is_further]
-        if number := len(further):
-            options = quantity(number, "further options")
+        if further:
+            options = quantity(len(further), "further options")
             print(f"\n`{self.prog} --help-all` has {options}.")
 
     def _key_lists(self) -> dict[str, str]:
@@ -339,11 +342,11 @@ class CommandLine:
             UsageErrors: there are such flags.
         """
         sentences: list[str] = []
-        own = sorted(name[2:] for name in self.names() if name.startswith("--"))
+        own_names = sorted(name[2:] for name in self.names() if name.startswith("--"))
         command = self.prog.split()[-1]
         for word, value in self.unknown_flags(words):
             name = word.removeprefix("--")
-            is_misspelt = name != word and misspelt_names(name, own)
+            is_misspelt = name != word and misspelt_names(name, own_names)
             if hint := self.command.flag_hints.get(name.replace("-", "_")):
                 sentences.append(f"there is no flag {word}; {hint}")
             elif not is_misspelt and (advice := counterpart(command, word, value)):
@@ -351,7 +354,7 @@ class CommandLine:
             elif mistake and name != word:
                 sentences.append(str(mistake))  # it may be one of the problem's flags
             elif name != word:
-                hint = did_you_mean(name, own, "--{}")
+                hint = did_you_mean(name, own_names, "--{}")
                 sentences.append(f"there is no flag {word}{hint}")
             else:
                 sentences.append(f"there is no flag {word}")

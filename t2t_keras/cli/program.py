@@ -72,12 +72,12 @@ def extensions(name: str) -> dict[str, type[Command]]:
     with the name `COMMAND.FLAG`; it takes the place of the command if the flag is
     given.
     """
-    found = {}
+    classes = {}
     for plugin in plugin_names("extensions"):
         command, _, flag = plugin.partition(".")
         if command == name and (extension := load_plugin("extensions", plugin)):
-            found[flag] = extension
-    return found
+            classes[flag] = extension
+    return classes
 
 
 _WORKFLOW = """\
@@ -139,8 +139,8 @@ def parse(argv: Sequence[str]) -> Command:
         require_known_names(
             file, values, name, own_names, other_names, _command_names()
         )
-    given = line.parse(words, file, flag_values(file, values, line.flags))
-    parsed = line.command_with(given, command, **extensions(name))
+    given_values = line.parse(words, file, flag_values(file, values, line.flags))
+    parsed = line.command_with(given_values, command, **extensions(name))
     parsed.words = tuple(argv)
     parsed.environ = dict(os.environ)
     return parsed

@@ -270,7 +270,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
                 raise UserError("--ensemble needs a run; export an ensemble instead")
             if self.checkpoint:
                 raise UserError("--checkpoint needs a run; an export has it built in")
-            engine = self.engine if "engine" in self.given else "auto"
+            engine = self.engine if "engine" in self.given_flags else "auto"
             check_export(self.decoding, self.model, engine)
             return
         for run in (self.model, *self.ensemble):

@@ -404,8 +404,8 @@ def publish(directory: Path, done: Path, data_dir: Path, manifest_path: Path) ->
 def _with_new_facts(manifest: Manifest, problem: Problem, data_dir: Path) -> Manifest:
     """Writes the licence and the languages of a problem into an earlier manifest."""
     facts: dict[str, Any] = {}
-    known = {"license": problem.license, "languages": problem.data_languages}
-    for name, value in known.items():
+    problem_facts = {"license": problem.license, "languages": problem.data_languages}
+    for name, value in problem_facts.items():
         if value and value != getattr(manifest, name):
             facts[name] = value
     if facts:

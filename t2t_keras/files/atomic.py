@@ -227,9 +227,10 @@ def has_locks(directory: Path) -> bool:
     """
     path = directory / f".{secrets.token_hex(4)}{_INCOMPLETE}"
     path.touch(exist_ok=False)
-    first, second = _file_lock(path), _file_lock(path)
+    file_lock = _file_lock(path)
+    same_lock = _file_lock(path)
     try:
-        with first.acquire(blocking=False), second.acquire(blocking=False):
+        with file_lock.acquire(blocking=False), same_lock.acquire(blocking=False):
             return False
     except Timeout:  # of the second one
         return True

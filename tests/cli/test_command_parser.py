@@ -12,7 +12,7 @@ COMMANDS = sorted(program.commands())
 
 def parsed(*words: str) -> dict:
     values = vars(program.parse(words))
-    return {name: values[name] for name in values.keys() - {"given", "words"}}
+    return {name: values[name] for name in values.keys() - {"given_flags", "words"}}
 
 
 SAME_LINES = [

@@ -12,7 +12,10 @@ def parsed(*words: str) -> dict:
     values = dict(vars(program.parse(words)))
     if values["plugin_values"]:  # its class is made at each call
         values["plugin_values"] = vars(values["plugin_values"])
-    return {name: values[name] for name in values.keys() - {"words", "config", "given"}}
+    return {
+        name: values[name]
+        for name in values.keys() - {"words", "config", "given_flags"}
+    }
 
 
 @pytest.fixture(autouse=True)

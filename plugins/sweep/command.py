@@ -69,7 +69,7 @@ class Sweep(UsrDirFlags, Command):
         metavar="NAME",
     )
     trials: int = option(
-        REQUIRED, "number of trainings, those of earlier calls included", ge=1
+        REQUIRED, "number of trials, including those of earlier calls", ge=1
     )
     hparams_set: str = option(REQUIRED, "a name of `t2t list`", metavar="SET")
     hparams: str = option(

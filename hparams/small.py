@@ -1,4 +1,4 @@
-"""Hparam sets that were trained on small machines, with their results."""
+"""Hparam sets for training on small machines, with their results."""
 
 from t2t_keras.hparam import HParams
 from t2t_keras.registry import register_hparams

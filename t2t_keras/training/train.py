@@ -240,7 +240,7 @@ def _with_changes(
 def _exclusive(
     output_dir: str | Path,
 ) -> contextlib.AbstractContextManager[Lock | None]:
-    """Keeps other trainings out of the directory; only the chief holds the lock."""
+    """Keeps other training runs out of the directory; only the chief holds the lock."""
     if ProcessGroup.from_environment().is_chief:
         return training_lock(output_dir)
     return contextlib.nullcontext()

@@ -39,7 +39,6 @@ from t2t_keras.options import OptionValues, check_options, option
 from t2t_keras.processes import handled_signals, handling, leave_closed_terminal
 from t2t_keras.run.config import is_run, other_than_run
 
-from .http import few_warnings
 from .requests import Limits
 from .versions import (
     FixedModel,
@@ -201,7 +200,7 @@ class Serve(CheckpointFlags, Command):
     def run(self) -> CommandResult:
         """Serves until a signal; returns the number of requests."""
         from .app import make_app
-        from .http import Server
+        from .http import Server, few_warnings
 
         models = {}
         for name, path in self.directories().items():

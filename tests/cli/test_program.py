@@ -43,6 +43,27 @@ assert not {"tensorflow", "keras", "sacrebleu", "sentencepiece"} & sys.modules.k
 """)
 
 
+def test_every_command_has_help_without_the_extras():
+    """And says what to install where it needs one."""
+    shown = python("""
+import contextlib, io, sys
+extras = "uvicorn starlette prometheus_client optuna ray pyarrow ctranslate2"
+for library in f"{extras} huggingface_hub safetensors py3langid ai_edge_litert".split():
+    sys.modules[library] = None
+from t2t_keras.cli import main, program
+commands = program.commands()
+for name in commands:
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        assert not main([name, "--help"])
+sys.stderr = sys.stdout
+assert main(["serve", "a"]) == 2
+print(sorted(commands))
+""")
+    refusal, commands = shown.splitlines()
+    assert refusal.startswith("t2t serve: error: t2t serve needs ")
+    assert "'serve'" in commands and "'sweep'" in commands and "'import'" in commands
+
+
 def test_the_engine_is_auto_by_default():
     """Which it is not in the process of the tests, see conftest.py."""
     shown = python("from t2t_keras.cli import main; main(['translate', '--help'])")

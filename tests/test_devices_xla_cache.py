@@ -139,6 +139,7 @@ def program_output(folder, limit=0):
         env={**os.environ, "TF_XLA_FLAGS": flags},
         capture_output=True,
         text=True,
+        errors="backslashreplace",  # TensorFlow prints bytes of the damaged program
         check=False,
     )
     return completed.stdout or completed.stderr.splitlines()[-1]

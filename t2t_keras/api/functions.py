@@ -533,6 +533,7 @@ def import_model(
         UserError: the files are not a model of these programs, or the directory is
             taken.
     """
+    require_type("source", FilePath, source)
     values = dict(locals()) | {"source": str(source)}
     from t2t_keras.api.calling import call
 

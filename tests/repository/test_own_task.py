@@ -60,8 +60,9 @@ def test_evaluate_reports_the_metric(folder, capsys):
 def test_translation_and_export_agree_and_have_phonemes_only(folder, capsys):
     (folder / "words").write_text("\n".join(WORDS) + "\n")
     outputs = []
-    for flag, name in (("--output_dir", "run"), ("--export_dir", "export")):
-        argv = ("translate", flag, folder / name, "--input", folder / "words")
+    for name in ("run", "export"):
+        argv = ("translate", folder / name, "--input", folder / "words")
+        argv += ("--usr_dir", EXAMPLE)
         assert run(*argv, "--output", folder / "out") == 0
         outputs.append((folder / "out").read_text().splitlines())
     assert outputs[0] == outputs[1]

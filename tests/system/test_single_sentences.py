@@ -90,9 +90,8 @@ def sentence_run(tmp_path_factory):
     return folder
 
 
-# The first mark is missing, and "The" begins the training sources.
-SEVERAL = "The dog sees The cat sees! A dog sees"
-PARTS = ["The dog sees", "The cat sees!", "A dog sees"]
+SEVERAL = "The dog sees. The cat sees! A dog sees"
+PARTS = ["The dog sees.", "The cat sees!", "A dog sees"]
 
 
 @pytest.mark.slow

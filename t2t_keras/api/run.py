@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from t2t_keras.api.calling import Result, Table, argument_names, call
+from t2t_keras.api.functions import Engine
 from t2t_keras.checking import checked
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
@@ -20,8 +21,6 @@ from t2t_keras.training.result import TrainResult
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-Engine = Literal["ctranslate2", "tensorflow"]
 
 
 class Run(ModelTranslator):

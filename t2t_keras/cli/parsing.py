@@ -410,7 +410,7 @@ def _parameter(flag: Flag, by_place: bool) -> inspect.Parameter:
         def convert(type_: object, tokens: "Sequence[Token]") -> Any:
             return flag.convert(tokens)
 
-        settings = {"converter": convert, "consume_multiple": flag.is_list}
+        settings = {"converter": convert}
         if flag.is_list:
             settings["consume_multiple"] = (1, None)
         if flag.choices:

@@ -113,55 +113,33 @@ def train(
     hooks: Sequence[str | HookPlugin] = (),
     **options: Any,
 ) -> TrainResult:
-    """Trains a model, or resumes its training, on all GPUs (or on the CPU).
+    """Trains a model, or resumes its training, for `t2t_keras.train` and `t2t train`.
 
-        t2t_keras.train(
-            "translate_ende_toy", "tiny", data_dir="data", output_dir="runs/toy"
-        )
-
-    Progress is on standard error and in the run directory. SIGTERM, SIGHUP and Ctrl-C
-    save and end the training: the function returns, and the same call resumes it, or
-    `train(output_dir="runs/toy")`.
-    Keras' random seed is set, and operations on GPUs become deterministic, for the
-    whole process.
+    `t2t_keras.train` documents the arguments.
 
     Args:
-        problem: a registered name; None: the run in `output_dir` is resumed, and its
-            settings stand for all that is not given.
-        hparams_set: a registered name; None: with `init_from` the hyper-parameters of
-            that run.
-        output_dir: the run directory: a new one, or one whose training is resumed.
-        data_dir: with data of the problem, which `t2t datagen` wrote.
-        hparams: changes to the set, as "dropout=0.2,num_layers=4" or by name.
-        train_steps: total number of steps; None: the hparam set's.
-        seed: the seed of the initial weights, the order of the data, and dropout; None:
-            0.
-        init_from: fine-tuning: a run directory, or a checkpoint in one, to take the
-            initial weights from.
-        accumulate: number of micro-batches into which each replica divides its part
-            of a batch; None: 1.
-        simulate_devices: number of replicas on the CPU, for tests; 0: one on every GPU.
-        usr_dir: a folder with problems, models and hparam sets, imported first; None:
-            that of the run that is resumed.
-        change_settings: whether a run is resumed with other values of hyper-parameters
-            such as `learning_rate`, `clip_norm` or `dropout`: those in
-            `hparam.CHANGEABLE_FIELDS`.
-        callbacks: Keras callbacks, called as `fit(steps_per_epoch=eval_every)` does,
-            but for batches at each report only. The logs are the records of
-            `metrics.jsonl`, those of dev with the prefix "val_" at the end of an epoch.
-        hooks: hooks of plugins, such as "page", by name or as `HookPlugin`.
-        **options: how the run is watched, saved and ended: fields of `TrainOptions`,
-            such as `save_every=500`. Those of a run that is resumed without `problem`
-            count where none is given.
+        problem: a registered name; None: the run in `output_dir` is resumed.
+        hparams_set: a registered name; None: the hyper-parameters of the run, or of the
+            one in `init_from`.
+        output_dir: the run directory.
+        data_dir: with data of the problem.
+        hparams: changes to the set.
+        train_steps: total number of steps.
+        seed: the seed.
+        init_from: the run or the checkpoint that gives the initial weights.
+        accumulate: number of micro-batches of a replica.
+        simulate_devices: number of replicas on the CPU, for tests.
+        usr_dir: a folder that is imported first.
+        change_settings: whether a run is resumed with other hyper-parameters.
+        callbacks: Keras callbacks.
+        hooks: hooks of plugins, by name or as `HookPlugin`.
+        **options: fields of `TrainOptions`.
 
     Returns:
         The last metrics, and what ended the training.
 
     Raises:
-        UserError: a name, a value or the data are missing or do not go together; the
-            run directory holds a run with other settings, or another process trains
-            in it; the memory or the disk is too small; the training has diverged; the
-            run directory was removed or replaced; a callback raised an error.
+        UserError: see `t2t_keras.train`.
     """
     require_tensorflow()
     require_local("output_dir", output_dir)

@@ -16,7 +16,7 @@ import mmap
 import pickletools
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple
@@ -58,7 +58,7 @@ class _Name(str):
 class _Storage(NamedTuple):
     """What a pickle says about a storage: its class, key and number of elements."""
 
-    kind: str
+    storage_type: str
     key: str
     size: int
 
@@ -105,9 +105,9 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
         *(ValueError, LookupError, TypeError, OverflowError),
     ):
         raise UserError(f"{path} is cut off or damaged; fetch it again") from None
-    kind = "a page of HTML" if head[:1] == b"<" else "another file"
+    description = "a page of HTML" if head[:1] == b"<" else "another file"
     raise UserError(
-        f"{path} is {kind}, not tensors that PyTorch has saved; fetch it again"
+        f"{path} is {description}, not tensors that PyTorch has saved; fetch it again"
     )
 
 
@@ -165,7 +165,7 @@ def _read_legacy(content: memoryview) -> dict[str, np.ndarray]:
         storage = sizes[key]
         if _slice(content, start, 8) != struct.pack("<q", storage.size):
             raise ValueError(f"the storage {key} has another size")
-        num_bytes = storage.size * np.dtype(_DTYPES[storage.kind]).itemsize
+        num_bytes = storage.size * np.dtype(_DTYPES[storage.storage_type]).itemsize
         storages[key] = _slice(content, start + 8, num_bytes)
         start += 8 + num_bytes
     return _arrays(tensors, storages, len(content))
@@ -216,16 +216,16 @@ def _arrays(
     num_bytes = 0
     for name, tensor in tensors.items():
         storage, offset, shape, strides = tensor
-        dtype = np.dtype(_DTYPES[storage.kind])
+        dtype = np.dtype(_DTYPES[storage.storage_type])
         content = storages[storage.key]
         size = math.prod(shape)
-        last = offset + sum(
+        last_index = offset + sum(
             (length - 1) * stride for length, stride in zip(shape, strides, strict=True)
         )
         if storage.size * dtype.itemsize > len(content):
             raise ValueError("a storage is too short")
         # A stride of 0 repeats elements.
-        if size and (last >= storage.size or size > storage.size):
+        if size and (last_index >= storage.size or size > storage.size):
             raise _ForeignError(f"has the tensor {name!r:.80} beyond its storage")
         num_bytes += size * dtype.itemsize
         if num_bytes > _MAX_COPIES * file_size:
@@ -236,10 +236,19 @@ def _arrays(
             if size
             else np.zeros(shape, dtype)
         )
-        if storage.kind == _BFLOAT16:
+        if storage.storage_type == _BFLOAT16:
             array = (array.astype(np.uint32) << 16).view(np.float32)
         arrays[name] = array
     return arrays
+
+
+# What opcodes put on the stack.
+_CONSTANTS: dict[str, Callable[[], Any]] = {
+    **{"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False},
+    **{"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple},
+}
+# How many values at the top of the stack these opcodes take, without a mark.
+_UNMARKED = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "APPEND": 1, "SETITEM": 2}
 
 
 def _interpret(stream: io.BytesIO) -> Any:
@@ -252,15 +261,10 @@ def _interpret(stream: io.BytesIO) -> Any:
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[int, Any] = {}
-
-    def above_mark() -> list[Any]:
-        start = marks.pop()
-        values = stack[start:]
-        del stack[start:]
-        return values
-
     argument: Any
     for opcode, argument, _ in pickletools.genops(stream):
+        if opcode.name in _UNMARKED:
+            marks.append(len(stack) - _UNMARKED[opcode.name])
         match opcode.name:
             case "PROTO":
                 pass
@@ -270,21 +274,10 @@ def _interpret(stream: io.BytesIO) -> Any:
                 marks.append(len(stack))
             case "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINFLOAT" | "BINUNICODE":
                 stack.append(argument)
-            case "NONE":
-                stack.append(None)
-            case "NEWTRUE" | "NEWFALSE":
-                stack.append(opcode.name == "NEWTRUE")
-            case "EMPTY_DICT":
-                stack.append({})
-            case "EMPTY_LIST":
-                stack.append([])
-            case "EMPTY_TUPLE":
-                stack.append(())
-            case "TUPLE":
-                stack.append(tuple(above_mark()))
-            case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                marks.append(len(stack) - int(opcode.name[-1]))
-                stack.append(tuple(above_mark()))
+            case name if name in _CONSTANTS:
+                stack.append(_CONSTANTS[name]())
+            case "TUPLE" | "TUPLE1" | "TUPLE2" | "TUPLE3":
+                stack.append(tuple(_above_mark(stack, marks)))
             case "BINPUT" | "LONG_BINPUT":
                 memo[argument] = stack[-1]
             case "BINGET" | "LONG_BINGET":
@@ -299,26 +292,33 @@ def _interpret(stream: io.BytesIO) -> Any:
             case "BUILD":  # the attributes of an OrderedDict, such as `_metadata`
                 stack.pop()
                 _require(stack[-1], dict)
-            case "APPEND":
-                marks.append(len(stack) - 1)
-                values = above_mark()
-                _require(stack[-1], list).extend(values)
-            case "APPENDS":
-                values = above_mark()
+            case "APPEND" | "APPENDS":
+                values = _above_mark(stack, marks)
                 _require(stack[-1], list).extend(values)
             case "SETITEM" | "SETITEMS":
-                if opcode.name == "SETITEM":
-                    marks.append(len(stack) - 2)
-                values = above_mark()
-                # The hash of nested tuples could take forever.
-                keys = [_require(key, str | int) for key in values[::2]]
-                items = zip(keys, values[1::2], strict=True)
-                _require(stack[-1], dict).update(items)
+                values = _above_mark(stack, marks)
+                _update(stack[-1], values)
             case name:
                 raise _ForeignError(
                     f"has the pickle opcode {name}, which tensors do not need"
                 )
     raise ValueError("the pickle has no end")
+
+
+def _above_mark(stack: list[Any], marks: list[int]) -> list[Any]:
+    """Takes the values above the last mark off the stack."""
+    start = marks.pop()
+    values = stack[start:]
+    del stack[start:]
+    return values
+
+
+def _update(dictionary: Any, values: list[Any]) -> None:
+    """Adds keys and values, which alternate in a list, to a dictionary."""
+    # The hash of nested tuples could take forever.
+    keys = [_require(key, str | int) for key in values[::2]]
+    items = zip(keys, values[1::2], strict=True)
+    _require(dictionary, dict).update(items)
 
 
 def _require(value: Any, expected: type | UnionType) -> Any:
@@ -337,7 +337,7 @@ def _known_name(name: str) -> _Name:
     shown = f"{name.replace(' ', '.')!r:.80}"
     if name.startswith("torch ") and name.endswith("Storage"):
         if name not in _DTYPES:
-            kinds = ", ".join(kind.removeprefix("torch ") for kind in _DTYPES)
+            kinds = ", ".join(name.removeprefix("torch ") for name in _DTYPES)
             raise _ForeignError(
                 f"holds a {shown}, and the kinds that can be read are {kinds}"
             )
@@ -351,12 +351,12 @@ def _known_name(name: str) -> _Name:
 
 def _storage(identity: Any) -> _Storage:
     """Returns the storage that a persistent id describes."""
-    label, kind, key, _, size, *view = _require(identity, tuple)
-    if label != "storage" or _require(kind, _Name) not in _DTYPES:
+    label, storage_type, key, _, size, *view = _require(identity, tuple)
+    if label != "storage" or _require(storage_type, _Name) not in _DTYPES:
         raise TypeError("not a storage")
     if view not in ([], [None]):  # of PyTorch before 0.4
         raise _ForeignError("has a view of a storage, which cannot be read")
-    return _Storage(kind, _require(key, str), _size(size))
+    return _Storage(storage_type, _require(key, str), _size(size))
 
 
 def _result(name: Any, arguments: Any) -> Any:

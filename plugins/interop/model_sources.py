@@ -122,13 +122,13 @@ def model_files(source: str) -> Iterator[FoundModel]:
     with contextlib.ExitStack() as stack:
         if not source.startswith("hf:") and (Path(source).exists() or "://" in source):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            found = _from_archive(source, Path(folder))
+            model = _from_archive(source, Path(folder))
         else:
-            found = _from_hub(*_hub_name(source.removeprefix("hf:")))
+            model = _from_hub(*_hub_name(source.removeprefix("hf:")))
         try:
-            yield found
+            yield model
         except UserError as error:
-            raise UserError(found.shown(str(error))) from None
+            raise UserError(model.shown(str(error))) from None
 
 
 # The Hugging Face Hub
@@ -160,23 +160,12 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
         UserError: there is no such repository or revision, it has no Marian model, or
             it cannot be fetched and is not in the cache.
     """
-    from huggingface_hub import HfApi, constants, errors, snapshot_download, utils
+    from huggingface_hub import constants, errors, snapshot_download
 
     address = f"{constants.ENDPOINT}/{name}"
     license_name = ""
     try:
-        info = HfApi().model_info(name, revision=revision, files_metadata=True)
-        sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
-        files = _chosen_files(sizes, address)
-        license_name = _known_license(_license_of_tags(info.tags or ()))
-        megabytes = sum(sizes[file] for file in files) / 1e6
-        say(
-            f"{name}: {megabytes:,.1f} MB, licence {license_name or 'not named'} "
-            f"({address})"
-        )
-        end_spinner()  # huggingface_hub has bars
-        if not sys.stderr.isatty():
-            utils.disable_progress_bars()
+        files, license_name = _announced_files(name, revision, address)
         # The commit's hash instead would leave nothing to find without a connection.
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=files))
     except UserError:
@@ -213,6 +202,33 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
     license_name = license_name or _license_of_readme(folder / "README.md")
     origin = {"repository": name, "commit": folder.name, "license": license_name}
     return FoundModel(folder, {key: text for key, text in origin.items() if text})
+
+
+def _announced_files(
+    name: str, revision: str | None, address: str
+) -> tuple[list[str], str]:
+    """Says size and licence of what is fetched; returns the files, and the licence.
+
+    The licence is "" if the repository names none.
+
+    Raises:
+        UserError: the repository has no Marian model.
+    """
+    from huggingface_hub import HfApi, utils
+
+    info = HfApi().model_info(name, revision=revision, files_metadata=True)
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+    files = _chosen_files(sizes, address)
+    license_name = _known_license(_license_of_tags(info.tags or ()))
+    megabytes = sum(sizes[file] for file in files) / 1e6
+    say(
+        f"{name}: {megabytes:,.1f} MB, licence {license_name or 'not named'} "
+        f"({address})"
+    )
+    end_spinner()  # huggingface_hub has bars
+    if not sys.stderr.isatty():
+        utils.disable_progress_bars()
+    return files, license_name
 
 
 def _chosen_files(names: Mapping[str, Any], address: str) -> list[str]:
@@ -418,9 +434,9 @@ def _unpack(path: Path, folder: Path, name: str) -> None:
         *(zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError),
         *(RuntimeError, ValueError, EOFError, OSError, LookupError),
     ) as error:
-        kind = "cut off or damaged" if head.startswith(b"pk") else "not a ZIP file"
+        fault = "cut off or damaged" if head.startswith(b"pk") else "not a ZIP file"
         if head.startswith(b"<"):
-            kind = "a page of HTML, not a ZIP file"
+            fault = "a page of HTML, not a ZIP file"
         raise UserError(
-            f"{name} is {kind} ({first_line(error)}); fetch it again"
+            f"{name} is {fault} ({first_line(error)}); fetch it again"
         ) from None

@@ -76,7 +76,7 @@ class WorkerFlags(ClusterFlags):
 
     workers: int | None = option(
         None,
-        "number of processes on the cluster (default: all that it has room for)",
+        "number of processes on the cluster (default: as many as fit)",
         ge=1,
         group=CLUSTER,
     )

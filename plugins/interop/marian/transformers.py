@@ -259,7 +259,7 @@ def _read_tensors(source: Path) -> ModelTensors:
         return ModelTensors(path, _read_safetensors(path), "tensor", CONFIG_FILE)
     torch_path = source / TORCH_FILE
     if not torch_path.exists():
-        raise UserError(f"there is no {path}, and no {TORCH_FILE} beside it")
+        raise UserError(f"{source} has neither {WEIGHTS_FILE} nor {TORCH_FILE}")
     return ModelTensors(torch_path, read_torch_file(torch_path), "tensor", CONFIG_FILE)
 
 

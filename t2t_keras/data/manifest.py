@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Self, TypedDict
 
 from annotated_types import Interval
@@ -18,7 +17,7 @@ from annotated_types import Interval
 from t2t_keras.checking import Count, Rule
 from t2t_keras.data.record_index import RecordIndex, find_shards, unfinished_dir
 from t2t_keras.data.sources import checksum
-from t2t_keras.errors import UserError, quantity
+from t2t_keras.errors import UserError
 from t2t_keras.files.json_files import (
     TWO,
     FileName,
@@ -159,7 +158,7 @@ def data_config(
     problem: Problem,
     data_dir: Path,
     seed: int,
-    held_out: Mapping[Split, int] = MappingProxyType({}),
+    held_out: dict[Split, int],
 ) -> DataConfig:
     """Returns the config for the data of a problem, whose `vocab_size` is set.
 
@@ -191,7 +190,7 @@ def data_config(
         cleaning={rule: value for rule, value in cleaning.items() if value},
         sources=sources,
         given_vocabularies=given_vocabularies,
-        held_out=dict(held_out),
+        held_out=held_out,
     )
 
 
@@ -339,18 +338,9 @@ class Manifest(DataConfig):
             UserError: the split's data are absent, incomplete, damaged, or not those
                 of the manifest.
         """
-        data_dir = Path(data_dir)
-        digest = self.index_sha256.get(split)
-        index = RecordIndex.open(data_dir, self.problem, split, swap, digest)
-        expected = self.examples.get(split)
-        if expected not in (None, len(index)):
-            raise UserError(
-                f"{data_dir} has {quantity(len(index), f'{split} examples')} of "
-                f"'{self.problem}', and {self.path(data_dir, self.problem).name} says "
-                f"{expected:,}; copy the directory again, or generate the data in "
-                "another --data_dir"
-            )
-        return index
+        return RecordIndex.open(
+            Path(data_dir), self.problem, split, swap, self.index_sha256.get(split)
+        )
 
     def fingerprint(self, split: Split) -> str:
         """Returns a digest of all that the examples of a split depend on.
@@ -416,13 +406,10 @@ def existing_data(config: DataConfig, data_dir: Path) -> Manifest | None:
                 "tensor2tensor made"
             )
         return None
-    old_sources = manifest.sources
+    sources = {s: config.sources.get(s, old) for s, old in manifest.sources.items()}
     fields = vars(config) | {
         "given_vocabularies": manifest.given_vocabularies,
-        "sources": {
-            split: config.sources.get(split, old_sources[split])
-            for split in old_sources
-        },
+        "sources": sources,
     }
     if "train" not in config.sources:
         fields = {name: fields[name] for name in ("problem", "vocab_size", "sources")}
@@ -489,6 +476,6 @@ class DataPlan:
         """Returns whether all files are made, though perhaps not yet published."""
         path = Manifest.path(self.data_dir, self.problem.data_name)
         published = Manifest.load(path)
-        if published and published.sources.keys() >= self.config.sources.keys():
+        if published and published.has_splits_of(self.config):
             return True
         return self.manifest_path.exists()

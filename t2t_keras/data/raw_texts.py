@@ -11,7 +11,7 @@ from pathlib import Path
 
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.sources import changed_source
-from t2t_keras.errors import UserError, quantity
+from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import atomic
 from t2t_keras.problem import SIDES, Pair, Problem, Split
 
@@ -95,35 +95,18 @@ def read_texts(
     paths = text_paths(data_dir, data_name, split)
     if checksums is None:
         return None
-    texts = []
-    for path, checksum in zip(paths, checksums, strict=True):
-        texts.append(_read_lines(path, len(index), checksum))
+    texts = list(map(_read_lines, paths, checksums))
     source, target = texts[::-1] if index.swapped else texts
     return source, target
 
 
-def _read_lines(path: Path, num_records: int, checksum: str) -> list[str]:
+def _read_lines(path: Path, checksum: str) -> list[str]:
     """Returns the lines of a file; raises `UserError` if it has been changed."""
+    advice = "copy the file again, or generate the data in another --data_dir"
     try:
         content = path.read_bytes()
-        lines = content.decode("utf-8", "surrogatepass").split("\n")[:-1]
-    except UnicodeDecodeError:
-        raise _unusable(path, "it is not valid UTF-8") from None
     except OSError as error:
-        raise _unusable(path, str(error.strerror)) from None
-    if len(lines) != num_records:
-        raise _unusable(
-            path,
-            f"it has {quantity(len(lines), 'lines')} for "
-            f"{quantity(num_records, 'records')}",
-        )
+        raise UserError(f"cannot use {path}: {error.strerror}; {advice}") from None
     if checksum != hashlib.sha256(content).hexdigest():
-        raise _unusable(path, "it has been changed")
-    return lines
-
-
-def _unusable(path: Path, reason: str) -> UserError:
-    return UserError(
-        f"cannot use {path}: {reason}; copy the file again, or generate the data in "
-        "another --data_dir"
-    )
+        raise UserError(f"cannot use {path}: it has been changed; {advice}")
+    return content.decode("utf-8", "surrogatepass").split("\n")[:-1]

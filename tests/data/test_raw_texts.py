@@ -5,15 +5,7 @@ import shutil
 import pytest
 import sentencepiece
 from helpers.errors import refused
-from helpers.small_corpus import (
-    DEV,
-    PROBLEM,
-    TRAIN,
-    Given,
-    decoded,
-    files,
-    make_pairs,
-)
+from helpers.small_corpus import DEV, PROBLEM, TRAIN, Given, decoded, make_pairs
 
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
@@ -78,35 +70,11 @@ def test_a_line_for_each_text(tmp_path):
     assert targets.decode("utf-8", "surrogatepass") == "\ud800 is alone\n\n"
 
 
-def test_an_added_split_has_raw_texts(directory):
-    contents = files(directory)
-    problem = PROBLEM.replace(sources=PROBLEM.sources | {"test": Given(RAW_TEST)})
-    generate(problem, directory, workers=1)
-    assert pairs(directory, "test") == RAW_TEST
-    assert pairs(directory, "dev") == DEV
-    assert set(files(directory)) - set(contents) == {
-        *("small-test-00000-of-00001", "small-test.index.npz"),
-        *("small-test.sources", "small-test.targets"),
-    }
-
-
-DAMAGE = {
-    "cut off": (lambda content: content[:-2], "has 29 lines for 30 records"),
-    "shorter": (lambda content: content[content.index(b"\n") + 1 :], "29 lines for 30"),
-    "longer": (lambda content: content + b"x\n", "31 lines for 30 records"),
-    "not text": (lambda content: b"\xff" + content, "cannot use .* not valid UTF-8"),
-    "changed": (lambda content: bytes([content[0] ^ 1]) + content[1:], "been changed"),
-    "gone": (None, "cannot use .*No such file"),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("side", ["sources", "targets"])
-def test_files_that_are_damaged(directory, side, damage):
+def test_a_changed_file_is_refused(directory, side):
     path = directory / f"small-dev.{side}"
-    change, message = DAMAGE[damage]
     content = path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    refused(f"cannot use {path}: it has been changed", texts, directory, "dev")
     path.unlink()
-    if change:
-        path.write_bytes(change(content))
-    assert str(path) in refused(message, texts, directory, "dev")
+    refused(f"cannot use {path}: No such file", texts, directory, "dev")

@@ -244,11 +244,8 @@ def generate(
     stages = stages or Stages(workers)
     data_dir = Path(data_dir)
     problem = problem.in_data_dir(data_dir)
-    held_out: dict[Split, int] = {}
-    if dev_size:
-        held_out["dev"] = dev_size
-    if test_size:
-        held_out["test"] = test_size
+    sizes: dict[Split, int] = {"dev": dev_size, "test": test_size}
+    held_out = {split: size for split, size in sizes.items() if size}
     if held_out:
         problem = hold_out(problem, held_out, seed)
     size_is_given = problem.vocab_size is not None
@@ -284,33 +281,36 @@ def generate(
 
 def run_stages(plan: DataPlan, stages: Stages) -> None:
     """Runs the stages in order, from where an earlier run stopped."""
-    with lock(
-        plan.directory / "lock", lambda holder: _busy(plan.directory)
-    ) as directory_lock:
+
+    def refusal(holder: str) -> UserError:
+        return UserError(
+            f"another `t2t datagen` is at work in {plan.directory}; wait until it is "
+            "done"
+        )
+
+    with lock(plan.directory / "lock", refusal) as directory_lock:
         if not plan.is_complete():
             counts = prepare(plan, stages, directory_lock)
             by_split = stages.encode(plan, counts, directory_lock)
             finish(plan, counts, by_split, stages.map, directory_lock)
             directory_lock.require_place()
-        publish(plan.directory, plan.done, plan.data_dir, plan.manifest_path)
+        publish(plan)
 
 
 def prepare(plan: DataPlan, stages: Stages, directory_lock: Lock) -> Counts:
     """Runs the stages before the encoding; returns the number of pairs."""
-    start_or_resume(plan.directory, plan.done, plan.config)
+    start_or_resume(plan)
     if "train" in plan.splits and (warning := source_form_warning(plan.problem)):
         say(warning)
     counts = stages.count(plan)
     train_vocabularies(
-        plan.problem,
+        plan,
         counts.get("train", {}),
-        plan.vocabularies,
-        plan.directory,
         functools.partial(stages.sample, plan, counts),
         in_subprocess=stages.workers > 1,
         lock=directory_lock,
     )
-    require_tags(plan.problem, plan.splits, plan.vocabularies["source"])
+    require_tags(plan)
     return counts
 
 
@@ -354,15 +354,7 @@ def finish(
     directory_lock.require_place()
     dropped: dict[Split, Counter[str]] = {}
     for split, parts in by_split.items():
-        dropped[split] = write_shards(
-            parts,
-            plan.problem.sources[split],
-            plan.problem.data_name,
-            plan.directory,
-            plan.done,
-            directory_lock,
-            map_tasks,
-        )
+        dropped[split] = write_shards(plan, parts, directory_lock, map_tasks)
     for split in plan.splits:
         if split != "train":
             total = sum(counts[split].values())
@@ -370,13 +362,14 @@ def finish(
     write_manifest(plan, counts, dropped, by_split)
 
 
-def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
-    """Empties the directory, unless an earlier run had the same config."""
+def start_or_resume(plan: DataPlan) -> None:
+    """Empties the plan's directory, unless an earlier run had the same config."""
+    directory = plan.directory
     path = directory / "config.json"
     fields = read_json(path)
     if fields is not None:
         earlier = from_fields(DataConfig, fields, path)
-        changes = differences(vars(earlier), vars(config))
+        changes = differences(vars(earlier), vars(plan.config))
         if not changes:
             say(f"{directory}: continuing where an earlier run stopped")
             return
@@ -386,19 +379,19 @@ def start_or_resume(directory: Path, done: Path, config: DataConfig) -> None:
             shutil.rmtree(child)
         elif child.name != "lock":
             child.unlink()
-    done.mkdir()
-    write_json(path, dataclasses.asdict(config), with_checksum=True)
+    plan.done.mkdir()
+    write_json(path, dataclasses.asdict(plan.config), with_checksum=True)
 
 
-def publish(directory: Path, done: Path, data_dir: Path, manifest_path: Path) -> None:
+def publish(plan: DataPlan) -> None:
     """Moves the finished files into the data directory, the manifest last."""
-    if done.exists():  # another run may have published them
+    if plan.done.exists():  # another run may have published them
         # A killed run has left the incomplete ones.
-        paths = [x for x in sorted(done.iterdir()) if x.suffix != ".incomplete"]
-        for path in sorted(paths, key=lambda path: path == manifest_path):
-            os.replace(path, data_dir / path.name)
+        paths = [x for x in sorted(plan.done.iterdir()) if x.suffix != ".incomplete"]
+        for path in sorted(paths, key=lambda path: path == plan.manifest_path):
+            os.replace(path, plan.data_dir / path.name)
     # Another run may make its lock file there again, and then removes the rest.
-    shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(plan.directory, ignore_errors=True)
 
 
 def _with_new_facts(manifest: Manifest, problem: Problem, data_dir: Path) -> Manifest:
@@ -430,13 +423,6 @@ def _refuse_unknown_splits(
                 f"{path} is there, and the manifest of '{config.problem}' does not "
                 f"know it; remove it, or leave out the {split} examples"
             )
-
-
-def _busy(directory: Path) -> UserError:
-    """Returns the error for a directory in which another run works."""
-    return UserError(
-        f"another `t2t datagen` is at work in {directory}; wait until it is done"
-    )
 
 
 def _write_error(error: OSError, data_dir: Path, directory: Path) -> Exception:

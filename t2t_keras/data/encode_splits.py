@@ -141,8 +141,8 @@ class SplitPart:
         total: the number of pairs of the whole split.
         pairs: the indices of the pairs of this part.
         config: how they are encoded.
-        spills: the files with the records, one for each TFRecord file.
-        hashes: the files with the hashes of the examples, see `repeated`.
+        files: the files with the records, one for each TFRecord file, and then those
+            with the hashes of the examples, see `repeated`.
         state_path: the file from which an interrupted encoding continues.
     """
 
@@ -150,14 +150,8 @@ class SplitPart:
     total: int
     pairs: range
     config: EncodingConfig
-    spills: list[Path]
-    hashes: list[Path]
+    files: list[Path]
     state_path: Path
-
-    @property
-    def files(self) -> list[Path]:
-        """The files that are written while the pairs are encoded."""
-        return [*self.spills, *self.hashes]
 
     def load_state(self) -> EncodingState:
         """Returns how far the encoding has come; raises `UserError` if damaged."""
@@ -174,8 +168,6 @@ class SplitPart:
 
     def is_complete(self) -> bool:
         """Returns whether all pairs are encoded."""
-        if not self.state_path.exists():
-            return False
         return self.load_state().pairs == len(self.pairs)
 
 
@@ -193,20 +185,20 @@ def split_parts(
     config = _encoding_config(plan, counts[split], split)
     parts = []
     for directory, pairs in ranges.items():
-        spills = []
-        for index in range(config.num_shards):
-            spills.append(directory / f"{split}.spill-{index:05d}")
-        hashes = []
-        for index in range(config.num_hash_files):
-            hashes.append(directory / f"{split}.hashes-{index:05d}")
+        files = []
+        for kind, count in (
+            ("spill", config.num_shards),
+            ("hashes", config.num_hash_files),
+        ):
+            for index in range(count):
+                files.append(directory / f"{split}.{kind}-{index:05d}")
         parts.append(
             SplitPart(
                 split=split,
                 total=sum(counts[split].values()),
                 pairs=pairs,
                 config=config,
-                spills=spills,
-                hashes=hashes,
+                files=files,
                 state_path=directory / f"{split}.state.json",
             )
         )
@@ -264,17 +256,7 @@ def encode_splits(
 
 
 def _encode_part(problem: Problem, part: SplitPart, encode: Encode, lock: Lock) -> None:
-    """Appends the examples of a part to its files.
-
-    Args:
-        problem: the problem with the source of the split.
-        part: the part.
-        encode: encodes chunks of pairs, see `encoders`.
-        lock: see `encode_splits`.
-
-    Raises:
-        UserError: see `encode_splits`.
-    """
+    """Appends the examples of a part to its files, see `encode_splits`."""
     lock.require_place()
     part.state_path.parent.mkdir(exist_ok=True)
     state = part.load_state()
@@ -287,10 +269,7 @@ def _encode_part(problem: Problem, part: SplitPart, encode: Encode, lock: Lock) 
         start = part.pairs.start + saved
         remaining = problem.pairs(part.split, start, part.pairs.stop)
         for encoded in encode(remaining, part.config, start):
-            contents = dict(encoded.spills)
-            for shard, hashes in encoded.hashes.items():
-                contents[part.config.num_shards + shard] = hashes
-            files.append(contents)
+            files.append(encoded.contents)
             state = state.add(encoded)
             advance(encoded.pairs)
             if saved + _SAVE_EVERY <= state.pairs < total:

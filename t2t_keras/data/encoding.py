@@ -44,7 +44,7 @@ _OTHER_FILES = 200  # that a process may have open
 
 
 class SpillFiles(contextlib.ExitStack):
-    """Spill files that are open for appending, one for each shard.
+    """Files of a `SplitPart` that are open for appending.
 
     Args:
         paths: the files.
@@ -66,18 +66,13 @@ class SpillFiles(contextlib.ExitStack):
         checksums: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.checksums = list(checksums) if sizes else [0] * len(paths)
+        self.checksums = list(checksums) or [0] * len(paths)
         _allow_open_files(len(paths))
         mode = "r+b" if sizes else "wb"
         self._files = []
         for path in paths:
             file = self.enter_context(path.open(mode, buffering=_BUFFER))
             self._files.append(file)
-        if sizes and not len(sizes) == len(self.checksums) == len(paths):
-            raise UserError(
-                f"{paths[0].parent} is damaged: it has the sizes of {len(sizes)} files "
-                f"of {len(self._files)}; remove it and run the same command again"
-            )
         for file, size in zip(self._files, sizes, strict=bool(sizes)):
             if file.seek(0, os.SEEK_END) < size:
                 raise UserError(
@@ -144,9 +139,8 @@ class Encoded:
 
     Attributes:
         pairs: number of pairs in the chunk.
-        spills: shard -> the bytes to append to its spill file.
-        hashes: the bytes to append to each of the files that `repeated` reads; none if
-            duplicates are kept.
+        contents: number of a file in `SplitPart.files` -> the bytes to append to it. No
+            file gets hashes if duplicates are kept.
         dropped: number of dropped examples by reason, see `reasons`.
             Duplicates are not counted here.
         single_sentences: side -> number of examples whose text is one sentence.
@@ -154,10 +148,7 @@ class Encoded:
     """
 
     pairs: int
-    spills: dict[int, bytearray] = dataclasses.field(
-        default_factory=lambda: defaultdict(bytearray)
-    )
-    hashes: dict[int, bytearray] = dataclasses.field(
+    contents: dict[int, bytearray] = dataclasses.field(
         default_factory=lambda: defaultdict(bytearray)
     )
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -204,11 +195,11 @@ class PairEncoder:
             header = SPILL_HEADER.pack(
                 key, len(record), len(source), len(target), config.corpus(index)
             )
-            result.spills[key % config.num_shards] += header + record
+            result.contents[key % config.num_shards] += header + record
             if config.cleaning.duplicates:
                 value = _hash(pair)
-                file = value % config.num_hash_files
-                result.hashes[file] += HASH_ENTRY.pack(key, value)
+                file = config.num_shards + value % config.num_hash_files
+                result.contents[file] += HASH_ENTRY.pack(key, value)
         return result
 
     def _count_sentences(

@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from t2t_keras.console import progress, say
 from t2t_keras.data.cleaning import TEXT_FILTERS, active_filters, drop_reason
-from t2t_keras.data.manifest import Manifest, size_in_file_name, vocab_files
+from t2t_keras.data.manifest import DataPlan, Manifest, size_in_file_name, vocab_files
 from t2t_keras.data.mixture import corpora_of, sample_sizes
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.files.atomic import Lock
-from t2t_keras.problem import SIDES, Pair, Problem, Side, Split
+from t2t_keras.problem import SIDES, Pair, Problem
 from t2t_keras.processes import worker_pool
 from t2t_keras.text.tokenizer import load_tokenizer, tokenizer_class
 
@@ -24,10 +24,8 @@ T = TypeVar("T")
 
 
 def train_vocabularies(
-    problem: Problem,
+    plan: DataPlan,
     totals: Mapping[str, int],
-    vocabularies: Mapping[Side, Path],
-    directory: Path,
     draw_sample: Callable[[Sequence[int]], Iterable[Pair]],
     in_subprocess: bool,
     lock: Lock,
@@ -35,20 +33,19 @@ def train_vocabularies(
     """Trains one vocabulary for both sides, or one for each, unless the files exist.
 
     Args:
-        problem: the problem with the training pairs.
+        plan: what is made.
         totals: the number of training pairs by corpus.
-        vocabularies: the file of each side.
-        directory: gets the files until they are complete.
         draw_sample: draws training pairs, given their number of each corpus.
         in_subprocess: see `train_vocabulary`.
-        lock: of the directory.
+        lock: of the plan's directory.
 
     Raises:
         UserError: there are too few texts, the vocabulary is too small for them, or
             the directory was removed.
     """
+    problem = plan.problem
     for columns in [(0, 1)] if problem.shared_vocab else [(0,), (1,)]:
-        path = vocabularies[SIDES[columns[0]]]
+        path = plan.vocabularies[SIDES[columns[0]]]
         if path.exists():
             say(f"using the vocabulary {path}")
             continue
@@ -59,7 +56,7 @@ def train_vocabularies(
         say(f"training {path.name} on {quantity(lines, 'lines')}")
         with progress(path.name, "lines", lines) as advance:
             texts = _texts(problem, draw_sample(sizes), columns)
-            unfinished = directory / path.name
+            unfinished = plan.directory / path.name
             train_vocabulary(problem, texts, unfinished, in_subprocess)
             lock.require_place()
             os.replace(unfinished, path)
@@ -77,11 +74,12 @@ def _texts(
                 yield pair[column]
 
 
-def require_tags(problem: Problem, splits: Sequence[Split], vocabulary: Path) -> None:
+def require_tags(plan: DataPlan) -> None:
     """Raises `UserError` unless each tag of the sources is a token of a vocabulary."""
+    vocabulary = plan.vocabularies["source"]
     tags = set()
-    for split in splits:
-        tags |= {corpus.tag for corpus in corpora_of(problem.sources[split])}
+    for split in plan.splits:
+        tags |= {corpus.tag for corpus in corpora_of(plan.problem.sources[split])}
     for tag in sorted(tags - {""}):
         if len(load_tokenizer(vocabulary).encode(tag)) != 2:  # the tag and EOS
             raise UserError(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.data.cleaning import reasons
-from t2t_keras.data.encode_splits import EncodingState, SplitPart
+from t2t_keras.data.encode_splits import SplitPart
 from t2t_keras.data.manifest import (
     CorpusRecord,
     Counts,
@@ -47,10 +47,7 @@ def write_manifest(
     earlier = plan.earlier
     left_out = read_counts(plan.directory / "left_out.json")
     fields = _split_fields(plan, counts, dropped, left_out)
-    states = {}
-    for split, parts in by_split.items():
-        states[split] = [part.load_state() for part in parts]
-    fields["single_sentences"] = single_sentence_shares(states)
+    fields["single_sentences"] = _single_sentence_shares(by_split)
     if not (earlier or fields["examples"]["train"]):
         raise UserError(
             f"not one training pair of {sum(counts['train'].values()):,} is left: "
@@ -85,11 +82,14 @@ def _split_fields(
     fields: dict[str, Any] = {name: {} for name in names}
     for split in plan.splits:
         source = plan.problem.sources[split]
-        tables = read_lengths(plan.directory, split, source)
+        tables = read_lengths(plan, split)
         by_reason = {r: dropped[split][r] for r in reasons(plan.problem.cleaning)}
         fields["examples"][split] = sum(map(len, tables))
         fields["index_sha256"][split] = index_sha256(tables)
-        fields["tokens"][split] = _num_tokens(tables)
+        fields["tokens"][split] = {
+            side: sum(int(table[:, column].sum()) for table in tables)
+            for column, side in enumerate(SIDES, start=1)
+        }
         fields["dropped"][split] = by_reason | left_out[split]
         if split != "train":
             texts = text_paths(plan.done, plan.problem.data_name, split)
@@ -97,15 +97,6 @@ def _split_fields(
         if records := corpus_records(source, counts[split], tables):
             fields["corpora"][split] = records
     return fields
-
-
-def _num_tokens(tables: Sequence[np.ndarray]) -> dict[Side, int]:
-    """Returns the number of tokens on each side of the records."""
-    num_tokens = dict.fromkeys(SIDES, 0)
-    for table in tables:
-        for column, side in enumerate(SIDES, start=1):
-            num_tokens[side] += int(table[:, column].sum())
-    return num_tokens
 
 
 def corpus_records(
@@ -145,21 +136,18 @@ def _languages(plan: DataPlan) -> tuple[str, str] | None:
     return languages
 
 
-def single_sentence_shares(
-    states: Mapping[Split, Sequence[EncodingState]],
+def _single_sentence_shares(
+    by_split: Mapping[Split, Sequence[SplitPart]],
 ) -> dict[Split, dict[Side, float]]:
     """Returns for each split and side the share of examples of one sentence.
 
     Repeated examples count, even if they are dropped.
-
-    Args:
-        states: the states of the shards of each split, when all pairs are encoded.
     """
     shares: dict[Split, dict[Side, float]] = {}
-    for split, encoded in states.items():
+    for split, parts in by_split.items():
         num_examples = 0
         counts = Counter[str]()
-        for state in encoded:
+        for state in (part.load_state() for part in parts):
             num_examples += state.pairs - sum(state.dropped.values())
             counts += Counter(state.single_sentences)
         if num_examples:

@@ -16,12 +16,13 @@ import numpy as np
 from t2t_keras.console import progress
 from t2t_keras.data.encode_splits import EncodingState, SplitPart
 from t2t_keras.data.encoding import SPILL_HEADER
+from t2t_keras.data.manifest import DataPlan
 from t2t_keras.data.mixture import Mixture
 from t2t_keras.data.record_index import index_path, save_index, shard_name
 from t2t_keras.data.tfrecord import FRAME
 from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import Lock, atomic
-from t2t_keras.problem import Source, Split
+from t2t_keras.problem import Split
 
 # Calls a function of a module with each argument, and yields the results in order, as
 # the builtin `map` does. It may do so on other machines, and repeat a call whose
@@ -53,11 +54,16 @@ class Spill:
         raise damaged_spill(self.path)
 
 
-def damaged_spill(path: Path) -> UserError:
-    """Returns the error for a spill file that is not what was written."""
+def damaged_spill(path: Path, directory: Path | None = None) -> UserError:
+    """Returns the error for a file that is not what was written.
+
+    Args:
+        path: the file.
+        directory: what to remove; None: the directory of the file.
+    """
     return UserError(
         f"{path} is damaged, perhaps by a lost machine or a full disk; remove "
-        f"{path.parent} and run the same command again"
+        f"{directory or path.parent} and run the same command again"
     )
 
 
@@ -100,7 +106,7 @@ def read_sorted(
     return records, table
 
 
-def repeated(files: Sequence[Sequence[Spill]], map_tasks: TaskMap = map) -> np.ndarray:
+def repeated(files: Sequence[Sequence[Spill]], map_tasks: TaskMap) -> np.ndarray:
     """Returns the keys of all examples but the first with the same hash, in order.
 
     Args:
@@ -128,23 +134,14 @@ def _repeated(files: Sequence[Spill]) -> np.ndarray:
 
 
 def write_shards(
-    parts: Sequence[SplitPart],
-    source: Source,
-    data_name: str,
-    directory: Path,
-    done: Path,
-    lock: Lock,
-    map_tasks: TaskMap = map,
+    plan: DataPlan, parts: Sequence[SplitPart], lock: Lock, map_tasks: TaskMap
 ) -> Counter[str]:
     """Writes the TFRecord files of a split and their index.
 
     Args:
+        plan: what is made.
         parts: the encoded examples of the split, in all parts.
-        source: the source of the split.
-        data_name: `Problem.data_name`.
-        directory: gets the lengths of the records of each file.
-        done: gets the TFRecord files and the index.
-        lock: of the directory.
+        lock: of the plan's directory.
         map_tasks: runs a task for each TFRecord file.
 
     Returns:
@@ -163,26 +160,19 @@ def write_shards(
     dropped = Counter(duplicate=len(repeats))
     for state in states:
         dropped += Counter(state.dropped)
-    index = index_path(done, data_name, split)
+    index = index_path(plan.done, plan.problem.data_name, split)
     if index.exists():
         return dropped
-    tasks = _shard_tasks(
-        split, by_number[:num_shards], repeats, data_name, directory, done
-    )
+    tasks = _shard_tasks(plan, split, by_number[:num_shards], repeats)
     with progress(f"writing {split}", "shards", len(tasks)) as advance:
         for _ in map_tasks(_write_shard, tasks):
             advance(1)
     for task in tasks:
-        _require_whole(task, directory)
+        _require_whole(task, plan.directory)
     paths = [task.path for task in tasks]
     lock.require_place()
-    save_index(index, paths, read_lengths(directory, split, source))
+    save_index(index, paths, read_lengths(plan, split))
     return dropped
-
-
-def _size(path: Path) -> int:
-    """Returns the size of a file; 0 if there is none."""
-    return path.stat().st_size if path.exists() else 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,22 +193,18 @@ class _ShardTask:
 
 
 def _shard_tasks(
+    plan: DataPlan,
     split: Split,
     spills: Sequence[Sequence[Spill]],
     repeats: np.ndarray,
-    data_name: str,
-    directory: Path,
-    done: Path,
 ) -> list[_ShardTask]:
     """Returns the task of each shard.
 
     Args:
+        plan: what is made.
         split: the split.
         spills: the spill files of each shard.
         repeats: the keys of records that are left out.
-        data_name: see `write_shards`, as are the next two.
-        directory: gets the lengths.
-        done: gets the TFRecord files.
     """
     count = len(spills)
     shards = repeats % np.uint64(count)
@@ -227,8 +213,8 @@ def _shard_tasks(
     by_shard = np.split(repeats, stops[:-1])
     tasks = []
     for index in range(count):
-        path = done / shard_name(data_name, split, index, count)
-        lengths_path = directory / _lengths_name(split, index)
+        path = plan.done / shard_name(plan.problem.data_name, split, index, count)
+        lengths_path = plan.directory / f"{split}.lengths-{index:05d}"
         tasks.append(_ShardTask(path, lengths_path, spills[index], by_shard[index]))
     return tasks
 
@@ -266,21 +252,16 @@ def _require_whole(task: _ShardTask, directory: Path) -> None:
     if task.lengths_path.exists():
         table = np.fromfile(task.lengths_path, np.int32)
     sizes = table[: len(table) // 4 * 4].reshape(-1, 4)[:, 0]
-    if _size(task.path) != int(sizes.sum(dtype=np.int64)) + FRAME * len(sizes):
-        raise UserError(
-            f"{task.path} is damaged, perhaps by a lost machine or a full disk; remove "
-            f"{directory} and run the same command again"
-        )
+    size = task.path.stat().st_size if task.path.exists() else 0
+    if size != int(sizes.sum(dtype=np.int64)) + FRAME * len(sizes):
+        raise damaged_spill(task.path, directory)
 
 
-def _lengths_name(split: Split, index: int) -> str:
-    return f"{split}.lengths-{index:05d}"
-
-
-def read_lengths(directory: Path, split: Split, source: Source) -> list[np.ndarray]:
+def read_lengths(plan: DataPlan, split: Split) -> list[np.ndarray]:
     """Returns sizes and lengths of the records of each shard, see `save_index`."""
+    source = plan.problem.sources[split]
     tables = []
-    for path in sorted(directory.glob(f"{split}.lengths-?????")):
+    for path in sorted(plan.directory.glob(f"{split}.lengths-?????")):
         table = np.fromfile(path, np.int32).reshape(-1, 4)
         tables.append(table if isinstance(source, Mixture) else table[:, :3])
     return tables

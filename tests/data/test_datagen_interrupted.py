@@ -9,9 +9,18 @@ import signal
 import psutil
 import pytest
 from helpers.errors import refused
-from helpers.small_corpus import PROBLEM, TRAIN, Given, faults, files, interrupt, python
+from helpers.small_corpus import (
+    DEV,
+    PROBLEM,
+    TRAIN,
+    Given,
+    faults,
+    files,
+    interrupt,
+    python,
+)
 
-from t2t_keras.data import datagen, encode_splits, vocabulary, write_shards
+from t2t_keras.data import datagen, vocabulary, write_shards
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding import SpillFiles
 from t2t_keras.data.record_index import RecordIndex
@@ -76,28 +85,23 @@ generate(problem, sys.argv[1], workers=2)
     assert files(tmp_path) == files(complete)
 
 
-@pytest.fixture
-def encoded(monkeypatch):
-    """First and last number of each chunk that is encoded."""
-    encoded = []
-    chunks = encode_splits._chunks
+def test_encoded_parts_are_reused(complete, tmp_path, monkeypatch):
+    starts = []
 
-    def spy(pairs, start):
-        for index, chunk in chunks(pairs, start):
-            encoded.append((index, index + len(chunk)))
-            yield index, chunk
+    class Watched(Given):
+        def read_pairs(self, start, stop):
+            starts.append(start)
+            return iter(self.pairs[start:stop])
 
-    monkeypatch.setattr(encode_splits, "_chunks", spy)
-    return encoded
-
-
-def test_encoded_parts_are_reused(complete, tmp_path, encoded, monkeypatch):
+    sources = {"train": Watched(TRAIN), "dev": Given(DEV)}
+    problem = PROBLEM.replace(sources=sources)
     with faults(30, interrupt), pytest.raises(KeyboardInterrupt):
-        generate(PROBLEM, tmp_path, workers=1)
-    encoded.clear()
+        generate(problem, tmp_path, workers=1)
+    starts.clear()
     monkeypatch.delattr(vocabulary, "train_vocabulary")
-    generate(PROBLEM, tmp_path, workers=1)
-    assert encoded[0][0] >= 50 and encoded[0][0] % 10 == 0
+    generate(problem, tmp_path, workers=1)
+    (start,) = starts
+    assert start >= 50 and start % 10 == 0
     assert files(tmp_path) == files(complete)
 
 
@@ -143,10 +147,10 @@ def test_a_run_whose_data_another_one_has_published(complete, tmp_path, monkeypa
     """It gets the lock of a directory that is gone, and has nothing left to do."""
     publish = datagen.publish
 
-    def another_publishes(directory, *paths):
-        publish(directory, *paths)
-        assert not directory.exists()
-        publish(directory, *paths)
+    def another_publishes(plan):
+        publish(plan)
+        assert not plan.directory.exists()
+        publish(plan)
 
     monkeypatch.setattr(datagen, "publish", another_publishes)
     generate(PROBLEM, tmp_path, workers=1)

@@ -144,7 +144,7 @@ def test_a_part_of_which_the_disk_lost_the_end(plain, tmp_path, monkeypatch):
 
     def lose_power(problem, splits, *args, **settings):
         encode(problem, splits, *args, **settings)
-        splits[0].spills[1].write_bytes(b"")
+        splits[0].files[1].write_bytes(b"")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

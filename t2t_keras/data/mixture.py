@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from t2t_keras.data.sources import PairFile, ParallelFiles, checksum, parse_lang
 from t2t_keras.errors import UserError
 from t2t_keras.files.config_files import parse_toml
 from t2t_keras.files.text_files import read_text
-from t2t_keras.problem import Pair, Source, Split
+from t2t_keras.problem import SPLITS, Pair, Source, Split
 from t2t_keras.text.alignment import AlignedPair
 
 _MAX_REPETITIONS = 100  # largest size of an epoch, in multiples of the data
@@ -237,9 +237,8 @@ def read_mixture(path: str | Path) -> dict[Split, Source]:
         elif not isinstance(temperature, int | float) or not temperature:
             raise UserError("temperature must be a number of at least 1")
         sources: dict[Split, Source] = {}
-        splits: tuple[Split, ...] = get_args(Split)
         for name, tables in values.items():
-            split = next((split for split in splits if split == name), None)
+            split = next((split for split in SPLITS if split == name), None)
             if split is None or not isinstance(tables, list):
                 raise UserError(
                     f"there is '{name}', not temperature, [[train]], [[dev]] or "

@@ -410,7 +410,10 @@ class TfdsPairs:
                 builder.download_and_prepare()
         except (OSError, tfds.download.DownloadError) as error:
             raise UserError(
-                f"cannot download {self.name}: {first_line(error)}; {_advice(builder)}"
+                f"cannot download {self.name}: {first_line(error)}; run this command "
+                "on a machine with a network and copy its ~/tensorflow_datasets/"
+                f"{builder.info.full_name} to {builder.data_dir}, or give your own "
+                "files to translate_text"
             ) from error
         for feature in (self.source_feature, self.target_feature):
             if feature not in builder.info.features:
@@ -450,13 +453,3 @@ class TfdsPairs:
             raise UserError(
                 f"tensorflow-datasets: {self.name}: {first_line(error)}"
             ) from None
-
-
-def _advice(builder: "tfds.core.DatasetBuilder") -> str:
-    """Returns advice for a machine without a network."""
-    full_name = builder.info.full_name
-    return (
-        "run this command on a machine with a network and copy its "
-        f"~/tensorflow_datasets/{full_name} to {builder.data_dir}, or give your own "
-        "files to translate_text"
-    )

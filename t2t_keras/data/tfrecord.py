@@ -32,9 +32,7 @@ def frame(payload: bytes) -> bytes:
 def unframe(record: bytes) -> bytes | None:
     """Returns the payload of a framed record, or None if a checksum is wrong."""
     payload = record[HEADER_BYTES:-CHECKSUM_BYTES]
-    is_whole = record[:HEADER_BYTES] == header(len(payload))
-    is_whole = is_whole and record[-CHECKSUM_BYTES:] == _checksum(payload)
-    return payload if is_whole else None
+    return payload if record == frame(payload) else None
 
 
 @functools.lru_cache(maxsize=1 << 16)  # records have few different lengths

@@ -175,7 +175,7 @@ def _growth(hparams: HParams) -> tuple[int, int]:
 
 def _max_length(length: L, quarters: int) -> L:
     """Returns the largest number of tokens that a text of some tokens may get."""
-    return length + length * quarters // 4 if quarters else length
+    return length + length * quarters // 4
 
 
 def batch_plan(
@@ -185,16 +185,16 @@ def batch_plan(
     batch_tokens: int,
     seed: int,
     swapped: bool = False,
-) -> "BatchPlan":
+) -> BatchPlan:
     """Returns the plan that a value of `HParams.bucketing` asks for.
 
     Args:
         bucketing: see `HParams`; "auto", which `train` replaces, has exact lengths.
-        source_length: see `BatchPlan`, as are the other arguments.
-        target_length: see `BatchPlan`.
-        batch_tokens: see `BatchPlan`.
-        seed: see `BatchPlan`.
-        swapped: see `BatchPlan`.
+        source_length: see `BatchPlan`, as are the others.
+        target_length: int [N]
+        batch_tokens: the budget.
+        seed: seed of the order.
+        swapped: whether the sides are swapped.
     """
     plans = {
         "auto": BatchPlan,  # of a training loop written by the user

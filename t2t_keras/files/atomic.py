@@ -203,7 +203,6 @@ def lock(path: Path, refusal: Callable[[str], UserError] | None) -> Iterator[Loc
     Raises:
         UserError: another process has the lock (the error that `refusal` returns).
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(path, waits=refusal is None))

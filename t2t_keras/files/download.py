@@ -29,31 +29,26 @@ def download(url: str, path: Path, sha256: str = "") -> None:
         UserError: the server cannot be reached or fails, or it sent a file with
             another SHA-256.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with lock(path.with_name(f"{path.name}.lock"), refusal=None):
-        if not path.exists():  # another process may have downloaded it
-            _download(url, path, sha256)
-
-
-def _download(url: str, path: Path, sha256: str) -> None:
-    """Does what `download` does; only one process at a time may do it."""
     part = path.with_name(f"{path.name}.part")
-    try:
-        _fetch(url, part)
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        raise UserError(
-            f"cannot download {url}: {reason}; run the same command again, which "
-            f"resumes the download, or download it by other means to {path}"
-        ) from None
-    if sha256 and sha256_of(part) != sha256:
-        part.unlink()
-        raise UserError(
-            f"what {url} sent is not the file that was published there: its SHA-256 is "
-            f"not {sha256}"
-        )
-    os.replace(part, path)
-    say(f"downloaded {path}")
+    with lock(path.with_name(f"{path.name}.lock"), refusal=None):
+        if path.exists():  # another process may have downloaded it
+            return
+        try:
+            _fetch(url, part)
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise UserError(
+                f"cannot download {url}: {reason}; run the same command again, which "
+                f"resumes the download, or download it by other means to {path}"
+            ) from None
+        if sha256 and sha256_of(part) != sha256:
+            part.unlink()
+            raise UserError(
+                f"what {url} sent is not the file that was published there: its "
+                f"SHA-256 is not {sha256}"
+            )
+        os.replace(part, path)
+        say(f"downloaded {path}")
 
 
 def _fetch(url: str, path: Path) -> None:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar, cast
 
@@ -207,7 +208,7 @@ def from_fields(cls: type[T], fields: Mapping[str, object], path: Path) -> T:
         if field.name in fields:
             hint: Any = hints[field.name]
             values[field.name] = typed_value(hint, fields[field.name], field.name, path)
-        elif _is_required(field):
+        elif field.default is MISSING and field.default_factory is MISSING:
             raise UserError(
                 f"{path}: the field '{field.name}' is missing; restore the file from a "
                 "copy"
@@ -220,11 +221,6 @@ def from_fields(cls: type[T], fields: Mapping[str, object], path: Path) -> T:
                 "that wrote it"
             )
     return cls(**values)
-
-
-def _is_required(field: "dataclasses.Field[object]") -> bool:
-    missing = dataclasses.MISSING
-    return field.default is missing and field.default_factory is missing
 
 
 def typed_value(hint: type[T], value: object, name: str, path: Path) -> T:

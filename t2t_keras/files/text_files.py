@@ -15,14 +15,10 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, first_line, require_extra
-
-if TYPE_CHECKING:
-    import io
-
 
 try:
     from backports import zstd
@@ -30,8 +26,8 @@ except ImportError:  # it is in the extra [data]
     zstd = None  # type: ignore[assignment]
 
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")  # the suffixes of compressed files
-_KINDS = {".gz": "gzip", ".tgz": "gzip", ".xz": "xz", ".zst": "zstd", ".tar": "tar"}
-_KINDS |= {".bz2": "bzip2"}
+_KINDS = {".gz": "gzip", ".xz": "xz", ".zst": "zstd", ".bz2": "bzip2"}
+_KINDS |= {".tgz": "gzip", ".tar": "tar"}
 _OPEN: dict[str, Callable[..., Any]] = {
     ".gz": gzip.open,
     ".xz": lzma.open,
@@ -58,18 +54,14 @@ if zstd is not None:
     _DAMAGE += (zstd.ZstdError,)
 
 
-# Git LFS and git-annex leave pointers in place of files that were not fetched.
-_MAX_POINTER_BYTES = 4096
-
-
-_LFS_POINTER = re.compile(
+# What Git LFS and git-annex leave in place of files that were not fetched -> the tool,
+# and the command that fetches them.
+_POINTERS = {
     rb"version https?://[\w./-]+/spec/v\d\r?\n(?:ext-[^\n]*\n)*oid \w+:[0-9a-f]+\r?\n"
-    rb"size \d+\s*"
-)
-
-
-_ANNEX_POINTER = re.compile(rb"(?:\.\./)*/?(?:\.git/)?annex/objects/[^\n]*\s*")
-
+    rb"size \d+\s*": ("Git LFS", "git lfs pull"),
+    rb"(?:\.\./)*/?(?:\.git/)?annex/objects/[^\n]*\s*": ("git-annex", "git annex get"),
+}
+_MAX_POINTER_BYTES = 4096
 
 LONGEST_LINE = 10_000_000  # bytes
 HEAD = 1 << 16  # bytes by which the format of a file is recognised
@@ -253,16 +245,12 @@ def require_fetched(name: str, head: bytes) -> None:
     Raises:
         UserError: it is a pointer of Git LFS or git-annex.
     """
-    if _LFS_POINTER.fullmatch(head):
-        raise UserError(
-            f"{name} is a pointer of Git LFS, not the file itself; run `git lfs pull` "
-            "in its repository"
-        )
-    if _ANNEX_POINTER.fullmatch(head):
-        raise UserError(
-            f"{name} is a pointer of git-annex, not the file itself; run `git annex "
-            "get` in its repository"
-        )
+    for pointer, (tool, command) in _POINTERS.items():
+        if re.fullmatch(pointer, head):
+            raise UserError(
+                f"{name} is a pointer of {tool}, not the file itself; run `{command}` "
+                "in its repository"
+            )
 
 
 def require_fetched_file(path: str | Path) -> None:
@@ -281,8 +269,6 @@ def require_fetched_file(path: str | Path) -> None:
 
 _UNPACK = "unpack it (`{}`) and give the text files in it"
 _CONVERT = "convert it (`iconv -f {} -t UTF-8 {{name}} > utf8.txt`)"
-
-
 # The first bytes of files that are not UTF-8 text -> what they are, and what to do with
 # the file {name}.
 _NOT_TEXT = {

@@ -182,9 +182,8 @@ class SentencePieceTokenizer:
         for symbol in symbols:
             if not symbol or symbol.split() != [symbol]:
                 raise UserError(f"the symbol '{symbol}' is not one word without spaces")
-        failures: list[
-            BaseException
-        ] = []  # of the texts; the trainer drops an exception
+        # Errors of the texts: the trainer reports one only as a RuntimeError.
+        failures: list[BaseException] = []
 
         def sentences() -> Iterator[str]:
             try:

@@ -266,6 +266,12 @@ def tag_pattern(tags: Sequence[str]) -> str:
     return rf"\A[{WHITE_SPACE}]*({names})[{WHITE_SPACE}]+"
 
 
+def _tag_and_body(text: str, tags: Sequence[str]) -> tuple[str, str]:
+    """Returns the tag of a text, "" if there is none, and the rest of the text."""
+    match = re.match(tag_pattern(tags), text) if tags else None
+    return (match[1], text[match.end() :]) if match else ("", text)
+
+
 def split_sentences(text: str, tags: Sequence[str] = ()) -> list[str]:
     """Returns the sentences of a text, without white space at their ends.
 
@@ -277,16 +283,13 @@ def split_sentences(text: str, tags: Sequence[str] = ()) -> list[str]:
     Returns:
         The text itself, unchanged, unless it has several sentences.
     """
-    tag = ""
-    body = text
-    if tags and (match := re.match(tag_pattern(tags), text)):
-        tag = f"{match[1]} "
-        body = text[match.end() :]
+    tag, body = _tag_and_body(text, tags)
+    prefix = f"{tag} " if tag else ""
     sentences = []
     for part in mark_sentence_ends(body).split("\n"):
         sentence = part.strip()
         if not is_blank(sentence):
-            sentences.append(f"{tag}{sentence}")
+            sentences.append(f"{prefix}{sentence}")
     return sentences if len(sentences) > 1 else [text]
 
 
@@ -304,14 +307,12 @@ def split_long_text(
         max_length: the largest number of tokens in a part, EOS included; at least 2.
         tags: words, one of which may precede the text; every part then begins with it.
     """
-    tag: list[int] = []
-    if tags and (match := re.match(tag_pattern(tags), text)):
-        tag = encode_batch([match[1]])[0][:-1]
-        text = text[match.end() :]
+    tag_text, body = _tag_and_body(text, tags)
+    tag = encode_batch([tag_text])[0][:-1] if tag_text else []
     words: list[str] = []
     # The indices of the words that begin sentences, and the number of words.
     boundaries = [0]
-    for sentence in mark_sentence_ends(text).split("\n"):
+    for sentence in mark_sentence_ends(body).split("\n"):
         words += re.sub(f"([{WHITE_SPACE}]+)", r"\n\1", sentence).split("\n")
         boundaries.append(len(words))
     # The tokenizers add a space before each text.

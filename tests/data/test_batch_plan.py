@@ -66,13 +66,19 @@ def test_every_epoch_holds_every_record_once_in_another_order(bucketing):
     assert len(repeated) < per_epoch / 2
 
 
-def test_a_step_names_its_batch_whatever_was_asked_before():
-    used_plan = plan()
+@pytest.mark.parametrize("bucketing", ["exact", "packed"])
+def test_a_step_names_its_batch_whatever_was_asked_before(bucketing):
+    def new_plan(seed=3):
+        return batch_plan(bucketing, SOURCE[:500], TARGET[:500], 512, seed)
+
+    used_plan = new_plan()
     for step in range(2 * len(used_plan)):
         used_plan.records(step)
     for step in (0, len(used_plan) + 2, 5):
-        np.testing.assert_array_equal(used_plan.records(step), plan().records(step))
-    assert not np.array_equal(plan(seed=4).records(0), plan().records(0))
+        fresh = new_plan()
+        np.testing.assert_array_equal(used_plan.rows(step), fresh.rows(step))
+        np.testing.assert_array_equal(used_plan.records(step), fresh.records(step))
+    assert not np.array_equal(new_plan(seed=4).records(0), used_plan.records(0))
 
 
 def test_padding_share_and_shapes_match_the_batches():
@@ -97,17 +103,24 @@ def test_a_pair_longer_than_the_budget_is_an_error():
     refused("batch_tokens 40 is less than the longest", plan, batch_tokens=40)
 
 
-def test_the_batches_of_the_other_direction_are_the_same():
-    forward_plan = BatchPlan(SOURCE, TARGET, 100, 3)
-    swapped_plan = BatchPlan(TARGET, SOURCE, 100, 3, swapped=True)
+@pytest.mark.parametrize(("bucketing", "budget"), [("exact", 150), ("packed", 600)])
+def test_the_batches_of_the_other_direction_are_the_same(bucketing, budget):
+    source = SOURCE[:1000]
+    target = 2 * TARGET[:1000]  # so that the sides of packed rows differ
+    forward_plan = batch_plan(bucketing, source, target, budget, 3)
+    swapped_plan = batch_plan(bucketing, target, source, budget, 3, swapped=True)
     for step in range(2 * len(forward_plan)):
         np.testing.assert_array_equal(
             forward_plan.records(step), swapped_plan.records(step)
         )
+        np.testing.assert_array_equal(forward_plan.rows(step), swapped_plan.rows(step))
     np.testing.assert_array_equal(
         forward_plan.shapes, swapped_plan.shapes[:, [0, 2, 1]]
     )
-    unswapped_plan = BatchPlan(TARGET, SOURCE, 100, 3)
+    assert (forward_plan.shapes[:, 1] != forward_plan.shapes[:, 2]).any()
+    if bucketing == "packed":  # which treats both sides alike anyway
+        return
+    unswapped_plan = batch_plan(bucketing, target, source, budget, 3)
     assert any(
         (forward_plan.records(i) != unswapped_plan.records(i)).any()
         for i in range(len(forward_plan))

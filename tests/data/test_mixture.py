@@ -15,12 +15,10 @@ from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.mixture import Corpus, Mixture, read_mixture, repetitions
 from t2t_keras.data.pipeline import training_batches
-from t2t_keras.data.sources import parse_languages
 from t2t_keras.data.training_data import training_index
 from t2t_keras.plugins.corpus.command import decoded_examples
 from t2t_keras.problem import Cleaning, Problem
 from t2t_keras.run.config import config_for
-from t2t_keras.text.alignment import AlignedPair
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import load_tokenizer
 
@@ -168,13 +166,6 @@ def test_the_vocabulary_sees_the_shares(tmp_path, monkeypatch):
     assert (counts["a"], counts["b"], counts["c"]) == (10, 40, 9)
 
 
-def test_a_tag_moves_the_links(tmp_path):
-    pair = AlignedPair("the dog", "der Hund", ((0, 0), (1, 1)))
-    (tagged,) = Corpus("a", lambda: [pair], tag="<2de>")()
-    assert tagged == ("<2de> the dog", "der Hund")
-    assert tagged.links == ((1, 0), (2, 1))
-
-
 ONE = corpus("a", 1)
 WEIGHTED = corpus("b", 1, 2.0)
 
@@ -188,7 +179,6 @@ WEIGHTED = corpus("b", 1, 2.0)
         (lambda: Mixture((WEIGHTED, ONE)), "corpus 'b' has a weight and 'a' has none"),
         (lambda: Mixture((WEIGHTED,), temperature=2), "excludes weights"),
         (lambda: Mixture((ONE,), temperature=0.5), "at least 1"),
-        (lambda: parse_languages("ende"), "two codes such as en-de"),
     ],
 )
 def test_what_a_mixture_refuses(make, message):
@@ -239,8 +229,6 @@ def test_a_file_that_names_corpora(folder, capfd):
     }
     assert shares == pytest.approx({"a.en": 8 / 12, "memory": 4 / 12})
     assert manifest.corpora["dev"]["a.en"]["share"] == 1.0
-    assert main(argv) == 0  # nothing to do
-    assert "is there already" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from helpers.small_run import trainer
 from t2t_keras import registry
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import alignment_weights, training_batches
+from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.data.training_data import batch_plan
@@ -256,16 +256,6 @@ def test_links_stay_with_their_pair(aligned_dir):
 # Batches
 
 
-def test_weights_are_shares_of_the_linked_tokens_in_both_directions():
-    """Source token 0 has the target's 2, and 1 and 2 the target's 0."""
-    links = tf.ragged.constant([[0, 1, 0, 2, 2, 0]], dtype=tf.int64)
-    ids = np.array([[5, 6, 1, 0]]), np.array([[7, 8, 1]])
-    weights = alignment_weights(links, *ids, swapped=False)
-    assert weights.numpy().tolist() == [[[0, 0.5, 0.5, 0], [0] * 4, [1, 0, 0, 0]]]
-    weights = alignment_weights(links, *ids[::-1], swapped=True)
-    assert weights.numpy().tolist() == [[[0, 0, 1], [1, 0, 0], [1, 0, 0], [0] * 3]]
-
-
 @pytest.mark.parametrize("swap", [False, True])
 def test_batches_have_the_links(aligned_dir, swap):
     index = RecordIndex.open(aligned_dir, "translate_text", "train", swap)
@@ -304,8 +294,6 @@ def test_training_needs_links(aligned_dir, data_dir, tmp_path):
     assert trainer(aligned_dir, tmp_path / "guided", **changes).train()["step"] == 1
     message = "guided_alignment needs word alignments, and"
     refused(message, trainer, data_dir, tmp_path / "none", guided_alignment=0.5)
-    message = "guided_alignment must be at least 0"
-    refused(message, HPARAMS.override, guided_alignment=-1)
 
 
 def test_alignments_are_read_from_the_guided_head():
@@ -346,6 +334,3 @@ def test_bad_lines(tmp_path, line, message):
     assert [pair.links for pair in pairs()] == [((1, 0),), ()]
     message = f"{links} has only 1 line and {source} has 2"
     refused(message, list, ParallelFiles(source, target, write(links, ""))())
-
-
-# What it is for

@@ -15,15 +15,6 @@ from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import atomic, has_locks, lock
 
 
-@pytest.fixture
-def victim(tmp_path):
-    """A file of somebody else, to which a stranger's directory may have links."""
-    path = tmp_path / "victim"
-    path.write_text("precious\n")
-    yield path
-    assert path.read_text() == "precious\n"
-
-
 def test_a_temporary_file_is_new_and_its_name_cannot_be_guessed(tmp_path):
     names = set()
     for _ in range(2):
@@ -73,13 +64,15 @@ def test_a_long_name_is_possible(tmp_path):
     assert (tmp_path / name).read_text() == "content"
 
 
-def test_a_link_in_place_of_the_file_is_replaced(tmp_path, victim):
-    (tmp_path / "file").symlink_to(victim)
-    (tmp_path / "file.incomplete").symlink_to(victim)
+def test_a_link_in_place_of_the_file_is_replaced(tmp_path):
+    target = tmp_path / "target"
+    target.write_text("precious")
+    (tmp_path / "file").symlink_to(target)
     with atomic(tmp_path / "file") as path:
         path.write_text("content")
     assert not (tmp_path / "file").is_symlink()
     assert (tmp_path / "file").read_text() == "content"
+    assert target.read_text() == "precious"
 
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):

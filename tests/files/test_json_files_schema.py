@@ -53,9 +53,7 @@ def test_fields_have_their_types():
     example = from_fields(Example, FIELDS | lists, FILE)
     assert (example.pair, example.names) == (("a", "b"), ("c",))
     assert example.counts == {"d": [1]} and example.split == "train"
-
-
-def test_lists_within_lists_become_tuples():
+    # Lists within lists become tuples as well.
     pairs = [["a", "b"], ["c", "d"]]
     lists = {"pairs": pairs, "by_name": {"e": [[1], [], [2, 3]]}}
     example = from_fields(Example, FIELDS | lists, FILE)

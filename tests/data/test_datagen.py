@@ -1,17 +1,16 @@
 """Datagen: what it writes, and that nothing else changes it."""
 
 import collections
-import json
 import random
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command_line import run_json, run_refused, write
 from helpers.errors import refused
 from helpers.small_corpus import DEV, PROBLEM, TRAIN, Given, decoded, files, python
 
-from t2t_keras.cli import main
 from t2t_keras.data import encode_splits, encoding
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
@@ -245,19 +244,16 @@ LINES = [" ".join(random.Random(i).choices("abcdefgh", k=7)) for i in range(60)]
 
 @pytest.fixture
 def argv(tmp_path):
-    for name, lines in (("source", LINES), ("target", LINES[::-1])):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    return [
-        *("datagen", "--problem", "translate_text", "--workers", "1", "--json"),
-        *("--data_dir", str(tmp_path / "data"), "--vocab_size", "300"),
-        *("--train_source", str(tmp_path / "source")),
-        *("--train_target", str(tmp_path / "target")),
-    ]
+    source = write(tmp_path / "source", *LINES)
+    target = write(tmp_path / "target", *LINES[::-1])
+    files = ("--train_source", source, "--train_target", target)
+    return "datagen", "--problem", "translate_text", "--workers", 1, *files
 
 
-def test_json(argv, capfd):
-    assert main(argv) == 0
-    result = json.loads(capfd.readouterr().out)
+def test_json(argv, capfd, tmp_path):
+    result = run_json(
+        capfd, *argv, "--data_dir", tmp_path / "data", "--vocab_size", 300
+    )
     assert result.pop("seconds") > 0
     assert result["examples"] == {"train": 60}
     assert result["vocab_sizes"]["target"] == result["vocab_size"]
@@ -265,36 +261,35 @@ def test_json(argv, capfd):
 
 
 def test_given_vocabularies(argv, capfd, tmp_path):
-    shared, target = (str(tmp_path / f"{size}.spm") for size in (275, 270))
-    for path, size in ((shared, 275), (target, 270)):
-        SentencePieceTokenizer.train(LINES, Path(path), size)
-    sizes = [SentencePieceTokenizer(Path(path)).vocab_size for path in (shared, target)]
-    argv = [a for a in argv if a not in ("--vocab_size", "300")]
-    for paths in ([shared], [shared, target]):
-        argv[argv.index("--data_dir") + 1] = str(tmp_path / str(len(paths)))
+    paths = [tmp_path / "shared.spm", tmp_path / "target.spm"]
+    for path, size in zip(paths, (275, 270), strict=True):
+        SentencePieceTokenizer.train(LINES, path, size)
+    sizes = [SentencePieceTokenizer(path).vocab_size for path in paths]
+    for given in (paths[:1], paths):
+        flags = ("--data_dir", tmp_path / str(len(given)), "--vocab", *given)
         for _ in range(2):  # the second time it is there already
-            assert main([*argv, "--vocab", *paths]) == 0
-        result = json.loads(capfd.readouterr().out.splitlines()[-1])
-        assert [*result["vocab_sizes"].values()] == [sizes[0], sizes[len(paths) - 1]]
+            result = run_json(capfd, *argv, *flags)
+        assert [*result["vocab_sizes"].values()] == [sizes[0], sizes[len(given) - 1]]
     # Another vocabulary of that size would replace it.
     (tmp_path / f"2/vocab.translate_text.source.{sizes[0]}.spm").write_text("")
-    for paths, message in (
-        ([shared, target], "is another vocabulary; give a new --data_dir"),
-        ([str(tmp_path)], "no config.json"),
-    ):
-        assert main([*argv, "--vocab", *paths]) == 2
-        assert message in capfd.readouterr().err
+    message = "is another vocabulary; give a new --data_dir"
+    assert message in run_refused(capfd, *argv, *flags)
+    flags = ("--data_dir", tmp_path / "2", "--vocab", tmp_path)
+    assert "no config.json" in run_refused(capfd, *argv, *flags)
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
-        (["--vocab", "x"], "--vocab_size has no effect with --vocab"),
+        (
+            ["--vocab_size", "300", "--vocab", "x"],
+            "--vocab_size has no effect with --vocab",
+        ),
         (["--vocab", "a", "b", "c"], "--vocab takes at most 2, not 3 files"),
     ],
 )
-def test_mistakes(argv, capfd, flags, message):
-    assert main([*argv, *flags]) == 2
-    out, err = capfd.readouterr()
-    assert not out and message in err.strip().splitlines()[-1]
+def test_mistakes(argv, capfd, tmp_path, flags, message):
+    argv = (*argv, "--data_dir", tmp_path / "data", *flags)
+    assert message in run_refused(capfd, *argv)
+    assert not (tmp_path / "data").exists()

@@ -2,15 +2,14 @@
 
 import collections
 import itertools
-import json
 import random
 import tracemalloc
 
 import pytest
+from helpers.command_line import run_json, run_refused, write
 from helpers.errors import refused
 from helpers.small_corpus import PROBLEM, Given, decoded, files
 
-from t2t_keras.cli import main
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.held_out import hold_out
 from t2t_keras.data.manifest import Manifest
@@ -188,36 +187,31 @@ def test_sizes_that_do_not_suit(pairs, sizes, message):
 
 @pytest.fixture
 def argv(tmp_path):
-    for name, column in (("source", 0), ("target", 1)):
-        lines = [f"{pair[column]}\n" for pair in PAIRS]
-        (tmp_path / name).write_text("".join(lines))
+    source, target = zip(*PAIRS, strict=True)
+    files = ("--train_source", write(tmp_path / "source", *source))
+    files += ("--train_target", write(tmp_path / "target", *target))
     return [
-        *("datagen", "--problem", "translate_text", "--workers", "1", "--json"),
-        *("--data_dir", str(tmp_path / "data"), "--vocab_size", "300"),
-        *("--train_source", str(tmp_path / "source")),
-        *("--train_target", str(tmp_path / "target")),
+        *("datagen", "--problem", "translate_text", "--workers", 1),
+        *("--data_dir", tmp_path / "data", "--vocab_size", 300, *files),
     ]
 
 
 def test_sizes_on_the_command_line(argv, capfd):
-    assert main([*argv, "--dev_size", "25", "--test_size", "40"]) == 0
-    report = json.loads(capfd.readouterr().out)
-    assert report["examples"] == {"train": 235, "dev": 25, "test": 40}
+    result = run_json(capfd, *argv, "--dev_size", 25, "--test_size", 40)
+    assert result["examples"] == {"train": 235, "dev": 25, "test": 40}
 
 
 def test_mistakes_on_the_command_line(argv, capfd, tmp_path):
-    mixture = tmp_path / "mixture.toml"
     source, target = str(tmp_path / "source"), str(tmp_path / "target")
-    mixture.write_text(f"[[dev]]\nsource = {source!r}\ntarget = {target!r}\n")
+    table = ("[[dev]]", f"source = {source!r}", f"target = {target!r}")
+    mixture = write(tmp_path / "mixture.toml", *table)
     given = "the problem has dev examples; leave out one of them"
     dev = ["--dev_source", source, "--dev_target", target]
     without = argv[: argv.index("--train_source")]
     for words, message in (
-        ([*argv, *dev, "--dev_size", "9"], given),
-        ([*argv, "--mixture", str(mixture), "--dev_size", "9"], given),
-        ([*without, "--test_size", "9"], "has no train examples; give --train_source"),
+        ([*argv, *dev, "--dev_size", 9], given),
+        ([*argv, "--mixture", mixture, "--dev_size", 9], given),
+        ([*without, "--test_size", 9], "has no train examples; give --train_source"),
     ):
-        assert main(words) == 2
-        out, err = capfd.readouterr()
-        assert not out and message in err.strip().splitlines()[-1]
+        assert message in run_refused(capfd, *words)
     assert not list((tmp_path / "data").glob("*.manifest.json"))

@@ -2,13 +2,12 @@
 
 import collections
 import itertools
-import json
 
 import numpy as np
 import pytest
+from helpers.command_line import run_json, write
 from helpers.errors import refused
 
-from t2t_keras.cli import main
 from t2t_keras.data import vocabulary
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.datagen import generate
@@ -206,9 +205,9 @@ tag = "<2de>"
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "a.en").write_text("".join(f"dog {i}\n" for i in range(64)))
-    (tmp_path / "a.de").write_text("".join(f"Hund {i}\n" for i in range(64)))
-    (tmp_path / "b.tsv").write_text("".join(f"cat {i}\tchat {i}\n" for i in range(16)))
+    write(tmp_path / "a.en", *(f"dog {i}" for i in range(64)))
+    write(tmp_path / "a.de", *(f"Hund {i}" for i in range(64)))
+    write(tmp_path / "b.tsv", *(f"cat {i}\tchat {i}" for i in range(16)))
     (tmp_path / "mix.toml").write_text(TOML)
     return tmp_path
 
@@ -218,10 +217,9 @@ def test_a_file_that_names_corpora(folder, capfd):
     assert next(iter(sources["dev"]())) == ("<2de> dog 0", "Hund 0")
     train = list(sources["train"]())
     assert train[63:65] == [("<2de> dog 63", "Hund 63"), ("cat 0", "chat 0")]
-    argv = ["datagen", "--problem", "translate_text", "--data_dir", str(folder / "d")]
-    argv += ["--mixture", str(folder / "mix.toml"), "--vocab_size", "300", "--json"]
-    assert main(argv) == 0
-    assert json.loads(capfd.readouterr().out)["examples"] == {"train": 80, "dev": 64}
+    argv = ("datagen", "--problem", "translate_text", "--data_dir", folder / "d")
+    argv += ("--mixture", folder / "mix.toml", "--vocab_size", 300)
+    assert run_json(capfd, *argv)["examples"] == {"train": 80, "dev": 64}
     manifest = Manifest.open(folder / "d", "translate_text")
     assert manifest.tags == ("<2de>",)
     shares = {

@@ -60,7 +60,6 @@ def test_ids(tokenizer):
     assert tokenizer.encode("") == [EOS]
     encoded = tokenizer.encode_batch(LINES)
     assert encoded == [tokenizer.encode(line) for line in LINES]
-    assert encoded == tokenizer.encode_batch(LINES)
     for ids in encoded:
         assert ids[-1] == EOS
         assert not {PAD, EOS, UNK} & set(ids[:-1])

@@ -183,22 +183,17 @@ def split_parts(
         ranges: the indices of the pairs of each part, by the directory of its files.
     """
     config = _encoding_config(plan, counts[split], split)
+    names = [f"{split}.spill-{i:05d}" for i in range(config.num_shards)]
+    names += [f"{split}.hashes-{i:05d}" for i in range(config.num_hash_files)]
     parts = []
     for directory, pairs in ranges.items():
-        files = []
-        for kind, count in (
-            ("spill", config.num_shards),
-            ("hashes", config.num_hash_files),
-        ):
-            for index in range(count):
-                files.append(directory / f"{split}.{kind}-{index:05d}")
         parts.append(
             SplitPart(
                 split=split,
                 total=sum(counts[split].values()),
                 pairs=pairs,
                 config=config,
-                files=files,
+                files=[directory / name for name in names],
                 state_path=directory / f"{split}.state.json",
             )
         )

@@ -185,7 +185,7 @@ def _links(line: str, pair: tuple[str, str], location: str) -> Alignment:
                 f"{location}: '{i}-{j}' links a word that is not there: the source has "
                 f"{source} words and the target {target}, and the first is word 0"
             )
-    # A word of other white space, such as a no-break space, is no text.
+    # A word of other white space, such as a no-break space, is not text.
     blank_source, blank_target = (
         len(split_words(text)) - len(split_words(text.lstrip())) for text in pair
     )

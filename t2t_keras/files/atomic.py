@@ -255,7 +255,7 @@ def locked(path: Path, waits: bool) -> Iterator[None]:
     file_lock = _file_lock(path)
     try:
         file_lock.acquire(blocking=waits)
-    except OSError as error:  # which a `Timeout` is, too
+    except OSError as error:  # a `Timeout` is one as well
         if error.errno not in _NO_LOCKS:
             raise
         say(

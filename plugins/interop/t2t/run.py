@@ -1,6 +1,5 @@
 """Makes run directories of tensor2tensor's training directories."""
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from .checkpoint import T2TModel, build, list_checkpoints, load_t2t, vocab_sizes
 from .subwords import SubwordTokenizer
 
 _SUFFIX = SubwordTokenizer.suffix
-_CHECKPOINT_FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 _LEFT_OUT = (
     "the number of training steps, which hparams.json does not have",
     "the optimizer's state: training cannot be resumed; start one with `--init_from`",
@@ -74,7 +72,6 @@ def import_t2t_run(
     output_dir = Path(output_dir)
     require_empty(output_dir)
     source = Path(source)
-    source = source.with_name(_CHECKPOINT_FILE_SUFFIX.sub("", source.name))
     if last > 1 and not source.is_dir():
         raise UserError("--last is for a directory, and SOURCE is a checkpoint")
     if usr_dir is not None:

@@ -264,6 +264,7 @@ def test_nothing_is_left_of_a_failed_import(trained, tmp_path, exists):
         (tmp_path / "disk").mkdir()
         (tmp_path / "run").symlink_to("disk")
     with pytest.raises(UserError, match="is damaged or incomplete"):
-        import_t2t_run(source, tmp_path / "run", last=2, vocab=[trained[1]])
+        options = {"num_checkpoints": 2, "vocab": [trained[1]]}
+        import_t2t_run(source, tmp_path / "run", **options)
     assert (tmp_path / "run").exists() == bool(exists)
     assert not exists or not list((tmp_path / "run").iterdir())

@@ -1,6 +1,5 @@
 """The files and tensor names of Marian models in Hugging Face transformers."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.files.text_files import require_fetched_file
+from t2t_keras.run.config import DecodingDefaults
 from t2t_keras.text.vocabulary import EOS, PAD
 
 from ..extended_transformer import ExtendedHParams
@@ -47,26 +47,27 @@ OUTPUT_BIAS = "final_logits_bias"
 # The epsilon of torch's LayerNorm.
 NORM_EPSILON = 1e-5
 
-_PART = re.compile(r"(\w+)/layer_(\d+)/(\w+)/(\w+)/(\w+)")
-_PART_NAMES = {
+# transformers' names of the parts of a layer (`layer_weights`).
+_SUBLAYER_NAMES = {
     "self_attention": "self_attn.",
+    "self_attention_residual": "self_attn_layer_",
     "cross_attention": "encoder_attn.",
+    "cross_attention_residual": "encoder_attn_layer_",
     "feed_forward": "",
+    "feed_forward_residual": "final_layer_",
+}
+_MODULE_NAMES = {
     "query": "q_proj",
     "key": "k_proj",
     "value": "v_proj",
     "output": "out_proj",
     "inner": "fc1",
     "outer": "fc2",
+    "norm": "norm",
+}
+_PARAMETER_NAMES = {
     "kernel": "weight",
     "bias": "bias",
-}
-
-_NORM = re.compile(r"(\w+)/layer_(\d+)/(\w+)_residual/norm/(\w+)")
-_NORM_NAMES = {
-    "self_attention": "self_attn_layer_norm",
-    "cross_attention": "encoder_attn_layer_norm",
-    "feed_forward": "final_layer_norm",
     "gamma": "weight",
     "beta": "bias",
 }
@@ -74,16 +75,10 @@ _NORM_NAMES = {
 
 def hf_name(part: str) -> str:
     """Returns transformers' name of a part of a layer (see `model`)."""
-    if match := _NORM.fullmatch(part):
-        stack, layer, sublayer, parameter = match.groups()
-        name = f"{_NORM_NAMES[sublayer]}.{_NORM_NAMES[parameter]}"
-    else:
-        match = _PART.fullmatch(part)
-        assert match
-        stack, layer, sublayer, projection, parameter = match.groups()
-        name = f"{_PART_NAMES[projection]}.{_PART_NAMES[parameter]}"
-        name = _PART_NAMES[sublayer] + name
-    return f"model.{stack}.layers.{layer}.{name}"
+    stack, layer, sublayer, module, parameter = part.split("/")
+    scope = f"model.{stack}.layers.{layer.removeprefix('layer_')}"
+    name = _SUBLAYER_NAMES[sublayer] + _MODULE_NAMES[module]
+    return f"{scope}.{name}.{_PARAMETER_NAMES[parameter]}"
 
 
 # `Transformer` can represent a model only with these values, which are the defaults.
@@ -318,22 +313,20 @@ def _read_tied(
         names: the names, first the original's.
         check: gets a sentence about copies that differ.
     """
-    first, *copies = [name for name in names if tensors.has(name)] or names[:1]
-    matrix = tensors.read(first)
+    original, *copies = [name for name in names if tensors.has(name)] or names[:1]
+    matrix = tensors.read(original)
     differing = [
         name for name in copies if not np.array_equal(tensors.read(name), matrix)
     ]
     if differing:
         check.append(
-            f"{tensors.path.name}: {first} was taken for {' and '.join(differing)}, "
+            f"{tensors.path.name}: {original} was taken for {' and '.join(differing)}, "
             f"which differs, because {CONFIG_FILE} says that they are one matrix"
         )
     return matrix
 
 
-def _decoding_options(
-    config: Mapping[str, Any], path: Path
-) -> dict[str, int | float | str]:
+def _decoding_options(config: Mapping[str, Any], path: Path) -> DecodingDefaults:
     """Returns the decoding options that equal the settings of `generate`.
 
     Args:

@@ -861,6 +861,7 @@ def test_files_of_archives(tmp_path, suffix):
         (["corpus.rar", ("a", "b")], "corpus.rar is not an archive"),
         (["http://localhost:9/c.tgz", ("a", "b")], "cannot download http://localhost"),
         (["c.tgz", ("tmx", "c.tmx")], "is not .address"),
+        (["c.tgz"], "is not .address, .file, file"),
         (["c.tgz", ("tsv", 0, 1, "c*.tsv")], "unpack c.tgz into"),
         (["corpus.tgz", ("a", "no_such")], "has no member no_such"),
         (["corpus.tgz", ("a", "c")], "has only 1 line and"),

@@ -11,16 +11,10 @@ from helpers.t2t_oracle import write_hparams
 from t2t_keras import registry
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.plugins.interop.t2t.hparams import load_t2t_hparams
-
-T2T_SETS = (
-    *("transformer_base_v1", "transformer_base_v2", "transformer_base_v3"),
-    *("transformer_base", "transformer_base_single_gpu", "transformer_big"),
-    *("transformer_big_single_gpu", "transformer_big_enfr", "transformer_small"),
-    *("transformer_parsing_base", "transformer_parsing_big", "transformer_tiny"),
-)
+from t2t_keras.plugins.interop.t2t.t2t_sets import SETS
 
 
-@pytest.mark.parametrize("name", T2T_SETS)
+@pytest.mark.parametrize("name", [name for name in SETS if "description" in SETS[name]])
 def test_registered_sets_have_its_values(name, tmp_path):
     sets = json.loads(reference("t2t/oracle/misc/hparams.json").read_text())
     path = tmp_path / "hparams.json"

@@ -29,19 +29,6 @@ def test_registered_sets_have_its_values(name, tmp_path):
     assert hparams.train_steps == 250_000
 
 
-@pytest.mark.parametrize(
-    ("t2t_text", "ours"),
-    [
-        ("hidden_size=256,filter_size=512", {"d_model": 256, "d_ff": 512}),
-        ("num_hidden_layers=2,relu_dropout=0.2", {"num_layers": 2, "ffn_dropout": 0.2}),
-        ("learning_rate_constant=2.0", {"learning_rate": 2.0}),
-    ],
-)
-def test_its_names_of_fields_are_taken(t2t_text, ours):
-    changes = HParams().parse(t2t_text).difference(HParams())
-    assert {name: value for name, (value, _) in changes.items()} == ours
-
-
 def test_a_schedule_that_we_do_not_have_is_not_taken_over(tmp_path):
     path = write_hparams(tmp_path, learning_rate_schedule="constant*cosdecay")
     hparams, left_out = load_t2t_hparams(path)

@@ -81,14 +81,17 @@ def hf_name(part: str) -> str:
     return f"{scope}.{name}.{_PARAMETER_NAMES[parameter]}"
 
 
-# `Transformer` can represent a model only with these values, which are the defaults.
+# `Transformer` can represent a model only with these values.
 _SUPPORTED: dict[str, object] = {
     "model_type": "marian",
     "normalize_embedding": False,
     "normalize_before": False,
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
+    "scale_embedding": True,
 }
+# If a file lacks these settings, they have values that `Transformer` does not have.
+_OTHER_DEFAULTS = {"scale_embedding": False, "activation_function": "gelu"}
 # Settings of `generate` that change outputs and have no counterpart, with their
 # defaults, which change nothing.
 _IGNORED: dict[str, object] = {
@@ -176,12 +179,9 @@ def _convert_config(config: Mapping[str, Any], path: Path) -> ExtendedHParams:
     Raises:
         UserError: `Transformer` cannot represent the model.
     """
+    config = {**_OTHER_DEFAULTS, **config}
     for name, value in _SUPPORTED.items():
         require_setting(config, path, name, value)
-    if not config.get("scale_embedding"):  # the default is False
-        raise UserError(
-            f"{path}: cannot read a model with scale_embedding False, only with True"
-        )
     if config.get("decoder_start_token_id") != config.get("pad_token_id"):
         raise UserError(
             f"{path}: cannot read a model with decoder_start_token_id "
@@ -193,12 +193,7 @@ def _convert_config(config: Mapping[str, Any], path: Path) -> ExtendedHParams:
                 f"{path}: cannot read a model whose encoder_{name} and decoder_{name} "
                 "differ"
             )
-    activation = str(config.get("activation_function", "gelu"))
-    if activation not in _ACTIVATIONS:
-        raise UserError(
-            f"{path}: cannot read a model with activation_function '{activation}', "
-            f"only with {', '.join(_ACTIVATIONS)}"
-        )
+    require_setting(config, path, "activation_function", *_ACTIVATIONS)
     try:
         return marian_hparams(
             path,
@@ -208,7 +203,7 @@ def _convert_config(config: Mapping[str, Any], path: Path) -> ExtendedHParams:
             d_ff=config["encoder_ffn_dim"],
             num_heads=config["encoder_attention_heads"],
             norm_epsilon=NORM_EPSILON,
-            activation=_ACTIVATIONS[activation],
+            activation=_ACTIVATIONS[config["activation_function"]],
             position="halves",
             dropout=config.get("dropout", 0.1),
             attention_dropout=config.get("attention_dropout", 0.0),

@@ -8,7 +8,6 @@ import numpy as np
 
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.files.text_files import require_fetched_file
-from t2t_keras.run.config import DecodingDefaults
 from t2t_keras.text.vocabulary import EOS, PAD
 
 from ..extended_transformer import ExtendedHParams
@@ -156,7 +155,11 @@ def load_hf_marian(source: str | Path) -> MarianModel:
     generation_path = source / GENERATION_FILE
     if not generation_path.exists():
         generation_path = config_path
-    generation = read_json_object(generation_path)
+    generation = {
+        name: value
+        for name, value in read_json_object(generation_path).items()
+        if value is not None
+    }
     vocab_paths = dict.fromkeys([str(source_vocab), str(target_vocab)])
     return MarianModel(
         hparams=hparams,
@@ -169,7 +172,13 @@ def load_hf_marian(source: str | Path) -> MarianModel:
         },
         left_out=[],
         check=[*check, *_check_sentences(generation, generation_path.name)],
-        decoding=_decoding_options(generation, generation_path),
+        # These are the defaults of `generate`.
+        decoding=decoding_options(
+            generation_path,
+            generation.get("num_beams", 1),
+            generation.get("length_penalty", 1.0),
+            "num_beams and length_penalty",
+        ),
     )
 
 
@@ -321,28 +330,12 @@ def _read_tied(
     return matrix
 
 
-def _decoding_options(config: Mapping[str, Any], path: Path) -> DecodingDefaults:
-    """Returns the decoding options that equal the settings of `generate`.
-
-    Args:
-        config: the settings; what they lack has the default of transformers.
-        path: the file that contains them, for messages.
-
-    Raises:
-        UserError: see `decoding_options`.
-    """
-    values: dict[str, Any] = {"num_beams": 1, "length_penalty": 1.0}
-    values |= {key: value for key, value in config.items() if value is not None}
-    names = "num_beams and length_penalty"
-    return decoding_options(path, values["num_beams"], values["length_penalty"], names)
-
-
-def _check_sentences(config: Mapping[str, Any], name: str) -> list[str]:
+def _check_sentences(generation: Mapping[str, Any], name: str) -> list[str]:
     """Returns sentences about the settings of `generate` in a file of this name."""
-    neutral = {**_IGNORED, "bad_words_ids": [[config.get("pad_token_id")]]}
+    neutral = {**_IGNORED, "bad_words_ids": [[generation.get("pad_token_id")]]}
     ignored = {
-        key: config[key]
+        key: generation[key]
         for key, value in neutral.items()
-        if config.get(key) not in (None, value)
+        if generation.get(key, value) != value
     }
     return ignored_settings(name, ignored)

@@ -72,15 +72,6 @@ def test_names_with_wildcards(made, tmp_path):
     assert index.sha256() == manifest.index_sha256["train"]
 
 
-def test_the_vocabulary_is_not_copied_through_a_link(made, tmp_path):
-    (tmp_path / "data").mkdir()
-    vocab = next(made.glob("vocab.*"))
-    (tmp_path / "data" / vocab.name).symlink_to(tmp_path / "absent")
-    adopt(registry.problem("translate_ende"), made / NAME, tmp_path / "data")
-    assert not (tmp_path / "absent").exists()
-    assert (tmp_path / "data" / vocab.name).read_bytes() == vocab.read_bytes()
-
-
 def test_the_published_vocabulary(tmp_path):
     vocab = reference("t2t/vocab.translate_ende_wmt8k.8192.subwords")
     t2t_data(tmp_path, vocab)

@@ -158,7 +158,7 @@ class MyTransformer(transformer.Transformer):
 def usr_dir(tmp_path, text=USR_FILE):
     directory = tmp_path / "usr"
     directory.mkdir()
-    (directory / "mine.py").write_text(text)
+    (directory / "my_t2t_file.py").write_text(text)
     return directory
 
 
@@ -299,7 +299,7 @@ assert not {{"tensorflow", "keras"}} & sys.modules.keys()
     first, _, table = result.stdout.partition("\n")
     listed = json.loads(first)
     for name, message in {
-        "of_no_set": "mine.py:10: 'of_no_set': tensor2tensor's hparam set "
+        "of_no_set": "my_t2t_file.py:10: 'of_no_set': tensor2tensor's hparam set "
         "'transformer_base_multistep8' does not exist here",
         "of_no_function": "models.research.universal_transformer."
         "update_hparams_for_universal_transformer of tensor2tensor does not exist",

@@ -56,6 +56,5 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Does nothing, since the module is complete."""
 
 
-if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-    # The first finder wins, even over an installed tensor2tensor.
-    sys.meta_path.insert(0, _Finder())
+# The first finder wins, even over an installed tensor2tensor.
+sys.meta_path.insert(0, _Finder())

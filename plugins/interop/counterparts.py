@@ -88,7 +88,7 @@ def read_toolkit(name: str) -> Mapping[str, Any]:
 def toolkit_tables(name: str) -> list[Table]:
     """Returns the tables of a file of `toolkits/`, by its name without suffix."""
     content = read_toolkit(name)
-    found = []
+    toolkit = []
     for table in content["tables"]:
         rows = list(table["rows"].items())
         if table.get("shared"):
@@ -98,7 +98,7 @@ def toolkit_tables(name: str) -> list[Table]:
             rows.append(("the same", names["same"]))
             for alias, ours in names["aliases"].items():
                 rows.append((f"the same as `{ours}`", [alias]))
-        found.append(
+        toolkit.append(
             Table(
                 toolkit=content["toolkit"],
                 command=table["command"],
@@ -107,7 +107,7 @@ def toolkit_tables(name: str) -> list[Table]:
                 rows=rows,
             )
         )
-    return found
+    return toolkit
 
 
 @functools.cache

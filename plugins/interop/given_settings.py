@@ -8,10 +8,8 @@ from typing import Any
 from t2t_keras.errors import UserError
 from t2t_keras.files.text_files import open_binary, readable
 
-JsonObject = dict[str, Any]
 
-
-def read_json_object(path: Path) -> JsonObject:
+def read_json_object(path: Path) -> dict[str, Any]:
     """Reads a file that holds a JSON object.
 
     Raises:

@@ -6,16 +6,20 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypedDict, cast
+from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 
-from t2t_keras.decoding.inputs import checked_pairs
 from t2t_keras.errors import UserError, require_readable_name
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import SIDES, Problem
 from t2t_keras.run.checkpoint import CheckpointDirectory, write_checkpoint
-from t2t_keras.run.config import DecodingDefaults, RunConfig, config_for
+from t2t_keras.run.config import (
+    DecodingDefaults,
+    RunConfig,
+    config_for,
+    has_checkpoint,
+)
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.run.history import record_event
 
@@ -81,7 +85,7 @@ def write_run(
     checkpoints: Iterable[tuple[int, Mapping[str, np.ndarray]]],
     data_dir: str | Path | None = None,
     usr_dir: str | Path | None = None,
-    decoding: Mapping[str, int | float | str] | None = None,
+    decoding: DecodingDefaults | None = None,
     origin: Mapping[str, str] | None = None,
 ) -> RunDirectory:
     """Writes a run directory, or nothing if an error occurs.
@@ -111,13 +115,12 @@ def write_run(
         config = _run_config(
             problem, hparams_set, vocabularies, output_dir, data_dir, usr_dir
         )
-        defaults = cast(DecodingDefaults, dict(decoding or {}))
         config = dataclasses.replace(
-            config, decoding=defaults, origin=dict(origin or {})
+            config, decoding=decoding or {}, origin=dict(origin or {})
         )
         for step, weights in checkpoints:
             path = CheckpointDirectory(output_dir).path(step)
-            if path.with_name(f"{path.name}.index").exists():
+            if has_checkpoint(path):
                 raise UserError(
                     f"--last: two checkpoints are of step {step}; import one at a time"
                 )
@@ -133,8 +136,8 @@ def _run_config(
     hparams_set: str,
     vocabularies: tuple[VocabularyFile, VocabularyFile],
     output_dir: Path,
-    data_dir: str | Path | None = None,
-    usr_dir: str | Path | None = None,
+    data_dir: str | Path | None,
+    usr_dir: str | Path | None,
 ) -> RunConfig:
     """Returns the configuration of the run; see `write_run`.
 
@@ -206,12 +209,8 @@ def verify(
     Args:
         imported: the imported run.
         sources: one source in each line.
-        outputs: the other program's outputs, found by the same search.
-
-    Raises:
-        UserError: there are not as many outputs as sources.
+        outputs: the other program's output for each source, found by the same search.
     """
-    sources, outputs = checked_pairs(sources, outputs)
     translations = imported.run.translator().translate(sources)
     num_identical = 0
     first_difference: OutputDifference | None = None

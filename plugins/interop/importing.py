@@ -170,7 +170,7 @@ class Import(UsrDirFlags, Command):
                     vocab=self.vocab,
                     hparams_json=self.hparams_json,
                     target_space_id=self.target_space_id,
-                    last=self.last or 1,
+                    num_checkpoints=self.last or 1,
                     **shared,
                 )
         result: dict[str, Any] = {

@@ -15,7 +15,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ from t2t_keras.display import end_spinner
 from t2t_keras.errors import UserError, first_line, require_extra, require_local
 from t2t_keras.files.config_files import parse_yaml
 from t2t_keras.files.text_files import read_text, readable, require_fetched_file
+from t2t_keras.run.config import has_checkpoint
 
 _HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@(\S+))?", re.ASCII)
 # The files of a Marian model of transformers; of the weights, the first that is there.
@@ -84,8 +85,8 @@ def is_on_disk(source: str) -> bool:
         return False
     path = Path(source)
     with contextlib.suppress(OSError):  # a name may be too long
-        if source and (path.exists() or path.with_name(f"{path.name}.index").exists()):
-            return not _is_archive(path)
+        if source and (path.exists() or has_checkpoint(path)):
+            return path.suffix.lower() != ".zip" or not path.is_file()
     if "://" in source:
         _require_safe(source)
     elif _HUB_NAME.fullmatch(source):
@@ -219,7 +220,8 @@ def _announced_files(
     info = HfApi().model_info(name, revision=revision, files_metadata=True)
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     files = _chosen_files(sizes, address)
-    license_name = _known_license(_license_of_tags(info.tags or ()))
+    tags = [tag for tag in info.tags or () if tag.startswith("license:")]
+    license_name = _known_license(tags[0].removeprefix("license:")) if tags else ""
     megabytes = sum(sizes[file] for file in files) / 1e6
     say(
         f"{name}: {megabytes:,.1f} MB, licence {license_name or 'not named'} "
@@ -231,7 +233,7 @@ def _announced_files(
     return files, license_name
 
 
-def _chosen_files(names: Mapping[str, Any], address: str) -> list[str]:
+def _chosen_files(names: Collection[str], address: str) -> list[str]:
     """Returns those files of a repository that are fetched.
 
     Raises:
@@ -276,11 +278,6 @@ def _require_uploaded(path: Path, address: str) -> None:
         ) from None
 
 
-def _license_of_tags(tags: Any) -> str:
-    licenses = [tag for tag in tags if tag.startswith("license:")]
-    return licenses[0].removeprefix("license:") if licenses else ""
-
-
 def _license_of_readme(path: Path) -> str:
     """Returns the licence in the head of a model card; "": it names none."""
     if not path.exists():
@@ -304,10 +301,6 @@ def _known_license(text: str) -> str:
 # ZIP files
 
 
-def _is_archive(path: Path) -> bool:
-    return path.suffix.lower() == ".zip" and path.is_file()
-
-
 def _from_archive(source: str, folder: Path) -> FoundModel:
     """Unpacks a ZIP file into a folder, after it was fetched if it is an address.
 
@@ -328,7 +321,7 @@ def _from_archive(source: str, folder: Path) -> FoundModel:
     text = ""
     if license_file.is_file():
         with contextlib.suppress(UserError):
-            text = next(iter(read_text(license_file).split("\n")), "").strip()
+            text = read_text(license_file).partition("\n")[0].strip()
     origin = {"archive": source, "license": _known_license(text)}
     return FoundModel(files, {key: text for key, text in origin.items() if text})
 
@@ -339,21 +332,17 @@ def _require_safe(address: str) -> None:
     Raises:
         UserError: it is not of https, nor of http on this machine.
     """
-    scheme, host = _scheme_and_host(address)
+    try:
+        parts = urlsplit(address)
+        scheme, host = parts.scheme, parts.hostname
+    except ValueError:
+        scheme, host = "", None
     if scheme == "https" or (scheme == "http" and host in ("127.0.0.1", "localhost")):
         return
     if scheme == "http":
         raise UserError(f"{address} can be read by others on the way; give its https:")
     require_local("SOURCE", address)
     raise UserError(f"{address} is not an address of https")
-
-
-def _scheme_and_host(address: str) -> tuple[str, str]:
-    try:
-        parts = urlsplit(address)
-        return parts.scheme, parts.hostname or ""
-    except ValueError:
-        return "", ""
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):

@@ -101,17 +101,14 @@ def find(module: str, name: str) -> object:
             value = vars(home).get(name)
             if value is not None and not isinstance(value, types.ModuleType):
                 return value
-    if module == _SETS_MODULE and _is_set(name):
+    is_layer = name.endswith("_layer")
+    if module == _SETS_MODULE and name.startswith("transformer_") and not is_layer:
         # An unknown set is only refused when it is used.
         return functools.partial(named_set, name)
     path = f"{module}.{name}"
     if module not in _MODULES and path.startswith(_TRANSLATION_PROBLEMS):
         return problem_without_data(path)
     return missing(path)
-
-
-def _is_set(name: str) -> bool:
-    return name.startswith("transformer_") and not name.endswith("_layer")
 
 
 def __getattr__(name: str) -> object:

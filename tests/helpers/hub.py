@@ -17,6 +17,7 @@ class Hub(ThreadingHTTPServer):
     Attributes:
         repositories: name -> file -> content; or the code of an error.
         files: path -> content, a code of an error, or another address.
+        tags: the tags of all repositories.
         cut: files of which only half is sent.
         requests: the paths that were asked for.
     """
@@ -28,6 +29,7 @@ class Hub(ThreadingHTTPServer):
         self.address = f"http://127.0.0.1:{self.server_port}"
         self.repositories: dict[str, dict[str, bytes] | str] = {}
         self.files: dict[str, bytes | int | str] = {}
+        self.tags = ["marian", "license:cc-by-4.0"]
         self.cut: set[str] = set()
         self.requests: list[str] = []
 
@@ -69,8 +71,8 @@ class _Handler(BaseHTTPRequestHandler):
         ]
         if rest[:1] != ["tree"]:
             siblings = [{"rfilename": e["path"], "size": e["size"]} for e in entries]
-            tags = ["marian", "license:cc-by-4.0"]
-            entries = {"id": name, "sha": COMMIT, "siblings": siblings, "tags": tags}
+            entries = {"id": name, "sha": COMMIT, "siblings": siblings}
+            entries["tags"] = self.server.tags
         self.answer(json.dumps(entries).encode(), 200, {})
 
     do_HEAD = do_GET

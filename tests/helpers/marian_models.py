@@ -250,12 +250,7 @@ def hf_tensors(variables: dict) -> dict[str, np.ndarray]:
             "weight" if suffixes[-1][0] == "W" or "scale" in suffixes else "bias"
         )
         if "ln" in suffixes:
-            norm = (
-                f"{_HF_KINDS[sublayer]}_layer_norm"
-                if sublayer in _HF_KINDS
-                else "final_"
-            )
-            module = norm.replace("final_", "final_layer_norm")
+            module = f"{_HF_KINDS.get(sublayer, 'final')}_layer_norm"
         elif sublayer == "ffn":
             module = f"fc{suffixes[0][1]}"
         else:

@@ -96,9 +96,10 @@ SMALL = {"num_hidden_layers": 1, "hidden_size": 8, "filter_size": 12, "num_heads
 SMALL |= {"attention_key_channels": 4, "attention_value_channels": 6}
 
 
-def synthetic(layers=1, heads=2, d=8, f=12, keys=4, values=6, norm="prepostprocess"):
-    """Variables of a small pre-norm model, embeddings left out: name -> array."""
+def synthetic(layers=1):
+    """Variables of a pre-norm model of `SMALL`, without embeddings: name -> array."""
     rng = np.random.default_rng(0)
+    d, f, keys, values = 8, 12, 4, 6
     shapes = {}
     for stack, attentions in (
         ("encoder", ["self_attention"]),
@@ -115,7 +116,7 @@ def synthetic(layers=1, heads=2, d=8, f=12, keys=4, values=6, norm="prepostproce
             shapes |= {f"{layer}/ffn/{k}": shape for k, shape in ffn.items()}
             for name in (*attentions, "ffn"):
                 for part in ("scale", "bias"):
-                    scope = f"{layer}/{name}/layer_{norm}/layer_norm"
+                    scope = f"{layer}/{name}/layer_prepostprocess/layer_norm"
                     shapes[f"{scope}/layer_norm_{part}"] = (d,)
         for part in ("scale", "bias"):
             scope = f"{stack}/layer_prepostprocess/layer_norm/layer_norm_{part}"
@@ -126,8 +127,9 @@ def synthetic(layers=1, heads=2, d=8, f=12, keys=4, values=6, norm="prepostproce
     }
 
 
-def matrix(role, vocab, shards=1, d=8):
+def matrix(role, vocab, shards=1):
     """An embedding matrix in tensor2tensor's shards, and whole."""
+    d = 8
     rng = np.random.default_rng(vocab)
     table = rng.normal(size=(vocab, d)).astype(np.float32)
     sizes = [vocab // shards + (i < vocab % shards) for i in range(shards)]

@@ -4,7 +4,6 @@ A model is an `.npz` file, which also holds its settings, and a `decoder.yml`. O
 publishes such models with `source.spm` and `target.spm`.
 """
 
-import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +30,6 @@ from .vocabulary import (
     marian_file,
     read_sentence_piece,
     read_tokens,
-    sentence_piece_tokens,
 )
 
 # Weights hardly compress. A file whose content is larger than this many times its size
@@ -91,8 +89,6 @@ _PART_NAMES = {
     "inner": "1",
     "outer": "2",
 }
-_PART = re.compile(r"(\w+)/layer_(\d+)/(\w+)/(\w+)/(kernel|bias)")
-_NORM = re.compile(r"(\w+)(?:/layer_(\d+)/(\w+)_residual)?/norm/(gamma|beta)")
 
 
 def load_marian(source: str | Path) -> MarianModel:
@@ -140,7 +136,12 @@ def load_marian(source: str | Path) -> MarianModel:
         },
         left_out=["dropout and the settings of training, which the model lacks"],
         check=_check_sentences(config, config_path),
-        decoding=_decoding_options(config, config_path),
+        decoding=decoding_options(
+            config_path,
+            config.get("beam-size", _DEFAULT_BEAM_SIZE),
+            config.get("normalize", 0),
+            "beam-size and normalize",
+        ),
     )
 
 
@@ -198,21 +199,6 @@ def _listed_path(name: str, folder: Path, is_relative: bool) -> Path:
         if path.is_file():  # a device would be read for ever
             return path
     raise UserError(f"there is no file {beside}, which decoder.yml names")
-
-
-def _decoding_options(
-    config: Mapping[str, Any], path: Path
-) -> dict[str, int | float | str]:
-    """Returns the decoding options that equal the configuration of Marian's decoder.
-
-    What the configuration lacks has the decoder's default.
-
-    Raises:
-        UserError: see `decoding_options`.
-    """
-    beam_size = config.get("beam-size", _DEFAULT_BEAM_SIZE)
-    power = config.get("normalize", 0)
-    return decoding_options(path, beam_size, power, "beam-size and normalize")
 
 
 def _check_sentences(config: Mapping[str, Any], config_path: Path) -> list[str]:
@@ -330,7 +316,12 @@ def _read_vocabulary(path: Path, side: str) -> tuple[TokenList, bytes]:
             f"of the {side}; put it there"
         )
     model = read_sentence_piece(model_path)
-    tokens = sentence_piece_tokens(model, path) if is_model else read_tokens(path)
+    if is_model:
+        # Marian reads it without a list of tokens.
+        pieces = [piece.piece for piece in model.pieces]
+        tokens = TokenList.from_tokens(pieces, path)
+    else:
+        tokens = read_tokens(path)
     return tokens, marian_file(model, tokens.tokens, model_path)
 
 
@@ -368,17 +359,16 @@ def _read_embeddings(
 
 def _marian_name(part: str, norm: str) -> str:
     """Returns Marian's name of a part of a layer (`layer_weights`)."""
-    if match := _PART.fullmatch(part):
-        stack, layer, sublayer, name, parameter = match.groups()
-        letter = "W" if parameter == "kernel" else "b"
-        scope = f"{stack}_l{int(layer) + 1}_{_PART_NAMES[sublayer]}"
-        return f"{scope}_{letter}{_PART_NAMES[name]}"
-    match = _NORM.fullmatch(part)
-    assert match
-    stack, layer, sublayer, parameter = match.groups()
+    stack, *layer_and_sublayer, name, parameter = part.split("/")
     suffix = "ln_scale" if parameter == "gamma" else "ln_bias"
-    if layer is None:
+    if not layer_and_sublayer:
         return f"{stack}_top_{suffix}"
-    scope = f"{stack}_l{int(layer) + 1}_{_PART_NAMES[sublayer]}"
+    layer, sublayer = layer_and_sublayer
+    sublayer = sublayer.removesuffix("_residual")
+    layer_number = int(layer.removeprefix("layer_")) + 1
+    scope = f"{stack}_l{layer_number}_{_PART_NAMES[sublayer]}"
+    if name != "norm":
+        letter = "W" if parameter == "kernel" else "b"
+        return f"{scope}_{letter}{_PART_NAMES[name]}"
     operation = "ffn" if sublayer == "feed_forward" else "Wo"
     return f"{scope}_{operation}_{suffix}" + ("_pre" if norm == "pre" else "")

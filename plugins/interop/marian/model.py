@@ -21,6 +21,7 @@ import numpy as np
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
+from t2t_keras.run.config import DecodingDefaults
 from t2t_keras.text.vocabulary import PAD
 
 from ..extended_transformer import ExtendedHParams
@@ -65,7 +66,7 @@ class MarianModel:
     took: dict[str, str | list[str]]
     left_out: list[str]
     check: list[str]
-    decoding: dict[str, int | float | str] = dataclasses.field(default_factory=dict)
+    decoding: DecodingDefaults
 
 
 def marian_hparams(
@@ -318,7 +319,7 @@ def _reorder(
 
 def decoding_options(
     path: Path, beam_size: Any, power: Any, names: str
-) -> dict[str, int | float | str]:
+) -> DecodingDefaults:
     """Returns the decoding options that equal the settings of a file.
 
     Args:
@@ -339,8 +340,9 @@ def decoding_options(
     except UserError as error:
         raise UserError(f"{path}: {names}: {error}") from None
     return {
-        name: getattr(options, name)
-        for name in ("beam_size", "length_penalty", "alpha")
+        "beam_size": options.beam_size,
+        "length_penalty": options.length_penalty,
+        "alpha": options.alpha,
     }
 
 

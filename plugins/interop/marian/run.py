@@ -53,8 +53,8 @@ def import_marian_run(
     if usr_dir is not None:
         load_usr_dir(usr_dir)
     task = registry.problem(problem or DEFAULT_PROBLEM)
-    found = source if isinstance(source, FoundModel) else FoundModel(Path(source))
-    model = _LOADERS[program](found.path)
+    files = source if isinstance(source, FoundModel) else FoundModel(Path(source))
+    model = _LOADERS[program](files.path)
     run = write_run(
         output_dir,
         task,
@@ -65,7 +65,7 @@ def import_marian_run(
         data_dir,
         usr_dir,
         model.decoding,
-        found.origin,
+        files.origin,
     )
     check = list(model.check)
     if problem is None:
@@ -74,9 +74,9 @@ def import_marian_run(
     took: dict[str, str | list[str]] = {}
     for name, value in model.took.items():
         if isinstance(value, str):
-            took[name] = found.shown(value)
+            took[name] = files.shown(value)
         else:
-            took[name] = [found.shown(path) for path in value]
+            took[name] = [files.shown(path) for path in value]
     took |= {"search": flag_text(model.decoding), "problem": task.name}
     return ImportedRun(run, took, left_out, check).recorded("Marian")
 

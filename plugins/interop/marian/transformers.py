@@ -1,6 +1,5 @@
 """The files and tensor names of Marian models in Hugging Face transformers."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,26 +46,27 @@ OUTPUT_BIAS = "final_logits_bias"
 # The epsilon of torch's LayerNorm.
 NORM_EPSILON = 1e-5
 
-_PART = re.compile(r"(\w+)/layer_(\d+)/(\w+)/(\w+)/(\w+)")
-_PART_NAMES = {
+# transformers' names of the parts of a layer (`layer_weights`).
+_SUBLAYER_NAMES = {
     "self_attention": "self_attn.",
+    "self_attention_residual": "self_attn_layer_",
     "cross_attention": "encoder_attn.",
+    "cross_attention_residual": "encoder_attn_layer_",
     "feed_forward": "",
+    "feed_forward_residual": "final_layer_",
+}
+_MODULE_NAMES = {
     "query": "q_proj",
     "key": "k_proj",
     "value": "v_proj",
     "output": "out_proj",
     "inner": "fc1",
     "outer": "fc2",
+    "norm": "norm",
+}
+_PARAMETER_NAMES = {
     "kernel": "weight",
     "bias": "bias",
-}
-
-_NORM = re.compile(r"(\w+)/layer_(\d+)/(\w+)_residual/norm/(\w+)")
-_NORM_NAMES = {
-    "self_attention": "self_attn_layer_norm",
-    "cross_attention": "encoder_attn_layer_norm",
-    "feed_forward": "final_layer_norm",
     "gamma": "weight",
     "beta": "bias",
 }
@@ -74,26 +74,23 @@ _NORM_NAMES = {
 
 def hf_name(part: str) -> str:
     """Returns transformers' name of a part of a layer (see `model`)."""
-    if match := _NORM.fullmatch(part):
-        stack, layer, sublayer, parameter = match.groups()
-        name = f"{_NORM_NAMES[sublayer]}.{_NORM_NAMES[parameter]}"
-    else:
-        match = _PART.fullmatch(part)
-        assert match
-        stack, layer, sublayer, projection, parameter = match.groups()
-        name = f"{_PART_NAMES[projection]}.{_PART_NAMES[parameter]}"
-        name = _PART_NAMES[sublayer] + name
-    return f"model.{stack}.layers.{layer}.{name}"
+    stack, layer, sublayer, module, parameter = part.split("/")
+    scope = f"model.{stack}.layers.{layer.removeprefix('layer_')}"
+    name = _SUBLAYER_NAMES[sublayer] + _MODULE_NAMES[module]
+    return f"{scope}.{name}.{_PARAMETER_NAMES[parameter]}"
 
 
-# `Transformer` can represent a model only with these values, which are the defaults.
+# `Transformer` can represent a model only with these values.
 _SUPPORTED: dict[str, object] = {
     "model_type": "marian",
     "normalize_embedding": False,
     "normalize_before": False,
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
+    "scale_embedding": True,
 }
+# If a file lacks these settings, they have values that `Transformer` does not have.
+_OTHER_DEFAULTS = {"scale_embedding": False, "activation_function": "gelu"}
 # Settings of `generate` that change outputs and have no counterpart, with their
 # defaults, which change nothing.
 _IGNORED: dict[str, object] = {
@@ -158,7 +155,11 @@ def load_hf_marian(source: str | Path) -> MarianModel:
     generation_path = source / GENERATION_FILE
     if not generation_path.exists():
         generation_path = config_path
-    generation = read_json_object(generation_path)
+    generation = {
+        name: value
+        for name, value in read_json_object(generation_path).items()
+        if value is not None
+    }
     vocab_paths = dict.fromkeys([str(source_vocab), str(target_vocab)])
     return MarianModel(
         hparams=hparams,
@@ -171,7 +172,13 @@ def load_hf_marian(source: str | Path) -> MarianModel:
         },
         left_out=[],
         check=[*check, *_check_sentences(generation, generation_path.name)],
-        decoding=_decoding_options(generation, generation_path),
+        # These are the defaults of `generate`.
+        decoding=decoding_options(
+            generation_path,
+            generation.get("num_beams", 1),
+            generation.get("length_penalty", 1.0),
+            "num_beams and length_penalty",
+        ),
     )
 
 
@@ -181,12 +188,9 @@ def _convert_config(config: Mapping[str, Any], path: Path) -> ExtendedHParams:
     Raises:
         UserError: `Transformer` cannot represent the model.
     """
+    config = {**_OTHER_DEFAULTS, **config}
     for name, value in _SUPPORTED.items():
         require_setting(config, path, name, value)
-    if not config.get("scale_embedding"):  # the default is False
-        raise UserError(
-            f"{path}: cannot read a model with scale_embedding False, only with True"
-        )
     if config.get("decoder_start_token_id") != config.get("pad_token_id"):
         raise UserError(
             f"{path}: cannot read a model with decoder_start_token_id "
@@ -198,12 +202,7 @@ def _convert_config(config: Mapping[str, Any], path: Path) -> ExtendedHParams:
                 f"{path}: cannot read a model whose encoder_{name} and decoder_{name} "
                 "differ"
             )
-    activation = str(config.get("activation_function", "gelu"))
-    if activation not in _ACTIVATIONS:
-        raise UserError(
-            f"{path}: cannot read a model with activation_function '{activation}', "
-            f"only with {', '.join(_ACTIVATIONS)}"
-        )
+    require_setting(config, path, "activation_function", *_ACTIVATIONS)
     try:
         return marian_hparams(
             path,
@@ -213,7 +212,7 @@ def _convert_config(config: Mapping[str, Any], path: Path) -> ExtendedHParams:
             d_ff=config["encoder_ffn_dim"],
             num_heads=config["encoder_attention_heads"],
             norm_epsilon=NORM_EPSILON,
-            activation=_ACTIVATIONS[activation],
+            activation=_ACTIVATIONS[config["activation_function"]],
             position="halves",
             dropout=config.get("dropout", 0.1),
             attention_dropout=config.get("attention_dropout", 0.0),
@@ -318,43 +317,25 @@ def _read_tied(
         names: the names, first the original's.
         check: gets a sentence about copies that differ.
     """
-    first, *copies = [name for name in names if tensors.has(name)] or names[:1]
-    matrix = tensors.read(first)
+    original, *copies = [name for name in names if tensors.has(name)] or names[:1]
+    matrix = tensors.read(original)
     differing = [
         name for name in copies if not np.array_equal(tensors.read(name), matrix)
     ]
     if differing:
         check.append(
-            f"{tensors.path.name}: {first} was taken for {' and '.join(differing)}, "
+            f"{tensors.path.name}: {original} was taken for {' and '.join(differing)}, "
             f"which differs, because {CONFIG_FILE} says that they are one matrix"
         )
     return matrix
 
 
-def _decoding_options(
-    config: Mapping[str, Any], path: Path
-) -> dict[str, int | float | str]:
-    """Returns the decoding options that equal the settings of `generate`.
-
-    Args:
-        config: the settings; what they lack has the default of transformers.
-        path: the file that contains them, for messages.
-
-    Raises:
-        UserError: see `decoding_options`.
-    """
-    values: dict[str, Any] = {"num_beams": 1, "length_penalty": 1.0}
-    values |= {key: value for key, value in config.items() if value is not None}
-    names = "num_beams and length_penalty"
-    return decoding_options(path, values["num_beams"], values["length_penalty"], names)
-
-
-def _check_sentences(config: Mapping[str, Any], name: str) -> list[str]:
+def _check_sentences(generation: Mapping[str, Any], name: str) -> list[str]:
     """Returns sentences about the settings of `generate` in a file of this name."""
-    neutral = {**_IGNORED, "bad_words_ids": [[config.get("pad_token_id")]]}
+    neutral = {**_IGNORED, "bad_words_ids": [[generation.get("pad_token_id")]]}
     ignored = {
-        key: config[key]
+        key: generation[key]
         for key, value in neutral.items()
-        if config.get(key) not in (None, value)
+        if generation.get(key, value) != value
     }
     return ignored_settings(name, ignored)

@@ -37,6 +37,14 @@ from .transformers import (
 )
 from .vocabulary import MarianTokenizer, token_from_piece
 
+_SPECIAL_IDS = {
+    "pad_token_id": PAD,
+    "eos_token_id": EOS,
+    "decoder_start_token_id": PAD,
+    "forced_eos_token_id": None,
+    "bos_token_id": None,
+}
+
 
 def export_hf_marian(
     translator: ModelTranslator,
@@ -256,16 +264,6 @@ def _write_tensors(tensors: dict[str, np.ndarray], path: Path) -> None:
     save_file(arrays, path, metadata={"format": "pt"})
 
 
-def _special_ids() -> dict[str, int | None]:
-    return {
-        "pad_token_id": PAD,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": PAD,
-        "forced_eos_token_id": None,
-        "bos_token_id": None,
-    }
-
-
 def _hf_config(
     model: Transformer, tensors: dict[str, np.ndarray], max_length: int
 ) -> dict[str, Any]:
@@ -294,14 +292,14 @@ def _hf_config(
         "scale_embedding": True,
         "static_position_embeddings": True,
         "max_position_embeddings": max_length,
-        **_special_ids(),
+        **_SPECIAL_IDS,
     }
 
 
 def _generation_config(options: DecodingOptions, max_length: int) -> dict[str, Any]:
     """Returns the content of `generation_config.json`."""
     return {
-        **_special_ids(),
+        **_SPECIAL_IDS,
         "bad_words_ids": [[PAD]],
         "num_beams": options.beam_size,
         "length_penalty": options.alpha,

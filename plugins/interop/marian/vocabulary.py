@@ -145,15 +145,6 @@ def read_sentence_piece(path: Path) -> "ModelProto":
     return model
 
 
-def sentence_piece_tokens(model: "ModelProto", path: Path) -> TokenList:
-    """Returns the tokens of a model that Marian uses without a list (`vocab.spm`).
-
-    Raises:
-        UserError: see `TokenList.from_tokens`.
-    """
-    return TokenList.from_tokens([piece.piece for piece in model.pieces], path)
-
-
 def marian_file(model: "ModelProto", tokens: Sequence[str], path: Path) -> bytes:
     """Returns the content of a `.marian` file.
 
@@ -183,7 +174,8 @@ def marian_file(model: "ModelProto", tokens: Sequence[str], path: Path) -> bytes
         if token in pieces:
             result.pieces.append(pieces[token])
         elif _LANGUAGE_TOKEN.fullmatch(token):
-            piece = _language_piece(token)
+            # Words begin with a space.
+            piece = f"▁{token}"
             # A model that was exported from here already has this piece.
             listed.add(piece)
             result.pieces.add(piece=piece, score=0.0, type=piece_types.USER_DEFINED)
@@ -211,16 +203,10 @@ def marian_file(model: "ModelProto", tokens: Sequence[str], path: Path) -> bytes
     return result.SerializeToString(deterministic=True)
 
 
-def _language_piece(token: str) -> str:
-    """Returns the piece of a token that names a language; words begin with a space."""
-    return f"▁{token}"
-
-
 def token_from_piece(piece: str) -> str:
     """Returns the token for which `marian_file` wrote a piece."""
     token = piece.removeprefix("▁")
-    is_language = _LANGUAGE_TOKEN.fullmatch(token) and piece == _language_piece(token)
-    return token if is_language else piece
+    return token if _LANGUAGE_TOKEN.fullmatch(token) else piece
 
 
 class MarianTokenizer:

@@ -147,11 +147,11 @@ class HParams:
 
     def _without_effect(self) -> Iterable[str]:
         """Yields a sentence about each assigned value that has no effect."""
+        without_effect = WITHOUT_EFFECT
+        if self._values.get("learning_rate_schedule") == "legacy":
+            without_effect -= {"learning_rate", "learning_rate_decay_scheme"}
         for name in self._assigned:
-            legacy = self._values.get("learning_rate_schedule") == "legacy"
-            if legacy and name in ("learning_rate", "learning_rate_decay_scheme"):
-                continue
-            if name in WITHOUT_EFFECT:
+            if name in without_effect:
                 reason = REMARKS.get(name)
                 yield f"{name} has no effect{f': {reason}' if reason else ''}"
 

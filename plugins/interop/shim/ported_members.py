@@ -5,6 +5,7 @@ import contextlib
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Split
 
+from ..t2t.tokens import ByteTokenizer
 from .encoders import EOS_ID
 from .hparams import named_set
 from .problems import DatasetSplit, Problem, Text2TextProblem, VocabType
@@ -18,11 +19,11 @@ SPLITS: dict[str, Split] = {
     DatasetSplit.TEST: "test",
 }
 
-# For each vocabulary type, our tokenizer and the size that it always has.
-_TOKENIZERS: dict[str, tuple[str, int | None]] = {
-    VocabType.CHARACTER: ("t2t_bytes", 258),
-    VocabType.SUBWORD: ("t2t_subword", None),
-    VocabType.TOKEN: ("t2t_tokens", None),
+# Our tokenizers by the type of the vocabulary.
+_TOKENIZERS = {
+    VocabType.CHARACTER: "t2t_bytes",
+    VocabType.SUBWORD: "t2t_subword",
+    VocabType.TOKEN: "t2t_tokens",
 }
 
 # A problem that overrides one of these members makes its vocabulary itself.
@@ -170,16 +171,6 @@ def tokenizer_name(original: Text2TextProblem) -> str:
     Raises:
         UserError: there is no such type.
     """
-    return _tokenizer(original)[0]
-
-
-def default_vocab_size(original: Text2TextProblem) -> int:
-    """Returns the size of the vocabulary without `--vocab_size`."""
-    _, fixed_size = _tokenizer(original)
-    return fixed_size or _requested_vocab_size(original)
-
-
-def _tokenizer(original: Text2TextProblem) -> tuple[str, int | None]:
     vocab_type = original.vocab_type
     if vocab_type not in _TOKENIZERS:
         raise UserError(
@@ -188,18 +179,20 @@ def _tokenizer(original: Text2TextProblem) -> tuple[str, int | None]:
     return _TOKENIZERS[vocab_type]
 
 
-def _requested_vocab_size(original: Text2TextProblem) -> int:
-    """Returns the size of the vocabulary that the problem asks for.
+def default_vocab_size(original: Text2TextProblem) -> int:
+    """Returns the size of the vocabulary without `--vocab_size`.
 
     Raises:
-        UserError: it is not a number.
+        UserError: the size that the problem asks for is not a number.
     """
+    if original.vocab_type == VocabType.CHARACTER:
+        return ByteTokenizer().vocab_size
     member = "approx_vocab_size"
     older_member = "targeted_vocab_size"
     if is_overridden(original, older_member) and not is_overridden(original, member):
         member = older_member
     size = getattr(original, member)
-    if isinstance(size, bool) or not isinstance(size, int | float) or size != int(size):
+    if not isinstance(size, int | float) or size != int(size):
         raise UserError(
             f"{member} must be a number, not {size!r:.80}; write @property above it"
         )

@@ -84,10 +84,6 @@ class Samples:
             raise UserError(
                 f"{message} (data_dir is {self._data_dir}, tmp_dir is {self._tmp_dir})"
             ) from error
-        finally:
-            if not self._generated and self._directory is not None:
-                self._directory.cleanup()
-                self._directory = None
 
     def _path(self, split: Split) -> Path:
         assert self._directory is not None

@@ -34,21 +34,24 @@ _hparams: dict[str, Callable[[], HParams]] = {}
 
 
 def _decorator(register: Callable[[Any, str], Any]) -> Callable[..., Any]:
-    """Returns a decorator that can be written as `@f`, `@f()` and `@f("name")`."""
+    """Returns a decorator that can be written as `@f`, `@f()` and `@f("name")`.
 
-    def decorator(
-        definition: Callable[..., object] | str | None = None,
-    ) -> object:
+    Without a name, a definition is registered under its own in snake_case.
+    """
+
+    def named(definition: Any, name: str | None = None) -> Any:
+        return register(definition, name or registry.snake_case(definition.__name__))
+
+    def decorator(definition: Callable[..., object] | str | None = None) -> Any:
         if callable(definition):
-            return register(definition, "")
-        return lambda actual: register(actual, definition or "")
+            return named(definition)
+        return functools.partial(named, name=definition)
 
     return decorator
 
 
 def _register_problem(definition: Any, name: str) -> Any:
-    """Registers a problem, by default under its name in snake_case."""
-    name = name or registry.snake_case(definition.__name__)
+    """Registers a problem."""
 
     @functools.wraps(definition, updated=())
     def make_problem() -> OurProblem:
@@ -74,7 +77,6 @@ def _register_problem(definition: Any, name: str) -> Any:
 
 def _register_hparams(definition: Any, name: str) -> Any:
     """Registers a function that returns hyper-parameters."""
-    name = name or registry.snake_case(definition.__name__)
 
     @functools.wraps(definition)
     def make_hparams() -> OurHParams:
@@ -98,7 +100,6 @@ def _register_hparams(definition: Any, name: str) -> Any:
 
 def _register_ranged_hparams(definition: Any, name: str) -> Any:
     """Registers a function that sets ranges of hyper-parameters."""
-    name = name or registry.snake_case(definition.__name__)
 
     @functools.wraps(definition)
     def set_ranges(rhp: OurRangedHParams) -> None:
@@ -115,7 +116,7 @@ def _register_model(definition: Any, name: str) -> Any:
     """Registers the name of a model that cannot be built."""
     registry.register_unusable_model(
         definition,
-        name or registry.snake_case(definition.__name__),
+        name,
         "a model of tensor2tensor consists of layers of TensorFlow 1, which do not run "
         "here; derive a class from t2t_keras's Transformer "
         "(docs/guides/own-model.md) and register that",

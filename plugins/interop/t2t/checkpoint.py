@@ -27,7 +27,7 @@ from t2t_keras.errors import UserError, first_line
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import UNREADABLE, model_variables
-from t2t_keras.run.config import checkpoint_of
+from t2t_keras.run.config import checkpoint_of, has_checkpoint
 
 from ..extended_model import TARGET_SPACES
 from ..extended_transformer import ExtendedHParams
@@ -90,7 +90,7 @@ class T2TCheckpoint:
 
     def __init__(self, path: str | Path) -> None:
         self.path = list_checkpoints(Path(path))[-1]
-        if not self.path.with_name(self.path.name + ".index").exists():
+        if not has_checkpoint(self.path):
             raise UserError(f"{self.path} is not a checkpoint: it has no .index file")
         try:
             self._reader = tf.train.load_checkpoint(str(self.path))

@@ -1,6 +1,5 @@
 """Makes run directories of tensor2tensor's training directories."""
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from .checkpoint import T2TModel, build, list_checkpoints, load_t2t, vocab_sizes
 from .subwords import SubwordTokenizer
 
 _SUFFIX = SubwordTokenizer.suffix
-_CHECKPOINT_FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 _LEFT_OUT = (
     "the number of training steps, which hparams.json does not have",
     "the optimizer's state: training cannot be resumed; start one with `--init_from`",
@@ -42,7 +40,7 @@ def import_t2t_run(
     data_dir: str | Path | None = None,
     hparams_json: str | Path | None = None,
     target_space_id: int | None = None,
-    last: int = 1,
+    num_checkpoints: int = 1,
     usr_dir: str | Path | None = None,
 ) -> ImportedRun:
     """Writes a run directory with the model of a tensor2tensor training.
@@ -63,7 +61,7 @@ def import_t2t_run(
             evaluations; None: there are no data.
         hparams_json: its hyper-parameters; None: the `hparams.json` beside it.
         target_space_id: see `load_t2t`.
-        last: the number of checkpoints to import, the newest ones.
+        num_checkpoints: the number of checkpoints to import, the newest ones.
         usr_dir: the folder that registers the problem; the run remembers it.
 
     Raises:
@@ -74,8 +72,7 @@ def import_t2t_run(
     output_dir = Path(output_dir)
     require_empty(output_dir)
     source = Path(source)
-    source = source.with_name(_CHECKPOINT_FILE_SUFFIX.sub("", source.name))
-    if last > 1 and not source.is_dir():
+    if num_checkpoints > 1 and not source.is_dir():
         raise UserError("--last is for a directory, and SOURCE is a checkpoint")
     if usr_dir is not None:
         load_usr_dir(usr_dir)
@@ -84,9 +81,11 @@ def import_t2t_run(
     check: list[str] = []
     task = _choose_problem(problem, flags, check)
     available = list_checkpoints(source)
-    checkpoints = available[-last:]
-    if len(available) < last:
-        check.append(f"the checkpoints: there are only {len(available)}, not {last}")
+    checkpoints = available[-num_checkpoints:]
+    if len(available) < num_checkpoints:
+        check.append(
+            f"the checkpoints: there are only {len(available)}, not {num_checkpoints}"
+        )
     hparams_json = hparams_json or directory / "hparams.json"
     newest = load_t2t(checkpoints[-1], hparams_json, target_space_id)
     # Building the model shows whether hparams and weights belong together.

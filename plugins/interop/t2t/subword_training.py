@@ -134,10 +134,10 @@ class SubwordLearner:
         for token, count in self._tokens:
             start = 0
             for piece in split_pieces(token, pieces, max_length):
-                end = len(token) + 1
+                last_stop = len(token)
                 if self._max_length is not None:
-                    end = min(end, start + self._max_length)
-                for stop in range(start + 1, end):
+                    last_stop = min(last_stop, start + self._max_length - 1)
+                for stop in range(start + 1, last_stop + 1):
                     counts[token[start:stop]] += count
                 start += len(piece)
         return counts

@@ -15,13 +15,6 @@ import pytest
 from helpers.command_line import run_json
 from helpers.errors import refused
 from helpers.reference import reference
-from helpers.tokenizer_checks import (
-    LINES,
-    assert_graph_equals_python,
-    assert_runs_on_cpu,
-    random_ids,
-    random_lines,
-)
 
 from t2t_keras import registry
 from t2t_keras.cli import main
@@ -32,7 +25,6 @@ from t2t_keras.plugins.interop import shim, t2t_problem
 from t2t_keras.plugins.interop.shim.files import dataset_pairs
 from t2t_keras.plugins.interop.shim.ported_problem import port_problem
 from t2t_keras.plugins.interop.t2t.t2t_sets import SETS
-from t2t_keras.plugins.interop.t2t.tokens import ByteTokenizer, TokenTokenizer
 from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -64,18 +56,20 @@ class Pairs(t2t_problem.Text2TextProblem):
     More words.
     """
 
-    name = "pairs"
-
     def generate_samples(self, data_dir, tmp_dir, dataset_split):
         for source, target in WORDS:
             yield {"inputs": source, "targets": target}
 
 
+def ported(cls):
+    """A problem under the name that the registry would give it."""
+    cls.name = registry.snake_case(cls.__name__)
+    return port_problem(cls()).replace(name=cls.name)
+
+
 def made(cls, directory):
     """The data of a problem: its manifest, and the ids of its training examples."""
-    cls.name = cls.name or registry.snake_case(cls.__name__)
-    problem = port_problem(cls()).replace(name=cls.name)
-    manifest = generate(problem, directory, workers=1)
+    manifest = generate(ported(cls), directory, workers=1)
     index = RecordIndex.open(directory, cls.name, "train")
     pairs = read_pairs(index, range(len(index)))
     return manifest, sorted(tuple(map(tuple, pair)) for pair in pairs)
@@ -91,7 +85,7 @@ def tokenizers(directory, manifest):
 
 USR_FILE = '''
 from __future__ import absolute_import
-{line}
+import t2t_keras.plugins.interop.as_tensor2tensor
 import tensor2tensor.models
 from tensor2tensor import problems
 from tensor2tensor.data_generators import problem
@@ -159,23 +153,17 @@ class MyTransformer(transformer.Transformer):
     def body(self, features):
         return attention.add_timing_signal_1d(features)
 '''
-USR_FILE = USR_FILE.replace("{", "{{").replace("}", "}}").replace("{{line}}", "{line}")
 
 
-def usr_dir(tmp_path, how):
-    """A usr_dir whose imports are unchanged, or are below one line."""
+def usr_dir(tmp_path, text=USR_FILE):
     directory = tmp_path / "usr"
     directory.mkdir()
-    text = USR_FILE.format(line="")
-    if how == "one line":
-        line = "import t2t_keras.plugins.interop.as_tensor2tensor"
-        text = USR_FILE.format(line=line)
-    (directory / "my_problems.py").write_text(text)
+    (directory / "my_t2t_file.py").write_text(text)
     return directory
 
 
 def test_a_file_of_tensor2tensors(tmp_path, capfd):
-    directory = usr_dir(tmp_path, "one line")
+    directory = usr_dir(tmp_path)
     data_dir = tmp_path / "data"
     command = ("--usr_dir", directory, "--problem", "counting_lines")
     result = run_json(capfd, "datagen", *command, "--data_dir", data_dir)
@@ -198,9 +186,9 @@ def test_a_file_of_tensor2tensors(tmp_path, capfd):
 
 
 def test_without_a_change_the_user_is_told_what_to_write(tmp_path):
-    directory = usr_dir(tmp_path, "unchanged")
+    directory = usr_dir(tmp_path, USR_FILE.replace(f"import {AS_TENSOR2TENSOR}", ""))
     message = refused("No module named 'tensor2tensor'", load_usr_dir, directory)
-    assert "import t2t_keras.plugins.interop.as_tensor2tensor" in message
+    assert f"import {AS_TENSOR2TENSOR}" in message
 
 
 def test_unusable_problems_are_listed_with_their_errors(tmp_path):
@@ -237,8 +225,7 @@ class TRANSLATION32k(text_problems.Text2TextProblem):
     def generate_samples(self, data_dir, tmp_dir, dataset_split):
         yield {"inputs": "a", "targets": "b"}
 """
-    (tmp_path / "problems_of_mine.py").write_text(text)
-    load_usr_dir(tmp_path)
+    load_usr_dir(usr_dir(tmp_path, text))
     listed = registry.list_problems()
     for name, message in {
         "no_samples": "derive it from translate.TranslateProblem",
@@ -278,6 +265,10 @@ def of_no_value():
     return hparams
 
 @registry.register_hparams
+def of_nothing():
+    """Its function returns nothing."""
+
+@registry.register_hparams
 def usable():
     """A usable set."""
     print("made")
@@ -294,12 +285,12 @@ def refused_range(rhp):
 
 def test_unusable_sets_are_listed_with_their_errors(tmp_path, capfd):
     """In a process of its own, since listing must not import TensorFlow."""
-    (tmp_path / "my_sets.py").write_text(SETS_FILE)
+    directory = str(usr_dir(tmp_path, SETS_FILE))
     code = f"""
 import sys
 from t2t_keras.cli import main
-main(["list", "--usr_dir", {str(tmp_path)!r}, "--json"])
-main(["list", "--usr_dir", {str(tmp_path)!r}])
+main(["list", "--usr_dir", {directory!r}, "--json"])
+main(["list", "--usr_dir", {directory!r}])
 assert not {{"tensorflow", "keras"}} & sys.modules.keys()
 """
     result = subprocess.run(
@@ -308,30 +299,29 @@ assert not {{"tensorflow", "keras"}} & sys.modules.keys()
     first, _, table = result.stdout.partition("\n")
     listed = json.loads(first)
     for name, message in {
-        "of_no_set": "my_sets.py:10: 'of_no_set': tensor2tensor's hparam set "
+        "of_no_set": "my_t2t_file.py:10: 'of_no_set': tensor2tensor's hparam set "
         "'transformer_base_multistep8' does not exist here",
         "of_no_function": "models.research.universal_transformer."
         "update_hparams_for_universal_transformer of tensor2tensor does not exist",
         "of_no_value": "self_attention_type",
+        "of_nothing": "'of_nothing': it must return hyper-parameters, not NoneType",
     }.items():
         summary = listed["hparams_sets"][name]
         assert summary.startswith("cannot be used: ") and message in summary
         assert f"{name} " in table and summary in table
-        arguments = ("list", name, "--usr_dir", tmp_path)
         with pytest.raises(AssertionError, match=re.escape(message)):
-            run_json(capfd, *arguments)
+            run_json(capfd, "list", name, "--usr_dir", directory)
     assert listed["hparams_sets"]["usable"] == "A usable set."
     assert "cannot be used: " in listed["ranges"]["refused_range"]
     # Neither what it prints nor a remark on it stands in the list.
     assert "made" not in table and "learning_rate" not in result.stderr
-    command_line = ["list", "usable", "--usr_dir", str(tmp_path)]
-    assert main(command_line) == 0
+    assert main(["list", "usable", "--usr_dir", directory]) == 0
     assert "learning_rate has no effect" in capfd.readouterr().err
 
 
 def test_flags_of_an_unusable_problem(tmp_path, capfd):
     """The error has the reason, and does not call the flag unknown."""
-    directory = usr_dir(tmp_path, "one line")
+    directory = usr_dir(tmp_path)
     command = ("--usr_dir", directory, "--problem", "other_name", "--tmp_dir", "tmp")
     with pytest.raises(AssertionError, match="language modelling"):
         run_json(capfd, "datagen", *command, "--data_dir", tmp_path / "data")
@@ -410,6 +400,7 @@ def test_other_models_are_refused(name, value, message):
 
 
 RANGES_FILE = '''
+import t2t_keras.plugins.interop.as_tensor2tensor
 from tensor2tensor.layers import common_hparams
 from tensor2tensor.models import transformer
 from tensor2tensor.utils import registry
@@ -435,11 +426,8 @@ def with_channels(rhp):
 
 
 def test_ranges_have_our_names(tmp_path, capfd):
-    directory = tmp_path / "usr"
-    directory.mkdir()
-    line = "import t2t_keras.plugins.interop.as_tensor2tensor"
-    (directory / "my_ranges.py").write_text(line + RANGES_FILE)
-    assert main(["list", "my_range", "--usr_dir", str(directory), "--json"]) == 0
+    directory = str(usr_dir(tmp_path, RANGES_FILE))
+    assert main(["list", "my_range", "--usr_dir", directory, "--json"]) == 0
     output = capfd.readouterr()
     fields = json.loads(output.out)["ranges_of_fields"]
     shown = {name: row["range"] for name, row in fields.items()}
@@ -474,14 +462,6 @@ def test_what_is_added_and_what_is_missing():
     refused("transformer_relative' does not exist", transformer.transformer_relative)
 
 
-def test_a_set_that_returns_nothing(tmp_path):
-    text = "from t2t_keras.plugins.interop import t2t_problem as registry\n"
-    text += "@registry.register_hparams\ndef mine():\n    pass\n"
-    (tmp_path / "my_set.py").write_text(text)
-    load_usr_dir(tmp_path)
-    refused(r"my_set\.py:2: 'mine': it must return", registry.hparams, "mine")
-
-
 def test_its_names_in_python():
     base = registry.hparams("transformer_base")
     assert base.override(hidden_size=256) == base.override(d_model=256)
@@ -496,10 +476,10 @@ def test_a_problem_in_our_terms():
         def generate_samples(self, data_dir, tmp_dir, dataset_split):
             yield {"inputs": dataset_split, "targets": b"bytes"}
 
-    problem = port_problem(Pairs())
+    problem = ported(Pairs)
     assert problem.summary == "Words."
     assert (problem.tokenizer, problem.vocab_size) == ("t2t_subword", 32768)
-    problem = port_problem(Each())
+    problem = ported(Each)
     pairs = [next(problem.pairs(split)) for split in ("train", "dev")]
     assert pairs == [("train", "bytes"), ("eval", "bytes")]
 
@@ -516,11 +496,10 @@ class Beside(text_problems.Text2TextProblem):
         return text_problems.text2text_txt_iterator(
             os.path.join(data_dir, "a.en"), os.path.join(tmp_dir, "a.de"))
 """
-    for name in ("usr", "data", "tmp"):
+    for name in ("data", "tmp"):
         (tmp_path / name).mkdir()
-    (tmp_path / "usr" / "beside.py").write_text(text)
     (tmp_path / "data" / "a.en").write_text("a dog\na cat\n")
-    command = ("datagen", "--usr_dir", tmp_path / "usr", "--problem", "beside")
+    command = ("datagen", "--usr_dir", usr_dir(tmp_path, text), "--problem", "beside")
     command += ("--data_dir", tmp_path / "data", "--tmp_dir", tmp_path / "tmp")
     (tmp_path / "tmp" / "a.de").write_text("ein hund\n")
     with pytest.raises(
@@ -539,7 +518,6 @@ def test_drawn_samples_are_dealt_out_once(tmp_path):
     calls = []
 
     class Drawn(t2t_problem.Text2TextProblem):
-        name = "drawn"
         is_generate_per_split = False
         dataset_splits = (
             {"split": "train", "shards": 2},
@@ -552,7 +530,7 @@ def test_drawn_samples_are_dealt_out_once(tmp_path):
             for i in random.sample(range(40), 40):
                 yield {"inputs": f"{i}", "targets": f"{i}"}
 
-    problem = port_problem(Drawn())
+    problem = ported(Drawn)
     by_split = {s: list(problem.pairs(s)) for s in ("dev", "train", "test", "dev")}
     assert {s: len(pairs) for s, pairs in by_split.items()} == {
         "dev": 10,
@@ -561,7 +539,7 @@ def test_drawn_samples_are_dealt_out_once(tmp_path):
     }
     assert len({pair for pairs in by_split.values() for pair in pairs}) == 40
     assert calls == ["train"]
-    converted_again = port_problem(Drawn())
+    converted_again = ported(Drawn)
     assert (
         list(converted_again.pairs("dev")) == by_split["dev"]
     )  # by the seed of tensor2tensor
@@ -582,7 +560,7 @@ def test_samples_of_another_form(sample, message):
         def generate_samples(self, data_dir, tmp_dir, dataset_split):
             yield sample
 
-    refused(f"problem 'pairs': {message}", list, port_problem(Other()).pairs("train"))
+    refused(f"problem 'other': {message}", list, ported(Other).pairs("train"))
 
 
 def test_an_error_in_samples_names_the_line_and_the_directories():
@@ -590,7 +568,7 @@ def test_an_error_in_samples_names_the_line_and_the_directories():
         def generate_samples(self, data_dir, tmp_dir, dataset_split):
             yield {"inputs": Path(data_dir, "no_such_file").read_text(), "targets": ""}
 
-    message = refused("", list, port_problem(Faulty()).pairs("train"))
+    message = refused("", list, ported(Faulty).pairs("train"))
     assert "test_t2t_problem.py:" in message and "FileNotFoundError" in message
     assert "(data_dir is " in message
 
@@ -638,7 +616,7 @@ def test_members_without_effect_are_reported(tmp_path, capsys):
         def max_length(self, model_hparams):
             return model_hparams.max_length // 2
 
-    assert port_problem(Said()).max_length == 128
+    assert ported(Said).max_length == 128
     made(Said, tmp_path)
     warnings = capsys.readouterr().err
     assert "packed_length has no effect: rows are packed in training" in warnings
@@ -656,13 +634,11 @@ def test_tokens_with_and_without_an_unknown_one(tmp_path):
 
     tokens = ["<pad>", "<EOS>", "red", "dog", "roter", "hund", "grosse", "katze", "big"]
     (tmp_path / "words.txt").write_text("\n".join(tokens) + "\n")
-    Tokens.name = "tokens"
-    problem = port_problem(Tokens()).replace(name="tokens")
+    problem = ported(Tokens)
     message = refused("lacks the token 'cat'", generate, problem, tmp_path, workers=1)
     assert "train sample 2" in message
 
     class Replaced(Tokens):
-        name = "replaced"
         oov_token = "<OOV>"
 
     manifest, pairs = made(Replaced, tmp_path)
@@ -679,7 +655,6 @@ def test_tokens_with_and_without_an_unknown_one(tmp_path):
 
 def test_a_vocabulary_of_bytes(tmp_path):
     class Characters(Pairs):
-        name = "characters"
         vocab_type = t2t_problem.VocabType.CHARACTER
 
     manifest, pairs = made(Characters, tmp_path)
@@ -691,7 +666,6 @@ def test_a_vocabulary_of_bytes(tmp_path):
 
 def test_reserved_tokens_and_the_text_of_the_vocabulary(tmp_path):
     class Reserved(Pairs):
-        name = "reserved"
         additional_reserved_tokens = ("<TITLE>", "dog")
         targeted_vocab_size = 40
 
@@ -702,14 +676,12 @@ def test_reserved_tokens_and_the_text_of_the_vocabulary(tmp_path):
     assert (3, 1) in [source for source, _ in pairs]
 
     class OfText(Reserved):
-        name = "of_text"
-
         def generate_text_for_vocab(self, data_dir, tmp_dir):
             yield "zzz"
 
     manifest, _ = made(OfText, tmp_path)
     tokenizer, _ = tokenizers(tmp_path, manifest)
-    sized = port_problem(OfText()).replace(name="of_text", vocab_size=9)
+    sized = ported(OfText).replace(vocab_size=9)
     refused("--vocab_size has no effect", generate, sized, tmp_path / "x", workers=1)
     assert "z" in tokenizer.alphabet and "k" not in tokenizer.alphabet
     assert tokenizer.encode("<TITLE> dog") == [2, 3, 1]
@@ -720,12 +692,9 @@ def test_a_vocabulary_file_that_is_there(tmp_path):
     manifest, _ = made(Pairs, tmp_path)
 
     class Named(Pairs):
-        name = "named"
         vocab_filename = manifest.vocab_files["source"]
 
     class Sharing(Pairs):
-        name = "sharing"
-
         @property
         def use_vocab_from_other_problem(self):
             return Pairs()
@@ -739,8 +708,6 @@ def test_encoders_of_each_side(tmp_path):
     encoders = t2t_problem.text_encoder
 
     class TwoSides(Pairs):
-        name = "two_sides"
-
         def feature_encoders(self, data_dir):
             return {
                 "inputs": encoders.TokenTextEncoder(f"{data_dir}/en"),
@@ -780,30 +747,22 @@ def test_encoders_of_users_are_refused(tmp_path):
     for encoder in (Derived(), Changed(), Foreign()):
 
         class OfOwn(Pairs):
-            name = "of_own"
-
             def get_or_create_vocab(self, data_dir, tmp_dir, force_get=False):
                 return encoder  # noqa: B023
 
         class BothOwn(Pairs):
-            name = "both_own"
-
             def feature_encoders(self, data_dir):
                 return {"inputs": encoder, "targets": encoder}  # noqa: B023
 
         expected = f"': its encoder {type(encoder).__name__} has no tokenizer here; use"
         # Also where tensor2tensor's file of an earlier run is there.
         for cls in (OfOwn, BothOwn, BothOwn):
-            problem = port_problem(cls()).replace(name=cls.name)
-            refused(
-                f"problem '{cls.name}{expected}", generate, problem, tmp_path, workers=1
-            )
+            message = f"problem '{registry.snake_case(cls.__name__)}{expected}"
+            refused(message, generate, ported(cls), tmp_path, workers=1)
 
 
 def test_encoded_samples_decode_to_texts(tmp_path):
     class Encoded(Pairs):
-        name = "encoded"
-
         def generate_encoded_samples(self, data_dir, tmp_dir, dataset_split):
             samples = self.generate_samples(data_dir, tmp_dir, dataset_split)
             vocab = t2t_problem.text_encoder.TokenTextEncoder(
@@ -819,13 +778,12 @@ def test_encoded_samples_decode_to_texts(tmp_path):
     class Older(t2t_problem.problem.Text2TextProblem):
         """As until tensor2tensor 1.3: ids instead of texts."""
 
-        name = "older"
         is_character_level = True
 
         def generator(self, data_dir, tmp_dir, train):
             yield {"inputs": [102, 113, 105, 1], "targets": [35 + train, 1]}
 
-    older = port_problem(Older())
+    older = ported(Older)
     pairs = [next(older.pairs(split)) for split in ("train", "dev")]
     assert pairs == [("dog", '"'), ("dog", "!")]
 
@@ -840,7 +798,7 @@ def test_ids_without_a_text_are_refused(tmp_path):
             encoder = t2t_problem.text_encoder.ByteTextEncoder()
             return {"inputs": encoder, "targets": encoder}
 
-    problem = port_problem(Shifted())
+    problem = ported(Shifted)
     refused(
         "'targets' has ids that are not those of a text", list, problem.pairs("dev")
     )
@@ -866,14 +824,14 @@ def archive(path, members):
             for name, text in members.items():
                 zipped.writestr(name, text)
         return
-    with tarfile.open(path, f"w:{path.suffix[1:].replace('tgz', 'gz')}") as tar:
+    with tarfile.open(path, "w:gz") as tar:
         for name, text in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(text.encode())
             tar.addfile(info, io.BytesIO(text.encode()))
 
 
-@pytest.mark.parametrize("suffix", [".tgz", ".tar.gz", ".tar.bz2", ".zip", None])
+@pytest.mark.parametrize("suffix", [".tgz", ".zip", None])
 def test_files_of_archives(tmp_path, suffix):
     members = {"x/a.en": "a dog\n\na cat\n", "x/a.de": "ein hund\nleer\neine katze\n"}
     if suffix:
@@ -883,18 +841,16 @@ def test_files_of_archives(tmp_path, suffix):
         for name, text in members.items():
             (tmp_path / name).write_text(text)
 
-    class Translate(t2t_problem.TranslateProblem):
-        name = "translate_x"
-
+    class TranslateX(t2t_problem.TranslateProblem):
         def source_data_files(self, dataset_split):
             url = f"http://localhost/corpus{suffix or '.tgz'}"
             return [[url, ("x/a.en", "x/a.de")]]
 
-    problem = port_problem(Translate())
+    problem = ported(TranslateX)
     problem = problem.with_flags(problem.flags(tmp_dir=str(tmp_path)))
     pairs = [("a dog", "ein hund"), ("a cat", "eine katze")]
     assert list(problem.pairs("train")) == pairs
-    texts = Translate().generate_text_for_vocab("", str(tmp_path))
+    texts = TranslateX().generate_text_for_vocab("", str(tmp_path))
     assert list(texts) == ["a dog", "", "a cat", "ein hund", "leer", "eine katze"]
 
 
@@ -905,6 +861,7 @@ def test_files_of_archives(tmp_path, suffix):
         (["corpus.rar", ("a", "b")], "corpus.rar is not an archive"),
         (["http://localhost:9/c.tgz", ("a", "b")], "cannot download http://localhost"),
         (["c.tgz", ("tmx", "c.tmx")], "is not .address"),
+        (["c.tgz"], "is not .address, .file, file"),
         (["c.tgz", ("tsv", 0, 1, "c*.tsv")], "unpack c.tgz into"),
         (["corpus.tgz", ("a", "no_such")], "has no member no_such"),
         (["corpus.tgz", ("a", "c")], "has only 1 line and"),
@@ -915,41 +872,3 @@ def test_archives_that_cannot_be_read(tmp_path, dataset, message):
     compiled = t2t_problem.translate.compile_data
     refused(message, compiled, str(tmp_path), [dataset], "compiled")
     assert not list(tmp_path.glob("compiled*"))
-
-
-# The tokenizers of whole tokens and of bytes.
-
-
-@pytest.fixture(scope="module")
-def kinds(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("vocab")
-    tokens = ["<pad>", "<EOS>", "<UNK>", "a", "dog", "日", "\\u", "é"]
-    (directory / "v.tokens").write_text("\n".join(tokens) + "\n")
-    ByteTokenizer.train((), directory / "v.bytes", 258)
-    return [load_tokenizer(directory / name) for name in ("v.tokens", "v.bytes")]
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_the_graph_does_the_same(kinds, index):
-    tokenizer = kinds[index]
-    lines = [*LINES, *random_lines(300), "a dog\x85日\u3000é", "a\x1cdog"]
-    ids = random_ids(tokenizer, 300, [3, 4, 199, 170, 1])
-    assert_graph_equals_python(tokenizer, tokenizer.graph(), lines, ids)
-    assert_runs_on_cpu(tokenizer.graph())
-
-
-def test_invalid_token_vocabularies_are_refused(tmp_path):
-    path = tmp_path / "v.tokens"
-    for content, message in {
-        b"a\nb\nc\n": "must begin with <pad>, <EOS>",
-        b"<pad>\n<EOS>\n": "must begin with",
-        b"<pad>\n<EOS>\n<UNK>\na\na\n": "has the token 'a' twice",
-        b"\xff": "is not UTF-8",
-    }.items():
-        path.write_bytes(content)
-        refused(message, TokenTokenizer, path)
-    path.write_text("a")
-    refused("is not the vocabulary of bytes", ByteTokenizer, path)
-    refused("is not trained", TokenTokenizer.train, ["a"], path, 9)
-    refused("has no symbols such as 'x'", ByteTokenizer.train, (), path, 258, ["x"])
-    refused("has 258 tokens, not 300", ByteTokenizer.train, (), path, 300)

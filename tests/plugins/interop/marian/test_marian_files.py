@@ -85,6 +85,24 @@ def marian(splitters, folder, norms=POST, tying="all", lists=1, **changes):
     return variables, vocabs
 
 
+def change_arrays(folder, changes):
+    """Changes variables of a model: new ones by name, or functions of the old."""
+    with np.load(folder / "model.npz") as file:
+        arrays = dict(file)
+    for name, change in changes.items():
+        arrays[name] = change(arrays[name]) if callable(change) else change
+    np.savez(folder / "model.npz", **arrays)
+
+
+def change_decoder(folder, **changes):
+    """Changes settings of decoder.yml; None removes them."""
+    path = folder / "decoder.yml"
+    config = yaml.safe_load(path.read_text())
+    config |= {name.replace("_", "-"): value for name, value in changes.items()}
+    config = {name: value for name, value in config.items() if value is not None}
+    path.write_text(yaml.safe_dump(config))
+
+
 def hf_marian(splitters, folder, tying="all", **changes):
     tokens = token_list(splitters, "source", "target")
     variables = weights((len(tokens), len(tokens)), tying, pre_norm=False)
@@ -159,10 +177,7 @@ def test_a_softmax_matrix_that_marian_does_not_read(splitters, tmp_path):
     """With tied embeddings, Marian computes with the embeddings."""
     folder = tmp_path / "opus"
     variables, _ = marian(splitters, folder, tied_embeddings_all=True)
-    with np.load(folder / "model.npz") as file:
-        arrays = dict(file)
-    softmax = variables["Wemb"].T + 1
-    np.savez(folder / "model.npz", decoder_ff_logit_out_W=softmax, **arrays)
+    change_arrays(folder, {"decoder_ff_logit_out_W": variables["Wemb"].T + 1})
     sentence = "decoder_ff_logit_out_W .*, which a model of its settings does not have"
     import_refused(sentence, folder)
 
@@ -219,9 +234,12 @@ def test_the_file_of_pytorch_gives_the_same_run(is_zip, splitters, tmp_path):
     assert imported.run.hparams == expected.run.hparams
     assert imported.run.config.vocab_sha256 == expected.run.config.vocab_sha256
     assert imported.run.config.decoding == expected.run.config.decoding
-    ours, others = (
-        model_variables(i.run.translator().model) for i in (imported, expected)
-    )
+    assert_equal_weights(imported.run, expected.run)
+
+
+def assert_equal_weights(run, other):
+    ours, others = (model_variables(r.translator().model) for r in (run, other))
+    assert ours.keys() == others.keys()
     for name, weight in others.items():
         np.testing.assert_array_equal(ours[name], weight)
 
@@ -273,18 +291,15 @@ def test_transformers_agrees(form, splitters, tmp_path):
     [
         # Marian's own defaults.
         ({}, (12, 0.0), None),
-        ({"beam-size": 6, "normalize": True}, (6, 1.0), None),
-        ({"beam-size": 6, "normalize": 0}, (6, 0.0), None),
-        ({"word-penalty": 0.5}, (12, 0.0), "word-penalty 0.5 has no counterpart"),
+        ({"beam_size": 6, "normalize": True}, (6, 1.0), None),
+        ({"beam_size": 6, "normalize": 0}, (6, 0.0), None),
+        ({"word_penalty": 0.5}, (12, 0.0), "word-penalty 0.5 has no counterpart"),
     ],
 )
 def test_the_search_of_marians_decoder(config, options, sentence, splitters, tmp_path):
     folder = tmp_path / "opus"
     marian(splitters, folder)
-    decoder_file = folder / "decoder.yml"
-    decoder = yaml.safe_load(decoder_file.read_text())
-    del decoder["beam-size"], decoder["normalize"]
-    decoder_file.write_text(yaml.safe_dump(decoder | config))
+    change_decoder(folder, **{"beam_size": None, "normalize": None} | config)
     assert_searches(load_marian(folder), options, sentence)
 
 
@@ -294,20 +309,10 @@ def test_the_search_of_marians_decoder(config, options, sentence, splitters, tmp
         # The defaults of `generate`.
         ("config", {}, (1, 1.0), None),
         ("config", {"num_beams": 6}, (6, 1.0), None),
-        (
-            "config",
-            {"bad_words_ids": [[7]]},
-            (1, 1.0),
-            "bad_words_ids [[7]] has no counterpart",
-        ),
+        ("config", {"bad_words_ids": [[7]]}, (1, 1.0), "bad_words_ids [[7]] has no"),
         ("generation_config", {"length_penalty": 0.5}, (1, 0.5), None),
         ("generation_config", {"num_beams": 2, "do_sample": False}, (2, 1.0), None),
-        (
-            "generation_config",
-            {"min_length": 3},
-            (1, 1.0),
-            "min_length 3 has no counterpart",
-        ),
+        ("generation_config", {"min_length": 3}, (1, 1.0), "min_length 3 has no coun"),
     ],
 )
 def test_the_search_of_transformers(
@@ -335,15 +340,11 @@ def assert_searches(model, options, sentence):
 def test_the_run_searches_as_its_model(power, beam_size, splitters, tmp_path):
     """Scores are log-probabilities divided by length ** power; options override."""
     folder = tmp_path / "opus"
-    marian(splitters, folder)
-    with np.load(folder / "model.npz") as file:
-        arrays = dict(file)
-    arrays["decoder_ff_logit_out_b"][0, 0] += 2.5  # EOS, after a few tokens
-    np.savez(folder / "model.npz", **arrays)
-    decoder_file = folder / "decoder.yml"
-    decoder = yaml.safe_load(decoder_file.read_text())
-    decoder |= {"beam-size": beam_size, "normalize": power}
-    decoder_file.write_text(yaml.safe_dump(decoder))
+    variables, _ = marian(splitters, folder)
+    bias = variables["decoder_ff_logit_out_b"]
+    bias[0, 0] += 2.5  # EOS, after a few tokens
+    change_arrays(folder, {"decoder_ff_logit_out_b": bias})
+    change_decoder(folder, beam_size=beam_size, normalize=power)
     run = import_marian_run(folder, tmp_path / "run", program="marian").run
     translator = t2t_keras.load(run.path)
     *hypotheses, last = translator.n_best(TEXTS[:1], beam_size)[0]
@@ -368,12 +369,11 @@ def test_paths_from_where_marian_was_trained(
     is_moved, splitters, tmp_path, monkeypatch
 ):
     """Without `relative-paths`, they are not relative to the configuration."""
-    marian(splitters, tmp_path / "exp" / "model")
-    decoder_file = tmp_path / "exp" / "model" / "decoder.yml"
-    config = yaml.safe_load(decoder_file.read_text()) | {"relative-paths": False}
-    for name in ("models", "vocabs"):
-        config[name] = [f"model/{path}" for path in config[name]]
-    decoder_file.write_text(yaml.safe_dump(config))
+    folder = tmp_path / "exp" / "model"
+    marian(splitters, folder)
+    vocabs = ["model/vocab.yml"] * 2
+    paths = {"models": ["model/model.npz"], "vocabs": vocabs}
+    change_decoder(folder, relative_paths=False, **paths)
     monkeypatch.chdir(tmp_path if is_moved else tmp_path / "exp")
     model = load_marian("exp/model" if is_moved else "model")
     assert model.hparams.d_model == D
@@ -381,11 +381,8 @@ def test_paths_from_where_marian_was_trained(
 
 def test_a_device_is_not_read(splitters, tmp_path):
     marian(splitters, tmp_path / "opus")
-    decoder_file = tmp_path / "opus" / "decoder.yml"
-    config = yaml.safe_load(decoder_file.read_text()) | {"relative-paths": False}
-    for key in ("models", "vocabs"):
-        config[key] = ["/dev/zero"] * len(config[key])
-        decoder_file.write_text(yaml.safe_dump(config))
+    for devices in ({"vocabs": ["/dev/zero"] * 2}, {"models": ["/dev/zero"]}):
+        change_decoder(tmp_path / "opus", relative_paths=False, **devices)
         import_refused("zero", tmp_path / "opus")
 
 
@@ -480,23 +477,14 @@ def test_it_is_verified_and_exported(splitters, tmp_path, capfd):
     source = write(tmp_path / "source", *TEXTS)
     output = tmp_path / "o"
     flags = ("--output_dir", output_dir)
-    argv = ("--input", source, "--output", output)
-    assert run("translate", *flags, *argv) == 0
-    verify = ("--verify", source, output)
-    repeated = run_json(
-        capfd, "import", folder, "--output_dir", tmp_path / "2", *verify
-    )
+    assert run("translate", *flags, "--input", source, "--output", output) == 0
+    verify = ("--output_dir", tmp_path / "2", "--verify", source, output)
+    repeated = run_json(capfd, "import", folder, *verify)
     assert repeated["verified"]["identical"] == len(TEXTS)
     for export_format in ("savedmodel", "ctranslate2"):
-        export = (
-            "--export_dir",
-            tmp_path / export_format,
-            "--format",
-            export_format,
-            "--verify",
-            20,
-        )
-        assert run("export", *flags, *export) == 0, capfd.readouterr().err
+        export = ("--export_dir", tmp_path / export_format, "--format", export_format)
+        argv = ("export", *flags, *export, "--verify", 20)
+        assert run(*argv) == 0, capfd.readouterr().err
         exported = t2t_keras.load(tmp_path / export_format)
         assert exported.options.beam_size == 6
         assert exported.options.length_penalty == "power"
@@ -521,7 +509,8 @@ def import_refused(sentence, folder, program="marian"):
         (marian, {"transformer_disable_position_embeddings": True}, "only with False"),
         (marian, {"input_types": ["class", "sequence"]}, r"input-types \['class',"),
         (hf_marian, {"scale_embedding": False}, "False, only with True"),
-        (hf_marian, {"scale_embedding": None}, "False, only with True"),
+        (hf_marian, {"scale_embedding": None}, "None, only with True"),
+        (hf_marian, {"activation_function": "gelu"}, "'gelu', only with 'relu' or"),
         (hf_marian, {"eos_token_id": 2}, "has eos_token_id 2, and in .* it is 0"),
         (hf_marian, {"encoder_layers": 3}, "no tensor model.encoder.layers.2.self"),
     ],
@@ -542,16 +531,16 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
         assert not (tmp_path / "run").exists()
 
     refused("--last is for tensor2tensor's models", folder, "--last", 2)
-    shutil.copy(folder / "decoder.yml", folder / "other.decoder.yml")
+    other_file = folder / "other.decoder.yml"
+    shutil.copy(folder / "decoder.yml", other_file)
     refused("must have one decoder.yml, and has decoder.yml, other", folder)
-    decoder_file = folder / "other.decoder.yml"
-    config = yaml.safe_load(decoder_file.read_text())
     tokens = (folder / "vocab.yml").read_text().splitlines()
     write(folder / "short.yml", *tokens[:-1])
-    decoder_file.write_text(yaml.safe_dump(config | {"vocabs": ["short.yml"] * 2}))
+    change_decoder(folder, vocabs=["short.yml"] * 2)
     rows = len(tokens)
-    refused(f"matrix of {rows} rows, but its vocabulary has {rows - 1}", decoder_file)
-    decoder_file.unlink()
+    sentence = f"matrix of {rows} rows, but its vocabulary has {rows - 1}"
+    refused(sentence, folder / "decoder.yml")
+    other_file.rename(folder / "decoder.yml")
     refused(f"there is no '{tmp_path / 'absent'}'", tmp_path / "absent")
     (tmp_path / "empty").mkdir()
     refused("has no model: neither", tmp_path / "empty")
@@ -595,10 +584,7 @@ def test_exports_and_runs_are_not_imported(files, sentence, flags, tmp_path, cap
 def test_tensors_that_are_refused(name, change, sentence, splitters, tmp_path):
     folder = tmp_path / "opus"
     marian(splitters, folder)
-    with np.load(folder / "model.npz") as file:
-        arrays = dict(file)
-    arrays[name] = change(arrays[name])
-    np.savez(folder / "model.npz", **arrays)
+    change_arrays(folder, {name: change})
     import_refused(re.escape(sentence), folder)
 
 
@@ -632,12 +618,7 @@ def test_an_export_for_transformers_can_be_imported(splitters, tmp_path):
     imported = import_marian_run(tmp_path / "out", tmp_path / "again", **options).run
     assert imported.hparams == run.hparams
     assert imported.config.decoding == run.config.decoding
-    imported_weights, ours = (
-        model_variables(r.translator().model) for r in (imported, run)
-    )
-    assert imported_weights.keys() == ours.keys()
-    for name, weight in ours.items():
-        np.testing.assert_array_equal(imported_weights[name], weight)
+    assert_equal_weights(imported, run)
     for tokenizer, read in zip(run.tokenizers, imported.tokenizers, strict=True):
         assert [tokenizer.encode(text) for text in TEXTS] == list(
             map(read.encode, TEXTS)

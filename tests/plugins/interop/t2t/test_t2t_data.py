@@ -11,7 +11,6 @@ from helpers.small_corpus import tf_example
 from helpers.small_data import sentence_pairs
 
 from t2t_keras import registry
-from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.record_index import RecordIndex, index_path, shard_name
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.interop.t2t.data import adopt
@@ -53,8 +52,6 @@ def test_adopted(made, tmp_path, capfd):
     argv = ("adopt", "--problem", "translate_ende", "--data_dir", data_dir, made / NAME)
     assert run_json(capfd, *argv)["examples"] == {"train": 320, "dev": 320}
     assert {path: path.stat().st_mtime_ns for path in made.iterdir()} == times
-    manifest = Manifest.open(data_dir, "translate_ende")
-    assert manifest.examples == {"train": 320, "dev": 320}
     for split in ("train", "dev"):
         index = index_path(data_dir, "translate_ende", split).read_bytes()
         assert len(RecordIndex.open(data_dir, "translate_ende", split)) == 320
@@ -73,15 +70,6 @@ def test_names_with_wildcards(made, tmp_path):
     assert manifest.examples == {"train": 320, "dev": 320}
     index = manifest.open_index(tmp_path / "data\\[1]", "train")
     assert index.sha256() == manifest.index_sha256["train"]
-
-
-def test_the_vocabulary_is_not_copied_through_a_link(made, tmp_path):
-    (tmp_path / "data").mkdir()
-    vocab = next(made.glob("vocab.*"))
-    (tmp_path / "data" / vocab.name).symlink_to(tmp_path / "absent")
-    adopt(registry.problem("translate_ende"), made / NAME, tmp_path / "data")
-    assert not (tmp_path / "absent").exists()
-    assert (tmp_path / "data" / vocab.name).read_bytes() == vocab.read_bytes()
 
 
 def test_the_published_vocabulary(tmp_path):

@@ -11,16 +11,10 @@ from helpers.t2t_oracle import write_hparams
 from t2t_keras import registry
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.plugins.interop.t2t.hparams import load_t2t_hparams
-
-T2T_SETS = (
-    *("transformer_base_v1", "transformer_base_v2", "transformer_base_v3"),
-    *("transformer_base", "transformer_base_single_gpu", "transformer_big"),
-    *("transformer_big_single_gpu", "transformer_big_enfr", "transformer_small"),
-    *("transformer_parsing_base", "transformer_parsing_big", "transformer_tiny"),
-)
+from t2t_keras.plugins.interop.t2t.t2t_sets import SETS
 
 
-@pytest.mark.parametrize("name", T2T_SETS)
+@pytest.mark.parametrize("name", [name for name in SETS if "description" in SETS[name]])
 def test_registered_sets_have_its_values(name, tmp_path):
     sets = json.loads(reference("t2t/oracle/misc/hparams.json").read_text())
     path = tmp_path / "hparams.json"
@@ -33,19 +27,6 @@ def test_registered_sets_have_its_values(name, tmp_path):
     different_fields = {"batch_tokens", "train_steps"}
     assert hparams.difference(expected).keys() <= different_fields
     assert hparams.train_steps == 250_000
-
-
-@pytest.mark.parametrize(
-    ("t2t_text", "ours"),
-    [
-        ("hidden_size=256,filter_size=512", {"d_model": 256, "d_ff": 512}),
-        ("num_hidden_layers=2,relu_dropout=0.2", {"num_layers": 2, "ffn_dropout": 0.2}),
-        ("learning_rate_constant=2.0", {"learning_rate": 2.0}),
-    ],
-)
-def test_its_names_of_fields_are_taken(t2t_text, ours):
-    changes = HParams().parse(t2t_text).difference(HParams())
-    assert {name: value for name, (value, _) in changes.items()} == ours
 
 
 def test_a_schedule_that_we_do_not_have_is_not_taken_over(tmp_path):

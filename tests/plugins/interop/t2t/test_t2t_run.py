@@ -154,7 +154,7 @@ def test_verified_against_given_outputs(trained, tmp_path, capfd):
     }
 
 
-def test_two_vocabularies(tmp_path):
+def test_two_vocabularies(tmp_path, monkeypatch):
     sizes = []
     for side, texts in (("en", ["ab"]), ("zh", ["abc", "cab bca"])):
         vocab = tmp_path / f"vocab.translate_enzh_wmt8k.8192.subwords.{side}"
@@ -167,7 +167,8 @@ def test_two_vocabularies(tmp_path):
     folder = training_directory(tmp_path / "train", matrices)
     for path in tmp_path.glob("vocab.*"):
         shutil.copy(path, folder)
-    run = import_t2t_run(folder, tmp_path / "run", problem="translate_text").run
+    monkeypatch.chdir(folder)
+    run = import_t2t_run(".", tmp_path / "run", problem="translate_text").run
     assert [tokenizer.vocab_size for tokenizer in run.tokenizers] == sizes
     (score,) = run.translator().score(["ab"], ["cab"])
     assert score.ids == tuple(run.tokenizers[1].encode("cab"))
@@ -263,6 +264,7 @@ def test_nothing_is_left_of_a_failed_import(trained, tmp_path, exists):
         (tmp_path / "disk").mkdir()
         (tmp_path / "run").symlink_to("disk")
     with pytest.raises(UserError, match="is damaged or incomplete"):
-        import_t2t_run(source, tmp_path / "run", last=2, vocab=[trained[1]])
+        options = {"num_checkpoints": 2, "vocab": [trained[1]]}
+        import_t2t_run(source, tmp_path / "run", **options)
     assert (tmp_path / "run").exists() == bool(exists)
     assert not exists or not list((tmp_path / "run").iterdir())

@@ -230,7 +230,7 @@ class Inspect(PairsCommand):
             for side in SIDES:
                 row = {"split": name, "pairs": split["pairs"], "side": side}
                 rows.append(row | _describe_side(split[side], max(split["pairs"], 1)))
-        findings = _sentences(result)
+        findings = [str(Finding(**values)) for values in result["findings"]]
         lines = [columns(rows), "", *map(wrapped, findings[:_MAX_FINDINGS])]
         if len(findings) > _MAX_FINDINGS:
             lines.append(f"and {len(findings) - _MAX_FINDINGS} more (--page, --json)")
@@ -271,11 +271,6 @@ def _describe_side(side: dict[str, Any], pairs: int) -> dict[str, object]:
         "characters": round(side["characters"] / pairs),
         "script" if side["languages"] is None else "language": "".join(largest_share),
     }
-
-
-def _sentences(result: dict[str, Any]) -> list[str]:
-    """Returns a sentence for each finding."""
-    return [str(Finding(**values)) for values in result["findings"]]
 
 
 COMMAND = Inspect

@@ -51,9 +51,9 @@ class RayTaskRunner:
             max_retries=_MAX_RETRIES,
             scheduling_strategy="SPREAD",
         )
-        first = self._send(abs, 0)
-        require_start([first], f"task of {self._size}")
-        _result(first)
+        probe = self._send(abs, 0)
+        require_start([probe], f"task of {self._size}")
+        _result(probe)
 
     def __call__(
         self, task: Callable[[A], R], arguments: Sequence[A], /

@@ -3,12 +3,13 @@
 import contextlib
 import dataclasses
 import html
+import io
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 from t2t_keras.data.sources import ArchiveFormat, side_by_side
 from t2t_keras.errors import UserError
@@ -22,9 +23,6 @@ from t2t_keras.files.text_files import (
     readable,
 )
 from t2t_keras.problem import Pair
-
-if TYPE_CHECKING:
-    import io
 
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
 
@@ -170,15 +168,12 @@ def _bounded(lines: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def require_archives(
-    archives: Iterable[ArchivedPairs],
-    download: Callable[[ArchivedPairs], None] | None = None,
-) -> None:
+def require_archives(archives: Iterable[ArchivedPairs], downloads: bool) -> None:
     """Makes sure that all archives are there.
 
     Args:
         archives: the sources, several of which may share an archive.
-        download: downloads a missing archive; None: nothing is downloaded.
+        downloads: whether missing archives are downloaded.
 
     Raises:
         UserError: some are missing; the message has their addresses.
@@ -190,13 +185,13 @@ def require_archives(
         if not pairs.path.exists():
             missing[pairs.path] = pairs
     for pairs in missing.values():
-        if download is None:
+        if not downloads:
             urls = " ".join(absent.url for absent in missing.values())
             raise UserError(
                 f"{pairs.directory} lacks {len(missing)} of {len(paths)} archives; "
                 f"download them, or add --download: {urls}"
             )
-        download(pairs)
+        download_archive(pairs)
 
 
 def download_archive(archive: ArchivedPairs) -> None:

@@ -150,6 +150,12 @@ class Inspect(PairsCommand):
             sources, tokenizers = decoded_examples(Path(self.data_dir), problem)
         else:
             sources = self._sources()
+        for name in recipes:
+            if name not in sources:
+                raise UserError(
+                    f"--recipe: {self.recipe} has [{name}], but there are only "
+                    f"{', '.join(sources)}"
+                )
         inspection = inspect(sources, tokenizers, self.data_languages(problem))
         result: dict[str, Any] = {**inspection.report}
         if self.page:
@@ -201,20 +207,10 @@ class Inspect(PairsCommand):
         inspection: "Inspection",
         recipes: Mapping[str, "SplitRecipe"],
     ) -> dict[str, Any]:
-        """Writes the cleaned copy, and returns what it has by split.
-
-        Raises:
-            UserError: the recipe is of other splits.
-        """
+        """Writes the cleaned copy, and returns what it has by split."""
         from .cleaned_copy import default_recipe, keep_all, write_copies
         from .inspection import is_train
 
-        for name in recipes:
-            if name not in sources:
-                raise UserError(
-                    f"--recipe: {self.recipe} has [{name}], but there are only "
-                    f"{', '.join(sources)}"
-                )
         choices = {}
         for name in sources:
             # A page has no choices for splits without faults.
@@ -230,7 +226,7 @@ class Inspect(PairsCommand):
             for side in SIDES:
                 row = {"split": name, "pairs": split["pairs"], "side": side}
                 rows.append(row | _describe_side(split[side], max(split["pairs"], 1)))
-        findings = _sentences(result)
+        findings = [str(Finding(**values)) for values in result["findings"]]
         lines = [columns(rows), "", *map(wrapped, findings[:_MAX_FINDINGS])]
         if len(findings) > _MAX_FINDINGS:
             lines.append(f"and {len(findings) - _MAX_FINDINGS} more (--page, --json)")
@@ -271,11 +267,6 @@ def _describe_side(side: dict[str, Any], pairs: int) -> dict[str, object]:
         "characters": round(side["characters"] / pairs),
         "script" if side["languages"] is None else "language": "".join(largest_share),
     }
-
-
-def _sentences(result: dict[str, Any]) -> list[str]:
-    """Returns a sentence for each finding."""
-    return [str(Finding(**values)) for values in result["findings"]]
 
 
 COMMAND = Inspect

@@ -28,7 +28,7 @@ from .findings import FAULTS, Finding, language_finding, unreadable_source
 from .measurements import Norm, measure
 from .tables import two_codes
 
-SAMPLE = 30_000  # pairs that show what is normal
+_SAMPLE = 30_000  # pairs that show what is normal
 _CHUNK = 2_000  # pairs that are measured, and reported, at a time
 _EXAMPLES = 5  # line numbers that a finding has
 _MAX_NAMES = 5  # scripts and languages that are named
@@ -165,16 +165,16 @@ def is_train(name: str) -> bool:
     return name.split()[0] == "train"
 
 
-def draw(pairs: Iterable[Pair], size: int = SAMPLE, seed: int = 0) -> list[Pair]:
-    """Draws pairs without knowing their number (Vitter's algorithm R)."""
-    rng = random.Random(seed)
+def draw(pairs: Iterable[Pair]) -> list[Pair]:
+    """Draws `_SAMPLE` pairs without knowing their number (Vitter's algorithm R)."""
+    rng = random.Random(0)
     sample: list[Pair] = []
     for count, pair in enumerate(pairs, start=1):
-        if len(sample) < size:
+        if len(sample) < _SAMPLE:
             sample.append(pair)
             continue
         index = rng.randrange(count)
-        if index < size:
+        if index < _SAMPLE:
             sample[index] = pair
     return sample
 

@@ -25,9 +25,6 @@ _WORDS = {
     "unescape": "decode HTML entities",
 }
 
-# What the report has of one side of a split.
-_SideStatistics = Mapping[str, Any]
-
 
 class _FaultyPairs(NamedTuple):
     """The pairs of a split that have one fault, and those of them that are shown.
@@ -157,7 +154,7 @@ def _rows(split: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return [(label, text, target[label]) for label, text in source.items()]
 
 
-def _side_cells(side: _SideStatistics, pairs: int) -> dict[str, str]:
+def _side_cells(side: Mapping[str, Any], pairs: int) -> dict[str, str]:
     """Returns the texts of one column of the table of a split, by their labels."""
     cells = {
         "words": f"{side['words']:,}",

@@ -98,10 +98,6 @@ class Norm:
         ratios = log_lengths[:, 1] - log_lengths[:, 0]
         self.ratio = float(np.median(ratios)) if len(ratios) else 0.0
 
-    def deviation(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Returns the logarithm of the ratio of lengths [N] to the usual ratio."""
-        return np.log(target + 1.0) - np.log(source + 1.0) - self.ratio
-
 
 def clear_directions(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Returns 1 for each pair in the direction of the odds, -1 if it is swapped [N].
@@ -253,9 +249,9 @@ def _texts_at(positions: Sequence[int], starts: np.ndarray) -> np.ndarray:
 def _is_far(lengths: np.ndarray, norm: Norm) -> np.ndarray:
     """Whether lengths [2, N] are far from what is normal, by ratio and difference."""
     source, target = lengths
-    expected = source * math.exp(norm.ratio)
-    is_far = np.abs(norm.deviation(source, target)) > math.log(2.5)
-    return is_far & (np.abs(target - expected) > 20)
+    log_ratio = np.log(target + 1.0) - np.log(source + 1.0)
+    is_far = np.abs(log_ratio - norm.ratio) > math.log(2.5)
+    return is_far & (np.abs(target - source * math.exp(norm.ratio)) > 20)
 
 
 def _match_starts(pattern: re.Pattern[str], text: str) -> Iterator[int]:

@@ -18,7 +18,7 @@ from t2t_keras.options import option
 from t2t_keras.problem import Problem, Source, Split
 from t2t_keras.registry import register_problem
 
-from .archives import ArchivedPairs, download_archive, require_archives
+from .archives import ArchivedPairs, require_archives
 
 _ARCHIVES = FlagGroup("archives")
 
@@ -64,7 +64,7 @@ class ArchivedProblem(Problem):
             for corpus in corpora_of(source):
                 if isinstance(corpus.source, ArchivedPairs):
                     archived.append(corpus.source)
-        require_archives(archived, download_archive if flags.download else None)
+        require_archives(archived, flags.download)
         return self.replace(sources=sources)
 
 

@@ -11,7 +11,8 @@
           ...  # tasks or actors of Ray
 
 - `bulk` extends `translate` and `score`: many files, by Ray Data. `bulk_files` finds
-  and reads them, and `bulk_worker` is the actor with the model.
+  and reads them, `bulk_worker` is the actor with the model, and `bulk_outputs` writes
+  what it returns and skips what is finished.
 
 - Data generation: `generating` extends the command `datagen`. `datagen` divides the
   stages into tasks, of which `survey` counts pairs, and `task_runner` runs them.

@@ -94,9 +94,13 @@ def output_paths(inputs: Sequence[Path], folder: Path) -> list[Path]:
     """Returns the output of each file: its name without the suffix of a compression.
 
     Raises:
-        UserError: two outputs have the same name, or one is an input or has the name of
-            a file that the command itself writes.
+        UserError: the folder is a file, two outputs have the same name, or one is an
+            input or has the name of a file that the command itself writes.
     """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(
+            f"--output: {folder} is a file; with --cluster the output is a folder"
+        )
     owners: dict[Path, Path] = {}
     real_inputs = {os.path.realpath(path) for path in inputs}
     for path in inputs:

@@ -110,7 +110,7 @@ class TextWorker:
     Args:
         request: the model, and what is asked of it.
         ids: the `ids` of the request where the command runs.
-        losses: the actor of `Losses`; None: losses of workers are not counted.
+        losses: the actor of `Losses`.
     """
 
     def __init__(
@@ -122,19 +122,24 @@ class TextWorker:
         self._translator: Any = None
 
     def __call__(self, row: dict[str, bytes]) -> dict[str, bytes]:
-        """Returns the result of a chunk; both are pickled, as rows of a dataset."""
+        """Returns the result of a chunk; both are pickled, as rows of a dataset.
+
+        Raises:
+            UserError: see `compute`; or the lines have ended several workers.
+        """
         chunk = pickle.loads(row["chunk"])
+        if chunk.texts:
+            self._count_begin(chunk)
         return {"result": pickle.dumps(self.compute(chunk))}
 
     def compute(self, chunk: Chunk) -> Result:
         """Returns the rows of a chunk.
 
         Raises:
-            UserError: the model cannot be loaded or is not the command's, the worker
-                fails with every line, or the lines have ended several workers.
+            UserError: the model cannot be loaded or is not the command's, or the
+                worker fails with every line.
         """
         if chunk.texts:
-            self._count_begin(chunk)
             self._load()
         faults = dict(chunk.faults)
         counts = Counter[str](lines=len(chunk.texts))
@@ -155,15 +160,13 @@ class TextWorker:
 
     def _count_begin(self, chunk: Chunk) -> None:
         """Refuses lines that have ended several workers."""
-        if self._losses is None:
-            return
         import ray
 
         losses = ray.get(self._losses.begin.remote(chunk.file, chunk.start))
         if losses >= _MAX_LOSSES:
-            end = chunk.start + len(chunk.texts)
+            last_line = chunk.start + len(chunk.texts)
             raise UserError(
-                f"{chunk.name}: lines {chunk.start + 1:,} to {end:,} have ended "
+                f"{chunk.name}: lines {chunk.start + 1:,} to {last_line:,} have ended "
                 f"{losses} workers, perhaps out of memory; try these lines without "
                 "--cluster; the outputs of finished files are complete"
             )
@@ -195,8 +198,8 @@ class TextWorker:
             return
         try:
             texts = [chunk.texts[i] for i in indices]
-            numbers = [chunk.start + i + 1 for i in indices]
-            new_rows, new_counts = self._rows(texts, numbers, chunk.start)
+            lines = [chunk.start + i + 1 for i in indices]
+            new_rows, new_counts = self._rows(texts, lines, chunk.start)
         except Exception as error:
             if len(indices) > 1:
                 middle = len(indices) // 2
@@ -220,13 +223,13 @@ class TextWorker:
             ) from None
 
     def _rows(
-        self, texts: list[tuple[str, ...]], numbers: list[int], start: int
+        self, texts: list[tuple[str, ...]], lines: list[int], start: int
     ) -> tuple[list[str], dict[str, Any]]:
         """Returns the rows of some lines, and sums over them.
 
         Args:
             texts: the text of each line, or source and target.
-            numbers: the number of each line, from 1.
+            lines: the number of each line, from 1.
             start: the number of lines before the chunk, on which samples depend.
         """
         request = self._request
@@ -249,23 +252,19 @@ class TextWorker:
         rows = [f"{hypotheses[0].text}\n" for hypotheses in outputs]
         if request.is_numbered:
             rows = [
-                "".join(numbered_rows(number, hypotheses, scored))
-                for number, hypotheses in zip(numbers, outputs, strict=True)
+                "".join(numbered_rows(line, hypotheses, scored))
+                for line, hypotheses in zip(lines, outputs, strict=True)
             ]
         return rows, {
             "truncated": sum(x[0].is_truncated for x in outputs),
             "repaired": sum(x[0].is_repaired for x in outputs),
         }
 
-    def _faulty_row(self, number: int) -> str:
-        """Returns what is written for a faulty line.
-
-        Args:
-            number: the number of the line, from 1.
-        """
+    def _faulty_row(self, line: int) -> str:
+        """Returns what is written for a faulty line, given its number."""
         if self._request.scores_pairs:
             return "-inf\t0\n"
-        return f"{number}\t1\t-inf\t\n" if self._request.is_numbered else "\n"
+        return f"{line}\t1\t-inf\t\n" if self._request.is_numbered else "\n"
 
 
 class Losses:

@@ -9,7 +9,6 @@ import re
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,6 @@ _SECONDS_TO_ANSWER = 5.0  # at a port
 _SECONDS_TO_REPORT = 25.0  # of a node
 _SECONDS_TO_CONNECT = 25.0
 _SECONDS_TO_START = 25.0
-_SECONDS_WITHOUT_LIFE = 120.0
 _ADVICE = "`ray start --address HOST:PORT` makes this machine a node of it"
 
 
@@ -202,32 +200,6 @@ def require_start(references: Sequence[object], name: str) -> None:
         )
 
 
-class LifeWatch:
-    """Ends a command when nothing on the cluster has worked for too long.
-
-    Args:
-        loss: what is lost, for the message.
-    """
-
-    def __init__(self, loss: str) -> None:
-        self._loss = loss
-        self._last_life = time.monotonic()
-
-    def check(self, is_alive: bool) -> None:
-        """Notes whether something works.
-
-        Raises:
-            UserError: nothing has for two minutes.
-        """
-        if is_alive:
-            self._last_life = time.monotonic()
-        elif time.monotonic() - self._last_life > _SECONDS_WITHOUT_LIFE:
-            raise UserError(
-                f"--cluster: {self._loss} in {_SECONDS_WITHOUT_LIFE:.0f} s; add nodes "
-                "and run the same command again: it continues"
-            )
-
-
 def node_resources() -> list[Mapping[str, float]]:
     """Returns what each node that is alive has, as Ray names it."""
     return [node["Resources"] for node in alive_nodes()]
@@ -381,10 +353,10 @@ def _probe() -> Callable[[list[str]], tuple[dict[str, str | None], dict[str, int
     def report(paths: list[str]) -> tuple[dict[str, str | None], dict[str, int]]:
         import os
 
-        found = importlib.metadata.distributions(name="t2t_keras")
+        installed = importlib.metadata.distributions(name="t2t_keras")
         versions = {
             "Python": ".".join(platform.python_version_tuple()[:2]),
-            "t2t_keras": next((x.version for x in found), None),
+            "t2t_keras": next((x.version for x in installed), None),
         }
         sizes = {path: os.path.getsize(path) for path in paths if os.path.isfile(path)}
         return versions, sizes

@@ -41,7 +41,11 @@ from .cluster import (
 
 _PREFIXES = ("TF_", "XLA_", "KERAS_", "NCCL_", "OMP_", "T2T_", "WANDB_")
 _TF_CONFIG = "TF_CONFIG"  # names the processes of one training
-_OMP_NUM_THREADS = "OMP_NUM_THREADS"
+_SECONDS_TO_START = 25.0
+# After a node was lost, another one may be on its way.
+_SECONDS_TO_RESTART = 300.0
+_SECONDS_TO_ANSWER = 60.0
+_SECONDS_BETWEEN_TRIES = 0.5
 
 
 def shared_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -66,17 +70,10 @@ def process_environment(additions: Mapping[str, str]) -> dict[str, str]:
         additions: what is added to the environment of the actor.
     """
     environment = dict(os.environ)
-    environment.pop(_OMP_NUM_THREADS, None)  # Ray's: the cores of the actor
+    environment.pop("OMP_NUM_THREADS", None)  # Ray's: the cores of the actor
     environment.pop(_TF_CONFIG, None)  # that of `ray start`
     environment.update(additions)
     return environment
-
-
-_SECONDS_TO_START = 25.0
-# After a node was lost, another one may be on its way.
-_SECONDS_TO_RESTART = 300.0
-_SECONDS_TO_ANSWER = 60.0
-_SECONDS_BETWEEN_TRIES = 0.5
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -6,6 +6,7 @@ than a machine has.
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -16,13 +17,14 @@ from ray.exceptions import RayError, RayTaskError
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.usr_dir import load_usr_dir
 
-from .cluster import LifeWatch, WorkerSize, capacity, node_resources, require_start
+from .cluster import WorkerSize, capacity, node_resources, require_start
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 _MAX_RETRIES = 5
 _SECONDS_TO_WAIT = 1.0
+_SECONDS_WITHOUT_NODES = 120.0
 
 
 class RayTaskRunner:
@@ -49,7 +51,9 @@ class RayTaskRunner:
             max_retries=_MAX_RETRIES,
             scheduling_strategy="SPREAD",
         )
-        self._require_start()
+        probe = self._send(abs, 0)
+        require_start([probe], f"task of {self._size}")
+        _result(probe)
 
     def __call__(
         self, task: Callable[[A], R], arguments: Sequence[A], /
@@ -63,7 +67,7 @@ class RayTaskRunner:
         waiting: dict[Any, int] = {}  # the index of each call that runs
         results: dict[int, R] = {}
         count = 0  # calls that were sent
-        life = LifeWatch("all nodes are lost, and none has come back")
+        last_life = time.monotonic()
         for index in range(len(arguments)):
             while index not in results:
                 while count < len(arguments) and len(waiting) < self._workers:
@@ -72,7 +76,14 @@ class RayTaskRunner:
                 done, _ = ray.wait(list(waiting), timeout=_SECONDS_TO_WAIT)
                 for reference in done:
                     results[waiting.pop(reference)] = _result(reference)
-                life.check(bool(done) or self._has_nodes())
+                if done or self._has_nodes():
+                    last_life = time.monotonic()
+                elif time.monotonic() - last_life > _SECONDS_WITHOUT_NODES:
+                    raise UserError(
+                        "--cluster: all nodes are lost, and none has come back in "
+                        f"{_SECONDS_WITHOUT_NODES:.0f} s; add nodes and run the same "
+                        "command again: it continues"
+                    )
             yield results.pop(index)
 
     def _send(self, task: Callable[[A], R], argument: A) -> Any:
@@ -83,11 +94,6 @@ class RayTaskRunner:
 
     def _has_nodes(self) -> bool:
         return capacity(node_resources(), self._size) > 0
-
-    def _require_start(self) -> None:
-        reference = self._send(abs, 0)
-        require_start([reference], f"task of {self._size}")
-        _result(reference)
 
 
 def _call(content: bytes, usr_dir: str, directory: str) -> object:

@@ -126,22 +126,19 @@ class Line(NamedTuple):
 
 
 def scatter(title: str, dots: Sequence[Dot], ticks: Sequence[tuple[float, str]]) -> str:
-    """Returns a chart of trials as dots; "" if there is none.
+    """Returns a chart of trials as dots.
 
     Args:
         title: what the horizontal axis shows.
-        dots: the dots with finite scores; later ones are in front.
+        dots: one or more, with finite scores; later ones are in front.
         ticks: the marks of the horizontal axis: position and text.
     """
-    axis = Axis.of_values([dot.score for dot in dots]) if dots else None
+    axis = Axis.of_values([dot.score for dot in dots])
     return _trial_chart(title, axis, ticks, [], dots)
 
 
 def trial_curves(title: str, lines: Sequence[Line]) -> str:
-    """Returns a chart of trials as lines over the steps; "" if there is none."""
-    lines = [line for line in lines if line.points]
-    if not lines:
-        return ""
+    """Returns a chart of trials as lines over the steps; each line has a point."""
     last_step = max(line.points[-1][0] for line in lines)
     dots = []
     for line in lines:
@@ -155,15 +152,12 @@ def trial_curves(title: str, lines: Sequence[Line]) -> str:
 
 def _trial_chart(
     title: str,
-    axis: "Axis | None",
+    axis: "Axis",
     ticks: Sequence[tuple[float, str]],
     lines: Sequence[Line],
     dots: Sequence[Dot],
     last_step: int = 1,
 ) -> str:
-    if axis is None:
-        return ""
-
     def x(position: float) -> float:
         return round(_LEFT + position * (_RIGHT - _LEFT), 1)
 

@@ -112,20 +112,6 @@ def register_scorer(definition: Callable[[], Scorer]) -> Callable[[], Scorer]:
     return definition
 
 
-def scorer(name: str) -> Scorer:
-    """Returns the scorer with this name.
-
-    Raises:
-        UserError: no scorer has it; the message suggests the nearest name.
-    """
-    return dataclasses.replace(_scorers.get(name), name=name)
-
-
-def scorer_names() -> list[str]:
-    """Returns the names of all scorers."""
-    return list(_scorers.definitions())
-
-
 _RUN_FLAGS = (
     *("data_dir", "split", "eval_sentences", "checkpoint", "engine"),
     *("beam_size", "alpha", "decode_hparams"),
@@ -366,7 +352,7 @@ def _metrics(problem: Problem, names: Sequence[str]) -> Sequence[CorpusMetric]:
     }
     if not names:
         return tuple(problem_metrics.values())
-    known_names = [*problem_metrics, *scorer_names()]
+    known_names = [*problem_metrics, *_scorers.definitions()]
     metrics = []
     for name in dict.fromkeys(names):
         if name not in known_names:
@@ -377,7 +363,7 @@ def _metrics(problem: Problem, names: Sequence[str]) -> Sequence[CorpusMetric]:
         if name in problem_metrics:
             metrics.append(problem_metrics[name])
         else:
-            metrics.append(scorer(name))
+            metrics.append(dataclasses.replace(_scorers.get(name), name=name))
     return tuple(metrics)
 
 

@@ -61,8 +61,8 @@ def _sentence_texts(
     index = difference.sentence
     rows = [("source", texts.sources[index])] if texts.sources else []
     rows.append(("reference", texts.references[index]))
-    baseline, *others = [system.outputs[index] for system in texts.systems]
-    outputs = [baseline, *(mark_differences(baseline, other) for other in others)]
+    baseline, *compared = [system.outputs[index] for system in texts.systems]
+    outputs = [baseline, *(mark_differences(baseline, text) for text in compared)]
     for name, output, score in zip(names, outputs, difference.scores, strict=True):
         rows.append((f"{name}: {short_number(score)}", output))
     return rows

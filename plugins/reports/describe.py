@@ -302,7 +302,37 @@ class Describe(UsrDirFlags, Command):
 
     def show(self, result: CommandResult) -> str:
         """Formats the result in sections."""
-        return _shown_result(result)
+        if "export" in result:
+            return table(result["export"])
+        training = [
+            "Training",
+            f"  {shown_flops(result['training_flops'])} in all steps with full batches",
+            f"  batches of {_BATCHES[result['bucketing']]} (bucketing)",
+        ]
+        if cost := result["training_cost"]:
+            training.append(f"  {shown_flops(cost)} by hours x GPUs x sustained rate")
+        sizes = result["vocab_sizes"]
+        vocabulary = f"Vocabulary of {sizes['target']:,} tokens"
+        if sizes["source"] != sizes["target"]:
+            vocabulary = (
+                f"Vocabularies of {sizes['source']:,} and {sizes['target']:,} tokens"
+            )
+        if result["assumed_vocab_size"]:
+            vocabulary += ", as in the paper: assumed (--vocab_size, --data_dir)"
+        parts = [table(result["run"])] if result["run"] else []
+        parts += [
+            vocabulary,
+            _show_counts("Parameters", result["parameters"]),
+            _show_counts(
+                "FLOPs for a source and a target token", result["flops_per_token"]
+            ),
+            "\n".join(training),
+            _show_counts("Bytes on each GPU for a full batch", result["memory"]),
+            _show_layers(result["layers"]),
+        ]
+        if result["data"]:
+            parts.append(_show_data(result["data"]))
+        return "\n\n".join(parts)
 
     def next_command(self) -> str:
         """Returns the command that uses what is described."""
@@ -380,43 +410,6 @@ def _describe_data(config: RunConfig) -> dict[str, Any]:
     data["single_sentences"] = config.single_sentences
     data["split_sentences"] = bool(problem.split_sentences)
     return data
-
-
-def _shown_result(result: dict[str, Any]) -> str:
-    if "export" in result:
-        return table(result["export"])
-    training = [
-        "Training",
-        f"  {shown_flops(result['training_flops'])} in all steps with full batches",
-        f"  batches of {_BATCHES[result['bucketing']]} (bucketing)",
-    ]
-    if result["training_cost"]:
-        training.append(
-            f"  {shown_flops(result['training_cost'])} by hours x GPUs x sustained rate"
-        )
-    sizes = result["vocab_sizes"]
-    vocabulary = f"Vocabulary of {sizes['target']:,} tokens"
-    if sizes["source"] != sizes["target"]:
-        vocabulary = (
-            f"Vocabularies of {sizes['source']:,} and {sizes['target']:,} tokens"
-        )
-    if result["assumed_vocab_size"]:
-        vocabulary += ", as in the paper: assumed (--vocab_size, --data_dir)"
-    parts = [
-        vocabulary,
-        _show_counts("Parameters", result["parameters"]),
-        _show_counts(
-            "FLOPs for a source and a target token", result["flops_per_token"]
-        ),
-        "\n".join(training),
-        _show_counts("Bytes on each GPU for a full batch", result["memory"]),
-    ]
-    parts.append(_show_layers(result["layers"]))
-    if result["data"]:
-        parts.append(_show_data(result["data"]))
-    if result["run"]:
-        parts.insert(0, table(result["run"]))
-    return "\n\n".join(parts)
 
 
 def _show_data(data: dict[str, Any]) -> str:

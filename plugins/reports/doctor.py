@@ -52,58 +52,52 @@ class Doctor(Command):
 
         Without huggingface_hub there is no "hub".
         """
-        return _examine(self.environ)
+        gpus, import_faults = _import_libraries()
+        faults = [*_version_faults(), *import_faults, *_directory_faults(Path("."))]
+        backend = self.environ.get("KERAS_BACKEND", "tensorflow")
+        if backend != "tensorflow":
+            faults.append(
+                f"KERAS_BACKEND is '{backend}', but t2t_keras needs TensorFlow: unset "
+                "it or set it to tensorflow"
+            )
+        if gpus is not None and is_gpu_unused(bool(gpus), self.environ):
+            faults.append(
+                "TensorFlow cannot use the NVIDIA GPU of this machine: install "
+                "t2t_keras[gpu] or repair the driver (TF_CPP_MIN_LOG_LEVEL=0 shows "
+                "more), or set CUDA_VISIBLE_DEVICES=-1"
+            )
+        versions = {
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+        }
+        for name in ("t2t_keras", *_LIBRARIES):
+            versions[name] = _version(name) or "not installed"
+        report: dict[str, Any] = {"faults": faults, "versions": versions}
+        if hub := _hub():
+            report["hub"] = hub
+        driver = _run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv")
+        report["devices"] = {
+            "cpu_cores": os.cpu_count(),
+            "gpus": gpus,
+            "nvidia_smi": driver.stdout.splitlines()[1:] if driver else [],
+        }
+        return report
 
     def show(self, result: CommandResult) -> str:
         """Returns the report in Markdown."""
-        return _shown(result)
+        faults = [f"- {fault}" for fault in result["faults"]] or ["No problems found."]
+        rows = []
+        facts = result["versions"] | result.get("hub", {}) | result["devices"]
+        for name, value in facts.items():
+            text = ", ".join(value) or "none" if isinstance(value, list) else value
+            rows.append(f"| {name} | {'unknown' if value is None else text} |")
+        return "\n".join(
+            ["## t2t doctor", "", *faults, "", "| | |", "|---|---|", *rows]
+        )
 
     def next_command(self) -> str:
         """Returns the command that writes data."""
         return "t2t datagen --problem translate_ende_toy --data_dir data"
-
-
-def _examine(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Returns what `Doctor.run` returns.
-
-    Args:
-        environ: the environment variables as the user has set them; this process may
-            have changed its own.
-    """
-    gpus, import_faults = _import_libraries()
-    faults = [
-        *_version_faults(),
-        *import_faults,
-        *_directory_faults(Path(".")),
-    ]
-    backend = environ.get("KERAS_BACKEND", "tensorflow")
-    if backend != "tensorflow":
-        faults.append(
-            f"KERAS_BACKEND is '{backend}', but t2t_keras needs TensorFlow: unset it "
-            "or set it to tensorflow"
-        )
-    if gpus is not None and is_gpu_unused(bool(gpus), environ):
-        faults.append(
-            "TensorFlow cannot use the NVIDIA GPU of this machine: install "
-            "t2t_keras[gpu] or repair the driver (TF_CPP_MIN_LOG_LEVEL=0 shows more), "
-            "or set CUDA_VISIBLE_DEVICES=-1"
-        )
-    versions = {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
-    for name in ("t2t_keras", *_LIBRARIES):
-        versions[name] = _version(name) or "not installed"
-    report = {"faults": faults, "versions": versions}
-    if hub := _hub():
-        report["hub"] = hub
-    driver = _run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv")
-    report["devices"] = {
-        "cpu_cores": os.cpu_count(),
-        "gpus": gpus,
-        "nvidia_smi": driver.stdout.splitlines()[1:] if driver else [],
-    }
-    return report
 
 
 def _hub() -> dict[str, str | bool]:
@@ -214,17 +208,6 @@ def _import_libraries() -> tuple[list[str] | None, list[str]]:
         signal_name = signal.Signals(-process.returncode).name
         reason = f"the process was killed by {signal_name}"
     return None, [f"{library} does not work: {reason}"]
-
-
-def _shown(report: dict[str, Any]) -> str:
-    """Returns the report in Markdown."""
-    faults = [f"- {fault}" for fault in report["faults"]] or ["No problems found."]
-    rows = []
-    facts = report["versions"] | report.get("hub", {}) | report["devices"]
-    for name, value in facts.items():
-        text = ", ".join(value) or "none" if isinstance(value, list) else value
-        rows.append(f"| {name} | {'unknown' if value is None else text} |")
-    return "\n".join(["## t2t doctor", "", *faults, "", "| | |", "|---|---|", *rows])
 
 
 COMMAND = Doctor

@@ -254,14 +254,16 @@ def _outputs(
                 first_step, _, _ = spans.pop()
             spans.append((first_step, evaluation.step, text))
     rows = []
-    before = None
+    previous_text = None
     for first_step, last_step, text in spans:
         steps = f"step {last_step:,}"
         if last_step != first_step:
             steps = f"{first_step:,} to {last_step:,}"
-        marked = text if before is None else mark_differences(before, text)
+        marked = text
+        if previous_text is not None:
+            marked = mark_differences(previous_text, text)
         rows.append((steps, marked or "(empty)"))
-        before = text
+        previous_text = text
     return rows[::-1]
 
 

@@ -19,29 +19,14 @@ from t2t_keras.console import short_number
 from t2t_keras.errors import UserError
 from t2t_keras.metrics import CorpusMetric, as_number
 
+from .systems import System
+
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric, Score, Signature
 
 
-# These are sacreBLEU's defaults.
-BOOTSTRAP_SAMPLES = 1000
-RANDOMIZATION_TRIALS = 10_000
 # Below it, in percent, BLEU counts n-grams that hardly trained models share by chance.
 _MIN_BLEU = 1.0
-
-
-class System(NamedTuple):
-    """A system and its output for each sentence.
-
-    Attributes:
-        name: its name.
-        outputs: the outputs.
-        engine: the library that decoded them; "": it is unknown.
-    """
-
-    name: str
-    outputs: Sequence[str]
-    engine: str = ""
 
 
 class SentenceDifference(NamedTuple):
@@ -124,13 +109,13 @@ def compare_systems(
     sources: Sequence[str],
     references: Sequence[str],
     metrics: Sequence[CorpusMetric],
-    bootstrap_samples: int = BOOTSTRAP_SAMPLES,
-    randomization_trials: int = RANDOMIZATION_TRIALS,
+    bootstrap_samples: int,
+    randomization_trials: int,
 ) -> Comparison:
     """Compares systems with the first of them.
 
     Args:
-        systems: two systems or more.
+        systems: two systems or more; each has an output for each reference.
         sources: the source texts.
         references: the correct outputs.
         metrics: one metric or more.
@@ -138,23 +123,13 @@ def compare_systems(
         randomization_trials: number of trials of approximate randomization.
 
     Raises:
-        UserError: the lists differ in length, there are fewer than two sentences, or
-            SACREBLEU_SEED is not a seed.
+        UserError: there are fewer than two sentences.
     """
-    outputs = [(system.name, system.outputs) for system in systems]
-    for name, texts in (("the sources", sources), *outputs):
-        if len(texts) != len(references):
-            raise UserError(
-                f"{name} and the references differ in their number, {len(texts)} and "
-                f"{len(references)}; text n of one must belong to text n of the other"
-            )
     if len(references) < 2:
         raise UserError(
             f"a paired test needs at least two sentences, not {len(references)}; "
             "`t2t evaluate` computes scores without a test"
         )
-    seed()
-    names = [system.name for system in systems]
     results: dict[str, MetricResult] = {}
     differences: list[SentenceDifference] = []
     for metric in metrics:
@@ -167,13 +142,8 @@ def compare_systems(
         if not results:
             differences = sentence_differences(metric, statistics)
         results[metric.name] = paired_tests(
-            metric, names, statistics, bootstrap_samples, randomization_trials
+            metric, systems, statistics, bootstrap_samples, randomization_trials
         )
-        for system, result in zip(
-            systems, results[metric.name]["systems"], strict=True
-        ):
-            if system.engine:
-                result["engine"] = system.engine
     return Comparison(results, differences)
 
 
@@ -196,10 +166,10 @@ def seed() -> int | None:
 
 def paired_tests(
     metric: CorpusMetric,
-    names: Sequence[str],
+    systems: Sequence[System],
     statistics: Sequence[np.ndarray],
-    bootstrap_samples: int = BOOTSTRAP_SAMPLES,
-    randomization_trials: int = RANDOMIZATION_TRIALS,
+    bootstrap_samples: int,
+    randomization_trials: int,
 ) -> MetricResult:
     """Tests the differences between each system and the first one.
 
@@ -208,7 +178,7 @@ def paired_tests(
 
     Args:
         metric: the metric.
-        names: the names of the systems.
+        systems: the systems.
         statistics: the statistics of each system, [N, n].
         bootstrap_samples: number of samples of the paired bootstrap.
         randomization_trials: number of trials of approximate randomization.
@@ -217,17 +187,17 @@ def paired_tests(
 
     # sacreBLEU expects distinct names with texts, and a metric that counts n-grams.
     pairs = [(str(index), rows) for index, rows in enumerate(statistics)]
-    systems = cast("list[tuple[str, Sequence[str]]]", pairs)
+    texts = cast("list[tuple[str, Sequence[str]]]", pairs)
     adapter = cast("Metric", _StatisticsMetric(metric))
-    test = PairedTest(systems, {metric.name: adapter}, None, "bs", bootstrap_samples)
+    test = PairedTest(texts, {metric.name: adapter}, None, "bs", bootstrap_samples)
     signatures, scores = test()
     signature = signatures[metric.name]
     signature.update("ar", randomization_trials)
     results: list[SystemResult] = []
     bootstraps = cast("list[_Bootstrap]", scores[metric.name])
-    for name, bootstrap, rows in zip(names, bootstraps, statistics, strict=True):
+    for system, bootstrap, rows in zip(systems, bootstraps, statistics, strict=True):
         result: SystemResult = {
-            "system": name,
+            "system": system.name,
             "score": bootstrap.score,
             "mean": float(bootstrap.mean),
             "ci": float(bootstrap.ci),
@@ -241,6 +211,8 @@ def paired_tests(
             result["p_randomization"] = randomization(
                 metric, statistics[0], rows, randomization_trials
             )
+        if system.engine:
+            result["engine"] = system.engine
         results.append(result)
     return {
         "signature": str(signature),

@@ -13,7 +13,7 @@ from t2t_keras.cli.lines import (
     require_outputs,
     require_readable,
 )
-from t2t_keras.console import say
+from t2t_keras.console import progress, say
 from t2t_keras.errors import UserError
 from t2t_keras.exporting.formats import find_loader
 from t2t_keras.problem import Split
@@ -23,7 +23,20 @@ if TYPE_CHECKING:
     from t2t_keras.run.directory import RunDirectory
 
     from .compare import Compare
-    from .significance import System
+
+
+class System(NamedTuple):
+    """A system and its output for each sentence.
+
+    Attributes:
+        name: its name.
+        outputs: the outputs.
+        engine: the library that decoded them; "": it is unknown.
+    """
+
+    name: str
+    outputs: Sequence[str]
+    engine: str = ""
 
 
 class Texts(NamedTuple):
@@ -37,7 +50,7 @@ class Texts(NamedTuple):
 
     sources: list[str] | None
     references: list[str]
-    systems: "list[System]"
+    systems: list[System]
 
 
 def _is_checkpoint(system: str) -> bool:
@@ -116,8 +129,6 @@ def read_texts(command: "Compare", runs: "dict[str, RunDirectory]") -> Texts:
         UserError: the data of two runs have different sentences, or a file has more or
             fewer lines than the references.
     """
-    from .significance import System
-
     sources: list[str] | None
     systems: dict[str, System] = {}
     for name in command.systems:
@@ -153,7 +164,7 @@ def _decode_runs(
     command: "Compare",
     runs: "dict[str, RunDirectory]",
     files: Mapping[str, Sequence[str]],
-    systems: "dict[str, System]",
+    systems: dict[str, System],
 ) -> tuple[list[str], list[str]]:
     """Adds the runs to the systems; returns sources and references.
 
@@ -180,12 +191,9 @@ def _decode_runs(
 
 def _decode_run(
     command: "Compare", name: str, run: "RunDirectory", split: Split
-) -> "System":
+) -> System:
     """Decodes the sources of a split with a run's model."""
-    from t2t_keras.console import progress
     from t2t_keras.run.evaluation import open_split
-
-    from .significance import System
 
     checkpoint = name if _is_checkpoint(name) else command.checkpoint
     say(f"decoding with {name}")
@@ -198,12 +206,8 @@ def _decode_run(
     return System(name, decoded.outputs, (engine or translator).engine_name)
 
 
-def _decode_export(command: "Compare", name: str, sources: list[str]) -> "System":
+def _decode_export(command: "Compare", name: str, sources: list[str]) -> System:
     """Decodes the sources with an export."""
-    from t2t_keras.console import progress
-
-    from .significance import System
-
     say(f"decoding with {name}")
     model = load(name)
     with progress("decoding", "sentences", len(sources)) as advance:

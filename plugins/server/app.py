@@ -461,8 +461,8 @@ def failure_response(request: Request, error: Exception) -> Response:
     """Returns the answer to a request that raised an error."""
     if isinstance(error, HTTPException):
         return _http_error(request, error)
-    for kind, (status, headers) in _ANSWERED_ERRORS.items():
-        if isinstance(error, kind):
+    for error_type, (status, headers) in _ANSWERED_ERRORS.items():
+        if isinstance(error, error_type):
             return error_response(status, str(error), headers)
     return error_response(500, "the server failed; its log tells why")
 

@@ -224,7 +224,9 @@ class Serve(CheckpointFlags, Command):
                     "a time limit; put a proxy in front of it, such as "
                     "examples/haproxy.cfg"
                 )
-            request = _request(url, next(iter(models)))
+            endpoint = f"{url}/v1/models/{next(iter(models))}:predict"
+            body = json.dumps({"instances": ["TEXT"]})
+            request = f"curl {endpoint} -d '{body}'"
             manager = app.state.service.manager
             manager.on_ready = lambda: say(f"t2t serve: ready; ask: {request}")
             with few_warnings(), _handlers(server := Server(app)):
@@ -253,12 +255,6 @@ def _checkpoint_path(run: Path, checkpoint: str | None) -> Path:
     from t2t_keras.run.checkpoint import CheckpointDirectory
 
     return CheckpointDirectory(run).find(checkpoint)
-
-
-def _request(url: str, name: str) -> str:
-    """Returns the command that asks a model for a translation."""
-    body = json.dumps({"instances": ["TEXT"]})
-    return f"curl {url}/v1/models/{name}:predict -d '{body}'"
 
 
 @contextlib.contextmanager

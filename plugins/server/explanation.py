@@ -8,10 +8,16 @@ have at some position.
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from t2t_keras.decoding.engine import AlignmentHead, Source, penalty_of_tokens
+from t2t_keras.decoding.engine import (
+    AlignmentHead,
+    Hypothesis,
+    Source,
+    penalty_of_tokens,
+)
 from t2t_keras.decoding.inputs import sentences_of
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.text.alignment import split_words, words_of_tokens
@@ -19,11 +25,6 @@ from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.vocabulary import EOS
 
 from .requests import NUM_ALTERNATIVES, Options, Outputs
-
-if TYPE_CHECKING:
-    from t2t_keras.decoding.engine import Hypothesis
-    from t2t_keras.decoding.options import DecodingOptions
-
 
 # What a page offers; a model may lack some of it.
 PROBABILITIES = "probabilities"
@@ -125,7 +126,7 @@ class Explainer:
         return outputs
 
     def _sentences(
-        self, text: str, prefix: str, options: "DecodingOptions"
+        self, text: str, prefix: str, options: DecodingOptions
     ) -> list[_Sentence]:
         """Returns the sentences of a text, of which the first has the prefix."""
         texts = sentences_of(text, self._processor, options)
@@ -136,8 +137,8 @@ class Explainer:
     def _sentence(
         self,
         source: str,
-        hypotheses: "Sequence[Hypothesis]",
-        options: "DecodingOptions",
+        hypotheses: Sequence[Hypothesis],
+        options: DecodingOptions,
     ) -> Outputs:
         """Returns the explanation of the outputs for a sentence."""
         best = hypotheses[0]
@@ -173,7 +174,7 @@ class Explainer:
 
 
 def _probabilities(
-    tokenizer: Tokenizer, best: "Hypothesis", num_words: int
+    tokenizer: Tokenizer, best: Hypothesis, num_words: int
 ) -> list[float] | None:
     """Returns the probability of each word; None if the words are not the model's.
 
@@ -336,7 +337,7 @@ def _words_after(
 
 
 def _ending(
-    translator: Translator, start: _Prefix, options: "DecodingOptions"
+    translator: Translator, start: _Prefix, options: DecodingOptions
 ) -> _Alternative:
     """Returns the end of the output as an alternative."""
     source, prefix = start

@@ -1,9 +1,13 @@
 """What the server measures, for Prometheus."""
 
-from collections.abc import Callable
+from collections.abc import Sized
+from typing import TYPE_CHECKING
 
 import prometheus_client as prometheus
 from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from .model_manager import Source
 
 # The name and the version of a model.
 _MODEL = ("model", "version")
@@ -70,13 +74,14 @@ class Metrics:
         self._batch_sentences.labels(*model).observe(size)
         self._batch_seconds.labels(*model).observe(seconds)
 
-    def watch_versions(self, model: str, refused: Callable[[], int]) -> None:
-        """Reads the number of newer versions that cannot be served from `refused`."""
-        self._refused_versions.labels(model).set_function(refused)
+    def watch_versions(self, model: str, source: "Source") -> None:
+        """Shows the number of newer versions that cannot be served."""
+        gauge = self._refused_versions.labels(model)
+        gauge.set_function(lambda: len(source.refused))
 
-    def add_queue(self, model: tuple[str, str], size: Callable[[], int]) -> None:
-        """Reads the number of waiting sentences from `size`, until `remove_queue`."""
-        self._queue_sentences.labels(*model).set_function(size)
+    def add_queue(self, model: tuple[str, str], queue: Sized) -> None:
+        """Shows the number of waiting sentences, until `remove_queue`."""
+        self._queue_sentences.labels(*model).set_function(lambda: len(queue))
 
     def remove_queue(self, model: tuple[str, str]) -> None:
         """Forgets the queue of a version that is unloaded."""

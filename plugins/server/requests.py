@@ -176,8 +176,8 @@ class PredictRequest(NamedTuple):
         # In columns, rows share the values of their options, which are then checked
         # only once. They may be long, so they are compared by identity.
         key_of_options: dict[tuple[int, ...], Key] = {}
-        for index, given in enumerate(rows):
-            row = _row(name, index, given)
+        for index, content in enumerate(rows):
+            row = _row(name, index, content)
             # In one order, so that rows with equal options have equal keys.
             options = {k: row[k] for k in _DTYPES if k in row}
             identity = tuple(map(id, [*options, *options.values()]))

@@ -4,18 +4,15 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from t2t_keras.console import say
+from t2t_keras.decoding.engine import Hypothesis
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 
-from .explanation import PHRASES, Explainer, alternatives, missing_features
+from .explanation import PHRASES, PREFIXES, Explainer, alternatives, missing_features
 from .requests import Options, Outputs
-
-if TYPE_CHECKING:
-    from t2t_keras.decoding.engine import Hypothesis
 
 
 class Unwanted(Exception):
@@ -73,7 +70,7 @@ class ServedModel:
                 results.
 
         Raises:
-            UserError: the inputs are impossible.
+            UserError: the inputs are impossible, or the model lacks what they need.
             Unwanted: nobody waits any more.
         """
 
@@ -91,29 +88,14 @@ class ServedModel:
         options = self._options | options
         if signature in ("explain", "alternatives"):
             prefixes = [row["prefixes"] for row in rows]
-            return self._explained(signature, texts, prefixes, options, advance)
+            if signature == "explain":
+                return self._explainer.explain(texts, prefixes, options, advance)
+            if PREFIXES in self.missing:
+                raise UserError(self.missing[PREFIXES])
+            return alternatives(self._translator, texts, prefixes, options, advance)
         n_best_lists = self._translator.n_best(texts, advance=advance, **options)
         n = options.get("n_best", self.defaults["n_best"])
         return [_outputs(hypotheses, n) for hypotheses in n_best_lists]
-
-    def _explained(
-        self,
-        signature: str,
-        texts: Sequence[str],
-        prefixes: Sequence[str],
-        options: Options,
-        advance: Callable[[int], None],
-    ) -> list[Outputs]:
-        """Returns explained translations, or the words that may follow prefixes.
-
-        Raises:
-            UserError: see `predict`; or the model cannot force prefixes.
-        """
-        if signature == "explain":
-            return self._explainer.explain(texts, prefixes, options, advance)
-        if "prefixes" in self.missing:
-            raise UserError(self.missing["prefixes"])
-        return alternatives(self._translator, texts, prefixes, options, advance)
 
 
 def _languages(translator: Translator) -> list[str] | None:
@@ -125,7 +107,7 @@ def _languages(translator: Translator) -> list[str] | None:
     return [*languages] if languages else None
 
 
-def _outputs(hypotheses: "Sequence[Hypothesis]", n: int) -> Outputs:
+def _outputs(hypotheses: Sequence[Hypothesis], n: int) -> Outputs:
     """Returns the outputs for a row; n - len(hypotheses) of them are empty."""
     padding = n - len(hypotheses)
     return {

@@ -9,10 +9,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from helpers.command_line import run_json, run_refused
 from helpers.errors import refused
 
 from t2t_keras import registry
-from t2t_keras.cli import main
 from t2t_keras.data.sources import checksum
 from t2t_keras.plugins.corpus.archives import ArchivedPairs
 
@@ -108,14 +108,13 @@ def test_the_pairs_of_wmt_2014(raw_dir, problem, corpora):
     ]
 
 
-ARGV = ["datagen", "--problem", "translate_ende_wmt", "--vocab_size", "400", "--json"]
+ARGV = ["datagen", "--problem", "translate_ende_wmt", "--vocab_size", "400"]
 
 
 def test_datagen_and_its_manifest(raw_dir, tmp_path, capfd):
-    argv = [*ARGV, "--raw_dir", str(raw_dir), "--data_dir", str(tmp_path / "data")]
-    assert main(argv) == 0
+    argv = [*ARGV, "--raw_dir", raw_dir, "--data_dir", tmp_path / "data"]
     counts = {"train": 3 * LINES, "dev": LINES, "test": LINES}
-    assert json.loads(capfd.readouterr().out)["examples"] == counts
+    assert run_json(capfd, *argv)["examples"] == counts
     manifest = tmp_path / "data" / "translate_ende_wmt.manifest.json"
     corpora = json.loads(manifest.read_text())["corpora"]["train"]
     assert corpora == {
@@ -127,21 +126,16 @@ def test_datagen_and_its_manifest(raw_dir, tmp_path, capfd):
     assert not [path for path in raw_dir.iterdir() if path.is_dir()]  # nothing unpacked
 
 
-def error_of(argv, capfd) -> str:
-    assert main(argv) == 2
-    return capfd.readouterr().err.strip().splitlines()[-1]
-
-
 def test_missing_archives_are_named_with_their_addresses(raw_dir, tmp_path, capfd):
     for name in ("training-parallel-nc-v9.tgz", "dev.tgz"):
         (tmp_path / name).symlink_to(raw_dir / name)
-    argv = [*ARGV, "--raw_dir", str(tmp_path), "--data_dir", str(tmp_path / "data")]
-    message = error_of(argv, capfd)
+    argv = [*ARGV, "--raw_dir", tmp_path, "--data_dir", tmp_path / "data"]
+    message = run_refused(capfd, *argv)
     assert f"{tmp_path} lacks 3 of 5 archives" in message
     assert message.endswith(
         "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz "
         "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz "
-        "http://www.statmt.org/wmt14/test-full.tgz"
+        "http://www.statmt.org/wmt14/test-full.tgz\n"
     )
     assert not (tmp_path / "data").exists()
 

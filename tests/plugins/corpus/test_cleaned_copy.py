@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 from helpers.browser import needs_chromium
-from helpers.command_line import run, run_json, write
+from helpers.command_line import run, run_json, run_refused, write
 from helpers.errors import refused
 from helpers.page_checks import check_page, check_tab_order, check_views
 
@@ -106,8 +106,7 @@ def test_a_recipe_decides(files, tmp_path, capfd):
     assert FAULTY[30] in pairs and FAULTY[3] not in pairs and CLEAN[40] in pairs
     assert len(pairs) == 59  # what the recipe does not name is kept
     assert " have 59 pairs; " in capfd.readouterr().out
-    assert run(*argv) == 2
-    assert "new exists already" in capfd.readouterr().err
+    assert "new exists already" in run_refused(capfd, *argv)
 
 
 def test_an_empty_recipe_changes_nothing(files, tmp_path, capfd):
@@ -187,8 +186,8 @@ def test_mistakes_in_recipes(text, message, tmp_path):
 def test_a_recipe_of_other_splits_is_refused(files, tmp_path, capfd):
     recipe = write(tmp_path / "recipe.toml", "[test]", 'empty = "drop"')
     argv = [*command(files), "--recipe", recipe, "--apply", tmp_path / "new"]
-    assert run(*argv) == 2
-    assert "has [test], but there are only train, dev" in capfd.readouterr().err
+    sentence = run_refused(capfd, *argv)
+    assert "has [test], but there are only train, dev" in sentence
     assert not (tmp_path / "new").exists()
 
 

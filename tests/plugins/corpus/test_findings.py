@@ -9,7 +9,6 @@ from t2t_keras.plugins.corpus.findings import language_finding
     ("source", "target", "message"),
     [
         ({"en": 0.9, "de": 0.1}, {"de": 1.0}, None),
-        ({"de": 0.9, "en": 0.1}, {"en": 1.0}, "train: the source is in 'de' and the "),
         ({"en": 1.0}, {"fr": 1.0}, "train: the target is in 'fr', but the languages"),
         (
             {"nl": 0.8},

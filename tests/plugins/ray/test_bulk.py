@@ -13,9 +13,10 @@ from helpers.command_line import run, write
 from helpers.decoding_models import LINES
 from helpers.errors import refused
 
+from t2t_keras.errors import UserError
 from t2t_keras.files.text_files import read_lines
-from t2t_keras.plugins.ray import bulk, bulk_files, bulk_worker
-from t2t_keras.plugins.ray.bulk import BulkJob, run_job, write_outputs
+from t2t_keras.plugins.ray import bulk_files, bulk_worker
+from t2t_keras.plugins.ray.bulk import run_job
 from t2t_keras.plugins.ray.bulk_files import (
     Chunk,
     checked_lines,
@@ -24,6 +25,7 @@ from t2t_keras.plugins.ray.bulk_files import (
     output_paths,
     read_chunks,
 )
+from t2t_keras.plugins.ray.bulk_outputs import BulkJob, write_outputs
 from t2t_keras.plugins.ray.bulk_worker import Request, Result, TextWorker
 from t2t_keras.plugins.ray.cluster import WorkerSize
 from t2t_keras.run.config import RunConfig
@@ -174,8 +176,8 @@ class Score:
     is_truncated: bool = False
 
 
-def scorer(translator, losses=None):
-    worker = TextWorker(Request("run", scores_pairs=True), [], losses)
+def scorer(translator):
+    worker = TextWorker(Request("run", scores_pairs=True), [])
     worker._translator = translator
     return worker
 
@@ -301,7 +303,7 @@ def test_outputs_appear_when_they_are_complete(job, capfd):
 def test_an_error_of_the_cluster_leaves_complete_outputs_only(job):
     def results(is_last):
         yield result_of(0, "A")._replace(is_last=is_last)
-        raise bulk.UserError("all is lost")
+        raise UserError("all is lost")
 
     refused("all is lost", write_outputs, job, [0, 1], results(is_last=False))
     assert list(job.folder.iterdir()) == []

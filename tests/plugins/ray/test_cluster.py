@@ -9,7 +9,7 @@ import pytest
 from helpers.command_line import run_refused, write
 from helpers.errors import refused
 
-from t2t_keras.plugins.ray import bulk, cluster
+from t2t_keras.plugins.ray import bulk, cluster, generating
 from t2t_keras.plugins.ray.cluster import (
     Report,
     WorkerSize,
@@ -101,16 +101,39 @@ def test_flags_that_have_no_effect_on_a_cluster(tmp_path, capfd, export_dir):
     assert "is a file; with --cluster the output is a" in run_refused(capfd, *command)
 
 
+def add_node(monkeypatch, **changes):
+    """Makes a cluster of one node, which reports something else than this machine."""
+    pytest.importorskip("ray", reason="needs the extra [ray]")
+
+    def ask(paths):
+        return [("n", Report(*_probe()(paths))._replace(**changes))]
+
+    monkeypatch.setattr(cluster, "_ask", ask)
+    for module in (bulk, generating):
+        monkeypatch.setattr(module, "connected", lambda address: nullcontext())
+        monkeypatch.setattr(module, "require_capacity", lambda size, workers: 1)
+
+
 def test_other_versions_are_refused_before_a_run_is_converted(
     tmp_path, monkeypatch, capfd, trained_run
 ):
-    pytest.importorskip("ray", reason="needs the extra [ray]")
-    report = Report({"Python": "3.10", "t2t_keras": "0.0.1"}, {})
-    monkeypatch.setattr(cluster, "_ask", lambda paths: [("n", report)])
-    monkeypatch.setattr(bulk, "connected", lambda address: nullcontext())
-    monkeypatch.setattr(bulk, "require_capacity", lambda size, workers: 1)
+    add_node(monkeypatch, versions={"Python": "3.10", "t2t_keras": "0.0.1"})
     path = write(tmp_path / "text", "a")
     command = ["translate", trained_run, path, "--output", tmp_path / "out"]
     command += ["--cluster", "auto", "--engine", "auto"]
     assert "node n has Python 3.10" in run_refused(capfd, *command)
     assert not list(trained_run.rglob("*ctranslate2*"))
+
+
+def test_every_node_needs_the_model_and_the_sources(
+    tmp_path, monkeypatch, capfd, export_dir
+):
+    add_node(monkeypatch, sizes={})
+    path = write(tmp_path / "text", "a", "b", "c")
+    command = ["translate", export_dir, path, "--output", tmp_path / "out"]
+    sentence = run_refused(capfd, *command, "--cluster", "auto")
+    assert f"node n does not have {export_dir}" in sentence
+    command = ["datagen", "--problem", "translate_text", "--data_dir", tmp_path / "d"]
+    command += ["--train_source", path, "--train_target", path]
+    sentence = run_refused(capfd, *command, "--cluster", "auto")
+    assert f"node n does not have {path} as this machine has it" in sentence

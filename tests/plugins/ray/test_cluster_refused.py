@@ -1,18 +1,14 @@
 """Clusters that cannot do the work: one sentence each, within 30 seconds."""
 
-import contextlib
-import os
-import shutil
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 from helpers.command_line import run, run_refused, write
 from helpers.ray_cluster import ray_cluster, start
 
-ray = pytest.importorskip("ray", reason="needs the extra [ray]")
+pytest.importorskip("ray", reason="needs the extra [ray]")
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 pytestmark = pytest.mark.slow
 
@@ -100,54 +96,3 @@ def test_a_node_with_another_version(command, tmp_path, monkeypatch):
         cluster.add_node(num_cpus=1, env_vars={"PYTHONPATH": str(folder.parent)})
         sentence = refused(start(cluster, *command))
     assert " has t2t_keras 0.0.1, and this machine" in sentence
-
-
-def test_a_node_that_does_not_have_the_model(command, export):
-    with cluster_that_lacks(export) as cluster:
-        sentence = refused(start(cluster, *command))
-    assert (
-        f" does not have {export}" in sentence and "as this machine has it" in sentence
-    )
-
-
-def test_a_node_without_a_file_of_the_sources(tmp_path):
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    path = write(hidden / "texts", "a", "b", "c")
-    flags = ["--problem", "translate_text", "--data_dir", tmp_path / "data"]
-    flags += ["--train_source", path, "--train_target", path]
-    with cluster_that_lacks(hidden) as cluster:
-        sentence = refused(start(cluster, "datagen", *flags))
-    assert f" does not have {path} as this machine has it" in sentence
-
-
-@contextlib.contextmanager
-def cluster_that_lacks(folder):
-    """One of its nodes is started where another file system hides a folder."""
-    hide = f"mount -t tmpfs none {folder}"
-    probe = ["unshare", "-m", "sh", "-c", hide]
-    if not shutil.which("unshare") or subprocess.run(probe).returncode:
-        pytest.skip("mounting needs more rights")
-    with ray_cluster(1) as cluster:
-        ray = f"{os.path.dirname(sys.executable)}/ray"
-        ray_start = f"exec {ray} start --address {cluster.address} --num-cpus 1 --block"
-        node = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", f"{hide} && {ray_start}"],
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            while len(cluster_nodes(cluster)) < 3:
-                assert node.poll() is None
-                time.sleep(0.1)
-            yield cluster
-        finally:
-            node.terminate()
-            node.wait()
-
-
-def cluster_nodes(cluster):
-    ray.init(cluster.address, log_to_driver=False, configure_logging=False)
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    ray.shutdown()
-    return nodes

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from helpers import numpy_transformer
 from helpers.browser import needs_chromium
+from helpers.command_line import run_json
 from helpers.errors import refused
 from helpers.numpy_transformer import NumpyTransformer, randomise, softmax
 from helpers.page_checks import check_page, check_tab_order, check_views
 
-from t2t_keras.cli import main
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import SelfAttention
@@ -218,32 +218,6 @@ def test_the_page_in_a_browser(tmp_path, chromium):
         check_page(page)
 
 
-LAYOUT = """(() => {
-  const boxes = [...document.querySelectorAll(".maps table")]
-    .map(table => table.getBoundingClientRect());
-  const right = Math.max(...boxes.map(box => box.right)) / innerWidth;
-  const bottom = Math.max(...boxes.map(box => box.bottom)) / innerHeight;
-  const { clientHeight, scrollHeight } = document.documentElement;
-  return [boxes.length, right, bottom, scrollHeight > clientHeight];
-})()"""
-
-
-@needs_chromium
-@pytest.mark.parametrize(("tokens", "scrolls"), [(6, False), (14, True)])
-def test_the_maps_fill_the_window(tokens, scrolls, tmp_path, chromium):
-    """In width and height, or in width alone if not all of eight maps fit."""
-    words = ["word"] * tokens
-    (tmp_path / "page.html").write_text(
-        attention_page(random_attention(words, words, heads=8)), encoding="utf-8"
-    )
-    with chromium.page() as page:
-        for width in (1280, 1700):
-            page.open((tmp_path / "page.html").as_uri(), width)
-            maps, right, bottom, has_more = page.run(LAYOUT)
-            assert maps == 8 and 0.9 < right <= 1
-            assert has_more == scrolls and (bottom > 1 if scrolls else bottom > 0.75)
-
-
 # Text
 
 
@@ -295,10 +269,9 @@ def test_the_command_writes_a_page(translator, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(directory, "RunDirectory", Run)
     (tmp_path / "config.json").touch()
     page = tmp_path / "page.html"
-    words = ["--output_dir", str(tmp_path), "--checkpoint", "average"]
-    words += ["--source", PAIR[0], "--target", PAIR[1], "--page", str(page)]
-    assert main(["attention", *words, "--json"]) == 0
-    result = json.loads(capfd.readouterr().out.splitlines()[-1])
+    words = ["--output_dir", tmp_path, "--checkpoint", "average"]
+    words += ["--source", PAIR[0], "--target", PAIR[1], "--page", page]
+    result = run_json(capfd, "attention", *words)
     attention = sentence_attention(translator, *PAIR)
     assert (result["layers"], result["heads"]) == (1, 2)
     assert (result["source"], result["target"]) == (attention.source, attention.target)

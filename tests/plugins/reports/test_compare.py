@@ -20,12 +20,8 @@ from helpers.reference import reference
 from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.files.json_files import sha256
 from t2t_keras.plugins.reports.compare import Scorer
-from t2t_keras.plugins.reports.significance import (
-    System,
-    compare_systems,
-    randomization,
-    seed,
-)
+from t2t_keras.plugins.reports.significance import compare_systems, randomization, seed
+from t2t_keras.plugins.reports.systems import System
 from t2t_keras.problems.parsing.evalb import evaluate_trees
 from t2t_keras.problems.parsing.task import BracketF1
 
@@ -187,18 +183,6 @@ def test_randomization_matches_all_swaps(name, differing):
     rows = [metric.statistics(texts[0], system, texts[1]) for system in systems]
     p_value = randomization(metric, *rows, 3000)
     assert p_value == pytest.approx(exact_p(metric, *rows), abs=0.03)
-
-
-def test_a_terminal_of_80_columns_shows_whole_rows(files, capsys, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
-    a, b, references = files
-    argv = ("--bootstrap_samples", 9, "--randomization_trials", 9)
-    argv = ("--references", references, *argv)
-    assert run("compare", a, b, *argv) == 0
-    printed = capsys.readouterr().out
-    assert max(map(len, printed.splitlines())) <= 80
-    assert "|\n  " in printed
 
 
 def test_a_difference_of_zero_has_p_1(capfd, tmp_path):

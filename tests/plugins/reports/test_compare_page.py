@@ -8,12 +8,8 @@ from helpers.page_checks import check_tab_order, check_views
 
 from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.plugins.reports.compare_page import difference_page
-from t2t_keras.plugins.reports.significance import (
-    Comparison,
-    SentenceDifference,
-    System,
-)
-from t2t_keras.plugins.reports.systems import Texts
+from t2t_keras.plugins.reports.significance import Comparison, SentenceDifference
+from t2t_keras.plugins.reports.systems import System, Texts
 
 
 def page_of(names, sources, references, outputs, differences, metric="bleu"):

@@ -1,13 +1,11 @@
 """Sizes and costs by arithmetic, against the model's own graph and the paper."""
 
-import json
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from helpers.command_line import run_refused
+from helpers.command_line import run_json, run_refused
 
-from t2t_keras.cli import main
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
 from t2t_keras.plugins.reports.costs import (
@@ -217,13 +215,8 @@ def test_memory_of_the_optimizers_state():
 # The command
 
 
-def describe(capfd, *words):
-    assert main(["describe", *words, "--json"]) == 0
-    return json.loads(capfd.readouterr().out.splitlines()[-1])
-
-
 def test_describe(capfd):
-    result = describe(capfd, "--hparams_set", "big", "--hours", "84")
+    result = run_json(capfd, "describe", "--hparams_set", "big", "--hours", "84")
     assert result["parameters"]["total"] == 214_171_648
     parts = dict(result["parameters"])
     assert parts.pop("total") == sum(parts.values())

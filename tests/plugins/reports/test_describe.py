@@ -1,14 +1,9 @@
 """`t2t describe` of a run or an export in the place of a set."""
 
-import dataclasses
 import json
 
 import pytest
 from helpers.command_line import run, run_json, run_refused
-
-from t2t_keras import registry
-from t2t_keras.plugins.reports.describe import run_rows
-from t2t_keras.plugins.reports.run_facts import read_run
 
 SETTINGS = {
     "version": "0.1.0",
@@ -48,15 +43,6 @@ def test_a_run_is_described_with_its_training(trained_run, capfd):
     assert rows["problem"] == "translate_text" and rows["steps"].startswith("4 of ")
     assert rows["checkpoints"] == "4, up to step 4"
     assert rows["dev, newest"].startswith("step 4, nll ")
-
-
-def test_resolved_auto_hparams_have_a_row(trained_run):
-    facts = read_run(trained_run)
-    config = dataclasses.replace(facts.config, hparams_set="tiny")
-    hparams = registry.hparams("tiny").override(jit_compile=False, dropout=0.2)
-    rows = run_rows(dataclasses.replace(facts, config=config, hparams=hparams))
-    assert rows["auto hyper-parameters"] == "jit_compile=false"
-    assert rows["changed hyper-parameters"] == "dropout=0.2"
 
 
 def test_a_registered_set_precedes_a_directory(tmp_path, monkeypatch, capfd):

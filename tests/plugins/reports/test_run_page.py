@@ -192,28 +192,19 @@ def test_the_command_that_repeats_a_run_has_its_settings(live_run):
     assert facts.changed_hparams() == {}
 
 
-def test_changed_hyper_parameters_are_in_the_command(live_run, tmp_path):
+def test_the_command_repeats_what_the_run_changed(live_run, tmp_path):
     path = tmp_path / "a run"
-    long_run(path, live_run, 2, ["a"])
-    change_config(path, hparams_set="tiny")
-    facts = read_run(path)
-    words = shlex.split(facts.training_command().replace("\\\n", ""))
-    flags = dict(zip(words[2::2], words[3::2], strict=True))
-    repeated = registry.hparams("tiny").parse(flags["--hparams"])
-    repeated = repeated.override(train_steps=int(flags["--train_steps"]))
-    assert repeated == facts.hparams
-    assert flags["--output_dir"] == f"{path}-again"
-
-
-def test_the_command_divides_batches_saves_and_ends_as_the_run_did(live_run, tmp_path):
-    path = tmp_path / "run"
     long_run(path, live_run, 2, ["a"])
     options = {"keep": 3, "save_minutes": 7.5, "best_by": "metric"}
     settings = {"accumulate": 2, "train_options": options}
-    change_config(path, hparams_set="tiny", init_from="a run", **settings)
-    words = shlex.split(read_run(path).training_command().replace("\\\n", ""))
+    change_config(path, hparams_set="tiny", init_from="another", **settings)
+    facts = read_run(path)
+    words = shlex.split(facts.training_command().replace("\\\n", ""))
     command = program.parse(words[1:])
-    assert (command.accumulate, command.init_from, command.seed) == (2, "a run", 1)
+    hparams = registry.hparams("tiny").parse(command.hparams)
+    assert hparams.override(train_steps=command.train_steps) == facts.hparams
+    assert command.output_dir == f"{path}-again"
+    assert (command.accumulate, command.init_from, command.seed) == (2, "another", 1)
     assert command.options == options
 
 

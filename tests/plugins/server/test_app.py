@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import logging
 import runpy
 import signal
 import socket
@@ -134,7 +135,6 @@ def translate(**inputs):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{", "the body is not JSON"),
         ({"instances": ["a" * 501]}, "more than 500 characters"),
         (translate(beam_size=2, n_best=3), "more than beam_size 2"),
         (translate(beam_size=99), "beam_size 99 is more than 32"),
@@ -145,8 +145,7 @@ def translate(**inputs):
     ],
 )
 def test_bad_requests(client, body, message):
-    content = body if isinstance(body, bytes) else json.dumps(body)
-    answer = client.post("/v1/models/run:predict", content=content)
+    answer = predict(client, "run", body)
     assert answer.status_code == 400, answer.text
     assert message in error_of(answer)
 
@@ -367,6 +366,7 @@ def test_what_is_not_http_after_an_answer_leaves_one_line(capfd):
         assert client.get("/health").status_code == 200
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("a connection was closed: LocalProtocolError(")
+    assert logging.getLogger("t2t_keras").propagate
 
 
 def test_others_are_answered_while_a_large_request_is_parsed(monkeypatch):
@@ -408,15 +408,6 @@ def test_a_full_queue_refuses_before_parsing(monkeypatch):
         assert error_of(answer) == "the queue is full; try again later"
         stub.may_run.set()
         assert waiting.result().status_code == 200
-
-
-def test_alternatives_are_as_much_work_as_their_searches():
-    row = {"texts": "a" * 36, "prefixes": ""}  # 4 beams of 36 + 64 bytes
-    for signature, max_work in (("explain", 400), ("alternatives", 3200)):
-        body = {"signature_name": signature, "instances": [row]}
-        for limit, status in ((max_work, 200), (max_work - 1, 413)):
-            with serving(Stub(), max_work=limit) as (client, _, _):
-                assert predict(client, "stub", body).status_code == status
 
 
 # Connections.

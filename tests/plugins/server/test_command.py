@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
 import httpx
-from helpers.command_line import run
+from helpers.command_line import run_refused
 from helpers.decoding_models import LINES
 from helpers.errors import refused
 from helpers.stub_server import predict, queued, wait_for
@@ -23,7 +23,7 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import install_command
 from t2t_keras.plugins.server import command
 from t2t_keras.plugins.server.command import Serve, bound
-from t2t_keras.plugins.server.http import OnceAMinute, Server, few_warnings
+from t2t_keras.plugins.server.http import OnceAMinute, Server
 
 TEXTS = [line for line in LINES if line.strip()]
 
@@ -38,7 +38,8 @@ def test_a_port_is_taken_before_models_are_loaded():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--model", "."), "is neither a run"),
+        (("--model", "."), ". is neither a run nor an export, and has no numbered exp"),
+        (("a",), "a/1 has no SHA256SUMS; copy or export the model again"),
         (("a/1", "b/a"), "a/1 and b/a are both named 'a'; give one another name, "),
         (("a/1", "b/a"), "such as b-a=b/a"),
         (("--model", "x/y=a/1"), "the name 'x/y'"),
@@ -53,8 +54,7 @@ def test_flags(tmp_path, capfd, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     Path("a/1").mkdir(parents=True)
     Path("a/1/saved_model.pb").touch()
-    assert run("serve", *flags) == 2
-    assert message in capfd.readouterr().err
+    assert message in run_refused(capfd, "serve", *flags)
 
 
 def test_a_model_has_the_name_of_its_directory(tmp_path, monkeypatch):
@@ -122,8 +122,8 @@ def test_a_line_says_that_a_proxy_belongs_before_an_open_server(said):
 def test_the_extra_is_needed(tmp_path, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert run("serve", "--model", tmp_path) == 2
-    assert install_command("serve") in capfd.readouterr().err
+    sentence = run_refused(capfd, "serve", "--model", tmp_path)
+    assert install_command("serve") in sentence
 
 
 class Hanging:
@@ -172,15 +172,6 @@ def test_warnings_have_one_line_a_minute():
         "input 1 of 100%; 3 more such lines left out",
         "other",
     ]
-
-
-def test_the_command_filters_warnings(capfd):
-    logger = logging.getLogger("t2t_keras.decoding.inputs")
-    with few_warnings():
-        for index in range(300):
-            logger.warning("input %d is long", index)
-    assert capfd.readouterr().err == "input 0 is long\n"
-    assert logging.getLogger("t2t_keras").propagate
 
 
 @pytest.mark.slow

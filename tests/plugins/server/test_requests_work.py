@@ -14,6 +14,17 @@ def work_of(**inputs):
 
 
 @pytest.mark.parametrize(
+    ("signature", "searches"), [("score", 0.25), ("explain", 1), ("alternatives", 8)]
+)
+def test_alternatives_are_as_much_work_as_their_searches(signature, searches):
+    row = {"texts": "a" * 36}
+    row |= {"targets": ""} if signature == "score" else {"prefixes": ""}
+    body = {"signature_name": signature, "instances": [row]}
+    works = row_works(PredictRequest.parse(body), LIMITS, 4)
+    assert works == [searches * 4 * (36 + 64)]
+
+
+@pytest.mark.parametrize(
     ("phrases", "size"),
     [
         (["dog"], 3 + 2),

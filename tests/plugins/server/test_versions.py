@@ -7,12 +7,10 @@ import shutil
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
-from helpers.command_line import run
 from starlette.testclient import TestClient
 
 from t2t_keras.errors import UserError
@@ -307,20 +305,3 @@ def test_the_server_looks_now_and_then(tmp_path):
         write(tmp_path / "2", "two")
         while ask(client) != "two":
             pass
-
-
-@pytest.mark.parametrize(
-    ("folders", "message"),
-    [
-        (("a/x",), "is neither a run nor an export, and has no numbered exports"),
-        (("a/1",), "a/1 has no SHA256SUMS; copy or export the model again"),
-    ],
-)
-def test_folders_without_a_version(tmp_path, capfd, monkeypatch, folders, message):
-    monkeypatch.chdir(tmp_path)
-    for folder in folders:
-        Path(folder).mkdir(parents=True)
-    assert run("serve", "--model", "a") == 2
-    assert message in capfd.readouterr().err
-    assert run("serve", "--model", "a", "--poll_seconds", "-1") == 2
-    assert "--poll_seconds" in capfd.readouterr().err

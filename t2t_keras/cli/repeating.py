@@ -143,6 +143,8 @@ def _datagen_flags(manifest: "Manifest", is_reversed: bool) -> dict[str, object]
         rules.append(rule if value is True else f"{rule}={value}")
     flags: dict[str, object] = {"seed": manifest.seed}
     flags["max_length"] = manifest.max_length
+    for split, size in manifest.held_out.items():
+        flags[f"{split}_size"] = size
     if not manifest.given_vocabularies:
         flags["vocab_size"] = manifest.vocab_size
     if languages := manifest.languages:

@@ -7,6 +7,7 @@ import tomllib
 
 from helpers.command_line import run, run_json, run_refused
 from helpers.json_edits import edit_json
+from helpers.small_data import write_pairs
 from helpers.small_run import replace_updates
 
 from t2t_keras import registry
@@ -120,3 +121,24 @@ def test_the_data_are_named_by_the_flags_of_their_problem(
     text = run_json(capfd, "config", path)["text"]
     assert "For `t2t datagen`, add what names the data: treebank, train_trees," in text
     assert "train_source" not in text
+
+
+def test_the_data_are_made_again(trained_run, capfd, tmp_path):
+    """With the sources, which the file does not name."""
+    files = write_pairs(tmp_path)
+    sources = ["--train_source", files.source_path, "--train_target", files.target_path]
+    flags = ["--seed", 3, "--dev_size", 25, "--test_size", 40, "--vocab_size", 310]
+    flags += ["--max_length", 9, "--clean", "ratio=9.0", "--languages", "en-de"]
+    data = ["datagen", "--problem", "translate_text", "--data_dir", tmp_path / "data"]
+    assert run(*data, *flags, *sources, "--workers", 1) == 0
+    path = shutil.copytree(trained_run, tmp_path / "run")
+    changes = {"data_dir": str(tmp_path / "data"), "batch_parts": 1}
+    edit_json(path / "config.json", **changes, hparams_set="tiny")
+    file = tmp_path / "repeat.toml"
+    assert run("config", path, "--output", file) == 0
+    again = ["--config", file, "--data_dir", tmp_path / "again", "--workers", 1]
+    assert run("datagen", *again, *sources) == 0
+    for written in (tmp_path / "data").iterdir():
+        if written.suffix != ".lock":
+            copy = tmp_path / "again" / written.name
+            assert copy.read_bytes() == written.read_bytes(), written.name

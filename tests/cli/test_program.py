@@ -111,6 +111,7 @@ MISTAKES = {
     ("--verison",): "--verison before the command; did you mean --version?",
     ("evalute",): "t2t: error: there is no command 'evalute'; did you mean evaluate?",
     ("list", "--jsno"): "t2t list: error: there is no flag --jsno; did you mean --json",
+    ("compare", "a", "b", "--seed", "1"): "there is no flag --seed; set the env",
     ("translate", "--gpu", "0"): "t2t translate: error: there is no flag --gpu\n",
     ("train",): "give --problem, --hparams_set, --data_dir and --output_dir; to resume",
     (*TRAIN, "--train_steps", "0"): "--train_steps must be at least 1, not 0\n",

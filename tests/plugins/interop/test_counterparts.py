@@ -248,6 +248,7 @@ MESSAGES = [
     ("t2t", "fairseq-generate", "", "a program of fairseq; here, use"),
     ("t2t", "trian", "", ""),
     ("train", "--probelm", "", ""),
+    ("list", "--seed", "1", ""),  # a flag of other commands here
 ]
 
 

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 
 class UsageErrors(Exception):
-    """Mistakes in a command line, each a sentence that names no program."""
-
-    def __init__(self, *sentences: str) -> None:
-        super().__init__(*sentences)
-        self.sentences = sentences
+    """Mistakes in a command line: `args` are sentences that name no program."""
 
 
 class CommandLine:
@@ -179,10 +175,22 @@ class CommandLine:
         return words[: words.index("--")] if "--" in words else words
 
     def _separated(self, words: Sequence[str]) -> list[str]:
-        """Returns the words, with "--" before those that belong to another command."""
-        if not any(flag.field.metadata.get("remainder") for flag in self._listed()):
+        """Returns the words, with "--" before those that belong to another command.
+
+        These begin with the first that is not a flag or its value.
+        """
+        has_remainder = any(
+            flag.field.metadata.get("remainder") for flag in self.flags.values()
+        )
+        if not has_remainder:
             return list(words)
-        return _with_separator(words, self.flags)
+        index = 0
+        while index < len(words) and words[index].startswith("-"):
+            if words[index] == "--":
+                return list(words)
+            flag = self.flags.get(words[index].lstrip("-"))
+            index += 2 if flag and flag.hint is not bool else 1
+        return [*words[:index], "--", *words[index:]]
 
     def _listed(self) -> list[Flag]:
         """Returns the flags, the positional ones first."""
@@ -320,8 +328,9 @@ class CommandLine:
             part = field.metadata.get("flags_of")
             if isinstance(part, FlagsOf) and part.keys:
                 rows = {}
+                others = {*part.refused}.union(*part.groups.values())
                 for option in dataclasses.fields(part.options):
-                    if option.name in part.listed:
+                    if option.name not in others:
                         flag = flag_of(part.options, option, OPTIONS)
                         rows[option.name] = flag.help()
                 lists[f"keys of --{part.keys}"] = part.rule + two_columns(rows)
@@ -353,11 +362,9 @@ class CommandLine:
                 sentences.append(advice)
             elif mistake and name != word:
                 sentences.append(str(mistake))  # it may be one of the problem's flags
-            elif name != word:
+            else:
                 hint = did_you_mean(name, own_names, "--{}")
                 sentences.append(f"there is no flag {word}{hint}")
-            else:
-                sentences.append(f"there is no flag {word}")
         if sentences:
             raise UsageErrors(*sentences, *([str(mistake)] if mistake else []))
 
@@ -372,18 +379,6 @@ class CommandLine:
             if not equals and index + 1 < len(words):
                 value = words[index + 1]
             yield flag, value
-
-
-def _with_separator(words: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
-    """Returns the words, with "--" before the first that is not a flag or its value."""
-    index = 0
-    while index < len(words) and words[index].startswith("-"):
-        if words[index] == "--":
-            return list(words)
-        name = words[index].lstrip("-")
-        takes_value = name in flags and flags[name].hint is not bool
-        index += 2 if takes_value else 1
-    return [*words[:index], "--", *words[index:]]
 
 
 def _tokens(path: str, name: str, values: Sequence[object]) -> "Iterator[Token]":

@@ -186,8 +186,7 @@ def _text(values: Mapping[str, object], name: str) -> str | None:
 
 
 _FLAGS = {
-    "-h": "show this help message and exit",
-    "--help": "show this help message and exit",
+    "-h, --help": "show this help message and exit",
     "--version": "print the versions and exit",
     "--completion": "print the script for the completion of a shell: bash, zsh or fish",
 }
@@ -199,8 +198,9 @@ def _answer_flag(flag: str, words: Sequence[str]) -> NoReturn:
     Raises:
         UsageErrors: there is no such flag.
     """
-    if flag not in _FLAGS:
-        hint = did_you_mean(flag.removeprefix("--"), [x[2:] for x in _FLAGS], "--{}")
+    names = [name for names in _FLAGS for name in names.split(", ")]
+    if flag not in names:
+        hint = did_you_mean(flag.removeprefix("--"), [x[2:] for x in names], "--{}")
         raise UsageErrors(f"there is no flag {flag} before the command{hint}")
     if flag == "--version":
         package, *libraries = (
@@ -240,15 +240,12 @@ def _help() -> str:
     groups: dict[str, dict[str, str]] = {title: {} for title in HEADINGS}
     for name, command in commands().items():
         groups.setdefault(command.heading, {})[name] = command.summary
-    flags = {"-h, --help": _FLAGS["-h"]} | {
-        f"{flag}": text for flag, text in _FLAGS.items() if "help" not in text
-    }
     sections = [
         "usage: t2t [-h] [--version] COMMAND ...\n",
         "The Transformer of 'Attention Is All You Need': train, translate, evaluate, "
         "export.\n",
     ]
-    for title, rows in ({"options": flags} | groups).items():
+    for title, rows in ({"options": _FLAGS} | groups).items():
         if rows:
             sections.append(f"{title}:\n{two_columns(rows)}\n")
     return "\n".join([*sections, _WORKFLOW.rstrip()])
@@ -300,7 +297,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _run(selected)
         return 0
     except UsageErrors as error:
-        for sentence in dict.fromkeys(error.sentences):
+        for sentence in dict.fromkeys(error.args):
             _fail(f"t2t{command}: error: {sentence}", 2)
         return 2
     except UserError as error:
@@ -369,11 +366,12 @@ def _run(command: Command) -> None:
         if needs_tensorflow and not is_early:
             _import_tensorflow(command.decodes_files())
         result = command.run()
-    text = json.dumps(result) if command.json else command.show(result)
-    if text:
-        print(text, flush=True) if command.json else say(text, sys.stdout)
-    if not command.json:
-        say_next(command.next_command())
+    if command.json:
+        print(json.dumps(result), flush=True)
+        return
+    if text := command.show(result):
+        say(text, sys.stdout)
+    say_next(command.next_command())
 
 
 def _import_tensorflow(decodes_files: bool) -> None:

@@ -137,7 +137,6 @@ MISTAKES = {
     (*DATAGEN, "translate_text", "--vocab", "s3://bucket/vocab.spm"): (
         "--vocab: s3://bucket/vocab.spm is not a path of this machine"
     ),
-    (*DATAGEN, "translate_text", "--data_dir", ""): "--data_dir is empty; give a",
     ("list", "--usr_dir", ""): "--usr_dir is empty; give a value, or leave it out",
     (*TRAIN, "--output_dir", "a\udcff"): "--output_dir: the name a",
     ("export", "x", "a\udcff"): "is not UTF-8, and TensorFlow cannot write such a path",
@@ -145,13 +144,9 @@ MISTAKES = {
     ("list", "--usr_dir", "absent"): "--usr_dir: there is no directory absent",
     ("list", "bigg"): "hparams: there is no 'bigg'; did you mean",
     ("translate",): "t2t translate: error: give MODEL; `t2t translate --help` says",
-    ("export", "a"): "t2t export: error: give DIR; `t2t export --help` says",
     ("translate", "a", "b", "c"): (
         'unrecognized arguments: c; to translate a text: echo "..." | t2t translate MO'
     ),
-    ("inspect", "a", "b"): "arguments: a b; name the files: --train_source FILE --tr",
-    ("evaluate", "a", "b"): "to score a file: --hypotheses FILE --references FILE",
-    ("card", "a", "b"): "name the file that is written: --output FILE",
     ("list", "a", "b"): "unrecognized arguments: b\n",
     ("list", "--json=x"): "--json takes no value; write it alone, or leave it out",
     ("evaluate", "a", "--output_dir", "b"): (

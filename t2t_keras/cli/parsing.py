@@ -65,14 +65,14 @@ class CommandLine:
     def parse(
         self,
         words: Sequence[str],
-        file: str = "",
-        file_values: Mapping[str, Sequence[object]] | None = None,
+        file: str,
+        file_values: Mapping[str, Sequence[object]],
     ) -> OptionValues:
         """Returns the values that are given, by the names of flags.
 
         Args:
             words: the words after the command.
-            file: the path of the `--config` file.
+            file: the path of the `--config` file; "": there is none.
             file_values: the values of the file, by the names of flags, which the words
                 precede.
 
@@ -82,7 +82,6 @@ class CommandLine:
         """
         import cyclopts
 
-        values = file_values or {}
         typed = {word.partition("=")[0] for word in words if word.startswith("--")}
         by_flag = [
             flag.name for flag in self.flags.values() if typed.intersection(flag.names)
@@ -93,7 +92,7 @@ class CommandLine:
             for argument in arguments:
                 name = argument.field_info.name
                 if not argument.tokens:
-                    for token in _tokens(file, name, values.get(name, ())):
+                    for token in _tokens(file, name, file_values.get(name, ())):
                         argument.append(token)
                 if argument.tokens:
                     present.add(name)
@@ -106,7 +105,7 @@ class CommandLine:
             return dict(bound.arguments)
 
         by_file = [x.name for x in self._listed() if x.is_positional]
-        by_file = [name for name in by_file if name in values]
+        by_file = [name for name in by_file if name in file_values]
         try:
             for count in range(len(by_file), 0, -1):
                 with contextlib.suppress(cyclopts.UnusedCliTokensError):
@@ -161,13 +160,6 @@ class CommandLine:
             if not issubclass(part, Command):
                 values["plugin_values"] = part(**further)
         return command(**values)
-
-    def answers_help(self, words: Sequence[str]) -> bool:
-        """Prints the help if it is asked for; returns whether it has."""
-        asked = {"-h", "--help", "--help-all"}.intersection(self.own_words(words))
-        if asked:
-            self.print_help(show_all="--help-all" in asked)
-        return bool(asked)
 
     def own_words(self, words: Sequence[str]) -> list[str]:
         """Returns the words before "--" and before those of another command."""
@@ -291,7 +283,7 @@ class CommandLine:
             words.append("[flags]")
         return self.command.usage or " ".join(words)
 
-    def print_help(self, show_all: bool = False) -> None:
+    def print_help(self, show_all: bool) -> None:
         """Prints the help.
 
         Args:
@@ -336,16 +328,12 @@ class CommandLine:
                 lists[f"keys of --{part.keys}"] = part.rule + two_columns(rows)
         return lists
 
-    def require_known(
-        self,
-        words: Sequence[str],
-        mistake: UserError | None = None,
-    ) -> None:
+    def require_known(self, words: Sequence[str], mistake: UserError | None) -> None:
         """Refuses unknown flags: says for each what to use instead.
 
         Args:
             words: the words after the command.
-            mistake: why the flags of the problem are unknown.
+            mistake: why the flags of the problem are unknown; None: they are known.
 
         Raises:
             UsageErrors: there are such flags.

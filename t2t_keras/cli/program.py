@@ -110,26 +110,27 @@ def parse(argv: Sequence[str]) -> Command:
     if command is None:
         _refuse_command(name, words)
     values: dict[str, object] = {}
-    own_words = command_line(name, command).own_words(words)
+    line = command_line(name, command)
+    own_words = line.own_words(words)
     file = _early(own_words, "config")
     if file:
         try:
             values = read_config(file, name, _command_names())
         except UserError as error:
-            command_line(name, command).require_known(words, error)
+            line.require_known(words, error)
             raise
     problem = _early(own_words, "problem") or _text(values, "problem")
     usr_dir = _early(own_words, "usr_dir") or _text(values, "usr_dir")
-    parts: list[type] = []
+    part: type | None = None
     mistake: UserError | None = None
     try:
         with contextlib.redirect_stdout(sys.stderr):  # of a user's definitions
-            if part := command.plugin_flags(problem, usr_dir):
-                parts = [part]
+            part = command.plugin_flags(problem, usr_dir)
     except UserError as error:  # it is reported when the command runs
         mistake = error
-    line = command_line(name, command, *parts)
-    if line.answers_help(words):
+    line = command_line(name, command, part)
+    if asked := {"-h", "--help", "--help-all"}.intersection(own_words):
+        line.print_help(show_all="--help-all" in asked)
         sys.exit()
     line.require_known(words, mistake)
     if values:
@@ -146,26 +147,26 @@ def parse(argv: Sequence[str]) -> Command:
     return parsed
 
 
-def command_line(name: str, command: type[Command], *parts: type) -> CommandLine:
+def command_line(name: str, command: type[Command], *parts: type | None) -> CommandLine:
     """Returns the parser of a command, with the flags of its extensions.
 
     Args:
         name: the name of the command.
         command: the command.
-        *parts: further dataclasses with flags, such as those of a problem.
+        *parts: further dataclasses with flags, such as those of a problem, if any.
     """
-    return CommandLine(name, *extensions(name).values(), command, *parts)
+    classes = (*extensions(name).values(), command, *filter(None, parts))
+    return CommandLine(name, *classes)
 
 
 def _flag_names(problem: str | None, usr_dir: str | None) -> set[str]:
     """Returns the flags of all commands, with those that a problem adds."""
     names: set[str] = set()
     for name, command in commands().items():
-        parts: list[type] = []
+        part = None
         with contextlib.suppress(UserError):  # it is reported when the command runs
-            if part := command.plugin_flags(problem, usr_dir):
-                parts = [part]
-        names |= command_line(name, command, *parts).names()
+            part = command.plugin_flags(problem, usr_dir)
+        names |= command_line(name, command, part).names()
     return {name.lstrip("-") for name in names}
 
 

@@ -49,7 +49,7 @@ PAGES, block_name, generated, markdown = (
 @functools.cache
 def flags(command):
     parts = [COMMANDS[command].plugin_flags(problem, None) for problem in PROBLEMS]
-    line = program.command_line(command, COMMANDS[command], *filter(None, parts))
+    line = program.command_line(command, COMMANDS[command], *parts)
     return frozenset(line.names())
 
 

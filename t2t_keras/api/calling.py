@@ -133,7 +133,9 @@ def _command(
     words = [name]
     for key, value in values.items():
         flag = field_flags[key]
-        if flag.is_required or not (value is None or _is(value, flag.field.default)):
+        default = flag.field.default
+        is_default = type(value) is type(default) and value == default
+        if flag.is_required or not (value is None or is_default):
             fields[key] = _argument(flag, value)
             items = fields[key] if flag.is_list else [fields[key]]
             words += [f"--{flag.word}", *map(str, items)]
@@ -149,11 +151,6 @@ def _command(
         check_options(DecodingOptions, decoding)
         fields["decoding"] = decoding
     return command(**fields, given_flags=given_flags, words=tuple(words))
-
-
-def _is(value: object, default: object) -> bool:
-    """Returns whether a value is a default; a user's class may compare to anything."""
-    return value is default or (type(value) is type(default) and value == default)
 
 
 def _argument(flag: Flag, value: Any) -> Any:

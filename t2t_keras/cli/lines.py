@@ -109,7 +109,15 @@ class OutputFile:
             UserError: the lines before them are not those of the process that is
                 resumed.
         """
-        for line in self._skip(lines) if self.saved.lines else lines:
+        for line in itertools.islice(lines, self.saved.lines):
+            self._count(line)
+        if self._digest.hexdigest() != self.saved.input:
+            raise UserError(
+                f"--resume: {self._record} is of another input, which differs in the "
+                f"first {quantity(self.saved.lines, 'lines')}; give the same --input, "
+                "or leave out --resume to start again"
+            )
+        for line in lines:
             self._count(line)
             yield line
 
@@ -127,18 +135,6 @@ class OutputFile:
         digest = self._digest.hexdigest()
         self.saved = OutputRecord(self.saved.settings, self._lines, digest, size, done)
         self.saved.write(self._record)
-
-    def _skip(self, lines: Iterator[str]) -> Iterator[str]:
-        """Returns the lines after those of the process that is resumed."""
-        for line in itertools.islice(lines, self.saved.lines):
-            self._count(line)
-        if self._digest.hexdigest() != self.saved.input:
-            raise UserError(
-                f"--resume: {self._record} is of another input, which differs in the "
-                f"first {quantity(self.saved.lines, 'lines')}; give the same --input, "
-                "or leave out --resume to start again"
-            )
-        return lines
 
     def _count(self, line: str) -> None:
         self._lines += 1

@@ -1,21 +1,9 @@
 """`--config FILE` replaces flags, and reports mistakes in one sentence."""
 
 import pytest
-from helpers.command_line import run, run_refused
-
-from t2t_keras.cli import program
+from helpers.command_line import parsed, run, run_refused
 
 DATA = ["--data_dir", "d", "--output_dir", "o"]
-
-
-def parsed(*words: str) -> dict:
-    values = dict(vars(program.parse(words)))
-    if values["plugin_values"]:  # its class is made at each call
-        values["plugin_values"] = vars(values["plugin_values"])
-    return {
-        name: values[name]
-        for name in values.keys() - {"words", "config", "given_flags"}
-    }
 
 
 @pytest.fixture(autouse=True)

@@ -194,7 +194,8 @@ def _find_matches(scope: Scope, name: str, value: str) -> list[Match]:
 
     An exactly equal name is better than one that differs in hyphens. A row for the
     value is better than a row for all values. A table of the context is better than
-    another one, of which each toolkit has one at most.
+    another one, of which each toolkit has one at most. A flag of another command here
+    is not taken for one of another toolkit.
     """
     for exact in (True, False):
         for row_value in (value, ""):
@@ -205,6 +206,8 @@ def _find_matches(scope: Scope, name: str, value: str) -> list[Match]:
             in_context = [match for match in matches if scope.has(match.table)]
             if in_context:
                 return in_context
+            if any(match.sentence == "the same" for match in matches):
+                return []
             elsewhere = _one_per_toolkit(matches)
             if elsewhere and scope.contexts != ["t2t"]:
                 return elsewhere

@@ -18,7 +18,7 @@ from t2t_keras.errors import UserError, first_line, quantity, require_extra
 from t2t_keras.options import option
 from t2t_keras.tensorflow_import import diverted_stderr
 
-_ADDRESS = re.compile(r"(\[[\w.:-]+\]|[\w.:-]+):(\d{1,5})")
+_ADDRESS = re.compile(r"(\[[\w.:-]+\]|[\w.:-]+):\d{1,5}")
 _SECONDS_TO_ANSWER = 5.0  # at a port
 _SECONDS_TO_REPORT = 25.0  # of a node
 _SECONDS_TO_CONNECT = 25.0
@@ -54,6 +54,20 @@ class WorkerSize:
 CLUSTER = FlagGroup("on a Ray cluster", is_further=True)
 
 
+def _address(text: str) -> str:
+    """Returns the value of `--cluster`.
+
+    Raises:
+        UserError: it is not an address.
+    """
+    if text != "auto" and not _ADDRESS.fullmatch(text):
+        raise UserError(
+            f"'{text}' is not an address; give HOST:PORT, as `ray start` prints it, or "
+            "auto"
+        )
+    return text
+
+
 @dataclasses.dataclass(kw_only=True)
 class ClusterFlags:
     """The flag of commands that run on a cluster."""
@@ -63,7 +77,7 @@ class ClusterFlags:
         "run on the Ray cluster of which this machine is a node: HOST:PORT, as `ray "
         "start` prints it, or auto",
         metavar="ADDRESS",
-        is_text=True,  # so that it is not taken for the address of a remote file
+        parse=_address,
         group=CLUSTER,
     )
 
@@ -120,16 +134,11 @@ def connected(address: str) -> Iterator[None]:
 
 
 def _require_answer(address: str) -> None:
-    """Refuses a malformed address, or one where nothing answers."""
+    """Refuses an address where nothing answers."""
     if address == "auto":
         return
-    match = _ADDRESS.fullmatch(address)
-    if match is None:
-        raise UserError(
-            f"--cluster {address} is not an address; give HOST:PORT, as `ray start` "
-            "prints it, or auto"
-        )
-    host_and_port = (match[1].strip("[]"), int(match[2]))
+    host, _, port = address.rpartition(":")
+    host_and_port = (host.strip("[]"), int(port))
     try:
         socket.create_connection(host_and_port, _SECONDS_TO_ANSWER).close()
     except (OSError, OverflowError) as error:

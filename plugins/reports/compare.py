@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from t2t_keras import registry
 from t2t_keras.cli.command import (
@@ -132,6 +132,9 @@ class Compare(CheckpointFlags, Command):
     summary = "test whether systems differ by more than chance"
     heading = "judging a model"
     waiting = "comparing the systems"
+    flag_hints: ClassVar[Mapping[str, str]] = {
+        "seed": "set the environment variable SACREBLEU_SEED, as for sacreBLEU"
+    }
 
     systems: tuple[str, ...] = option(
         REQUIRED,

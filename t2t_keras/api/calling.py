@@ -5,12 +5,12 @@ The values are checked as those of flags are, with the names of arguments in mes
 
 import contextlib
 import html
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from t2t_keras.api.functions import Checkpoint
 from t2t_keras.checking import (
     TypeMismatchError,
     require_type,
@@ -93,19 +93,14 @@ def _cell(value: object) -> object:
     return "" if value is None else value
 
 
-def call(
-    name: str,
-    values: Mapping[str, Any],
-    decoding: OptionValues | None = None,
-    flags: OptionValues | None = None,
-) -> Result:
+def call(name: str, arguments: Mapping[str, Any]) -> Result:
     """Runs a command, and returns its result.
 
     Args:
         name: the name of the command.
-        values: the values of its fields; None and defaults count as not given.
-        decoding: options of `DecodingOptions`.
-        flags: flags that a problem adds, see `Command.plugin_flags`.
+        arguments: the values of its fields, of which None and defaults count as not
+            given; "decoding", the options of `DecodingOptions`; and "flags", those that
+            a problem adds, see `Command.plugin_flags`.
 
     Raises:
         UserError: there is no such command, or a value is impossible; whatever the
@@ -115,7 +110,7 @@ def call(
     if command_class is None:
         raise UserError(f"the plugin with `t2t {name}` is not installed")
     with argument_names(command_class):
-        command = _command(name, command_class, values, decoding or {}, flags or {})
+        command = _command(name, command_class, arguments)
         if usr_dir := getattr(command, "usr_dir", None):
             load_usr_dir(usr_dir)
         if command.needs_tensorflow():
@@ -127,45 +122,35 @@ def call(
 
 
 def _command(
-    name: str,
-    command: type[Command],
-    values: Mapping[str, Any],
-    decoding: OptionValues,
-    flags: OptionValues,
+    name: str, command: type[Command], arguments: Mapping[str, Any]
 ) -> Command:
-    """Returns the command with the values of its fields."""
+    """Returns the command with its arguments."""
     field_flags = {flag.name: flag for flag in flags_of(command) if not flag.holder}
-    arguments: OptionValues = {}
+    values = dict(arguments)
+    decoding = values.pop("decoding", {})
+    flags = values.pop("flags", {})
+    fields: OptionValues = {}
+    words = [name]
     for key, value in values.items():
         flag = field_flags[key]
-        if flag.is_required or not (value is None or _is(value, flag.field.default)):
-            arguments[key] = _argument(flag, value)
-    fields: OptionValues = dict(arguments)
-    if decoding:
-        require_known(DecodingOptions, decoding, f"{name}: ", "decode_hparams")
-        check_options(DecodingOptions, decoding)
-        fields["decoding"] = decoding
-    problem, usr_dir = (arguments.get(key) for key in ("problem", "usr_dir"))
-    if part := command.plugin_flags(problem, usr_dir):
+        default = flag.field.default
+        is_default = type(value) is type(default) and value == default
+        if flag.is_required or not (value is None or is_default):
+            fields[key] = _argument(flag, value)
+            items = fields[key] if flag.is_list else [fields[key]]
+            words += [f"--{flag.word}", *map(str, items)]
+    given_flags = frozenset({*fields, *decoding, *flags})
+    if part := command.plugin_flags(fields.get("problem"), fields.get("usr_dir")):
         require_known(part, flags, f"{name}: ")
         check_options(part, flags)
         fields["plugin_values"] = part(**flags)
     elif flags:
         require_known(command, flags, f"{name}: ")
-    words = [name]
-    for key, value in arguments.items():
-        items = value if isinstance(value, tuple) else (value,)
-        words += [f"--{field_flags[key].word}", *map(str, items)]
-    return command(
-        **fields,
-        given_flags=frozenset({*arguments, *decoding, *flags}),
-        words=tuple(words),
-    )
-
-
-def _is(value: object, default: object) -> bool:
-    """Returns whether a value is a default; a user's class may compare to anything."""
-    return value is default or (type(value) is type(default) and value == default)
+    if decoding:
+        require_known(DecodingOptions, decoding, f"{name}: ", "decode_hparams")
+        check_options(DecodingOptions, decoding)
+        fields["decoding"] = decoding
+    return command(**fields, given_flags=given_flags, words=tuple(words))
 
 
 def _argument(flag: Flag, value: Any) -> Any:
@@ -198,13 +183,13 @@ def _argument(flag: Flag, value: Any) -> Any:
 
 
 def _text(name: str, value: Any) -> str:
-    """Returns a name or a path as text, see `Flag.convert`."""
-    require_type(name, str | Path, value)
-    text = os.fspath(value)
+    """Returns a name, a path or a checkpoint as text, see `Flag.convert`."""
+    require_type(name, Checkpoint if name == "checkpoint" else str | Path, value)
+    text = str(value)
     if not text:
         raise UserError(f"{name} is empty; give a value, or leave it out")
     require_local(name, text)
-    return str(text)
+    return text
 
 
 # A flag, and the word or number that stands for its value.

@@ -94,12 +94,10 @@ def datagen(
         UserError: a value is impossible, a source has a mistake, or the directory holds
             other data.
     """
-    values = dict(locals())
+    _call("datagen", locals())
     from t2t_keras import registry
-    from t2t_keras.api.calling import call
     from t2t_keras.data.manifest import Manifest
 
-    call("datagen", values, flags=values.pop("flags"))
     return Manifest.open(Path(data_dir), registry.problem(problem).data_name)
 
 
@@ -303,11 +301,7 @@ def evaluate(
         UserError: a value is impossible, or does not go with another; there is no such
             run, split or checkpoint.
     """
-    values = dict(locals())
-    from t2t_keras.api.calling import call
-
-    values["checkpoint"] = _as_text(checkpoint)
-    return call("evaluate", values, values.pop("decoding"))
+    return _call("evaluate", locals())
 
 
 def export(
@@ -348,11 +342,7 @@ def export(
             directory is not empty, or the outputs of the export are not those of the
             run.
     """
-    values = dict(locals())
-    from t2t_keras.api.calling import call
-
-    values["checkpoint"] = _as_text(checkpoint)
-    return call("export", values, values.pop("decoding"))
+    return _call("export", locals())
 
 
 def average(output_dir: FilePath, last: int) -> Path:
@@ -368,10 +358,7 @@ def average(output_dir: FilePath, last: int) -> Path:
     Raises:
         UserError: there is no such run, or it has fewer checkpoints.
     """
-    from t2t_keras.api.calling import call
-
-    result = call("average", {"output_dir": output_dir, "last": last})
-    return Path(result["checkpoint"])
+    return Path(_call("average", locals())["checkpoint"])
 
 
 def compare(
@@ -427,11 +414,7 @@ def compare(
         UserError: a value is impossible, or does not go with the systems; a system is
             neither a file nor a run nor an export.
     """
-    values = dict(locals())
-    from t2t_keras.api.calling import call
-
-    values["checkpoint"] = _as_text(checkpoint)
-    return call("compare", values, values.pop("decoding"))
+    return _call("compare", locals())
 
 
 def inspect(
@@ -482,10 +465,7 @@ def inspect(
     Raises:
         UserError: a value is impossible, or a file cannot be read.
     """
-    values = dict(locals())
-    from t2t_keras.api.calling import call
-
-    return call("inspect", values, flags=values.pop("flags"))
+    return _call("inspect", locals())
 
 
 def import_model(
@@ -534,16 +514,14 @@ def import_model(
             taken.
     """
     require_type("source", FilePath, source)
-    values = dict(locals()) | {"source": str(source)}
-    from t2t_keras.api.calling import call
-
-    call("import", values)
+    _call("import", locals() | {"source": str(source)})
     from t2t_keras.api.run import Run
 
     return Run(output_dir)
 
 
-def _as_text(checkpoint: Checkpoint | None) -> str | None:
-    """Returns a checkpoint as commands take it."""
-    require_type("checkpoint", Checkpoint | None, checkpoint)
-    return None if checkpoint is None else str(checkpoint)
+def _call(command: str, arguments: Mapping[str, Any]) -> Result:
+    """Runs a command with the arguments of a function."""
+    from t2t_keras.api.calling import call
+
+    return call(command, arguments)

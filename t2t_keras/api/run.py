@@ -2,7 +2,7 @@
 
 import contextlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -118,9 +118,7 @@ class Run(ModelTranslator):
         """
         if self._ensemble:
             raise UserError("evaluate scores one run; load it without an ensemble")
-        values = {"split": split, "eval_sentences": eval_sentences, "output": output}
-        values |= {"data_dir": data_dir, "tokenize": tokenize, "language": language}
-        return call("evaluate", {**self._which(), **values, "engine": engine}, decoding)
+        return self._call("evaluate", locals())
 
     def export(
         self,
@@ -149,14 +147,7 @@ class Run(ModelTranslator):
             UserError: a value is impossible, the directory is not empty, or the outputs
                 of the export are not those of the run.
         """
-        values: dict[str, Any] = {
-            "export_dir": export_dir,
-            "format": format,
-            "verify": verify,
-        }
-        values |= {"quantization": quantization, "overwrite": overwrite}
-        values["ensemble"] = self._ensemble
-        return call("export", {**self._which(), **values}, decoding)
+        return self._call("export", locals() | {"ensemble": self._ensemble})
 
     def attention(self, source: str, target: str | None = None) -> Any:
         """Returns all attention weights for a sentence; a notebook draws them.
@@ -219,7 +210,9 @@ class Run(ModelTranslator):
         """
         return call("describe", {"hparams_set": self.output_dir.resolve()})
 
-    def _which(self) -> dict[str, Any]:
-        """Returns the arguments of commands that say which weights are meant."""
-        checkpoint = None if self.checkpoint is None else str(self.checkpoint)
-        return {"output_dir": self.output_dir, "checkpoint": checkpoint}
+    def _call(self, command: str, arguments: Mapping[str, Any]) -> Result:
+        """Runs a command on the weights, with the arguments of a method."""
+        values = {**arguments, "output_dir": self.output_dir}
+        values["checkpoint"] = self.checkpoint
+        del values["self"]
+        return call(command, values)

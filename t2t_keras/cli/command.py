@@ -167,10 +167,10 @@ class FlagsOf(NamedTuple):
     Attributes:
         options: the dataclass.
         groups: the names of the options that have flags, by the group of the help.
-        keys: the flag `K=V,K=V` for all options, without hyphens; "": there is none.
+        keys: the flag `K=V,K=V` for all options, without hyphens, in the last of the
+            groups; "": there is none.
         example: a value of this flag, for its help.
-        rule: how its values are written, for the list of the keys.
-        listed: the keys that are listed; the others have flags as well.
+        rule: how its values are written, for the list of the keys without a flag.
         refused: the keys that have no effect on the command.
     """
 
@@ -179,7 +179,6 @@ class FlagsOf(NamedTuple):
     keys: str = ""
     example: str = ""
     rule: str = ""
-    listed: Collection[str] = ()
     refused: Collection[str] = ()
 
     def parse_keys(self, text: str) -> OptionValues:
@@ -196,25 +195,14 @@ def option_flags(
     groups: Mapping[FlagGroup, Collection[str]],
     keys: str = "",
     example: str = "",
+    rule: str = "",
+    refused: Collection[str] = (),
 ) -> OptionValues:
-    """Returns the dataclass field for options that are flags.
+    """Returns the dataclass field for options that are flags, see `FlagsOf`.
 
     Its value has the options that are given, by name.
-
-    Args:
-        options: the dataclass of the options.
-        groups: the names of the options that have flags, by the group of the help.
-        keys: the flag `K=V,K=V` for all options, without hyphens, in the last of the
-            groups; "": there is none.
-        example: a value of this flag, for its help.
     """
-    names = {field.name for field in dataclasses.fields(options)}
-    listed = names.difference(*groups.values())
-    return _collecting(FlagsOf(options, groups, keys, example, listed=listed))
-
-
-def _collecting(flags: FlagsOf) -> OptionValues:
-    """Returns the dataclass field for flags whose values a dict collects."""
+    flags = FlagsOf(options, groups, keys, example, rule, refused)
     field: OptionValues = dataclasses.field(
         default_factory=dict, metadata={"flags_of": flags}
     )
@@ -331,18 +319,14 @@ def decoding_flags(*without: str, sampling: bool = False) -> OptionValues:
             the flags then; that of other commands leaves them to `--help-all`.
     """
     without = without if sampling else (*without, *_SAMPLING_OPTIONS)
-    names = {field.name for field in dataclasses.fields(DecodingOptions)}
     flags = [name for name in DECODING_FLAGS if name not in without]
-    return _collecting(
-        FlagsOf(
-            DecodingOptions,
-            {FlagGroup("decoding", is_further=not sampling): flags},
-            keys="decode_hparams",
-            example="length_penalty=average,no_repeat_ngram=3",
-            rule=_RULE,
-            listed=names - {*DECODING_FLAGS, *without},
-            refused=without,
-        )
+    return option_flags(
+        DecodingOptions,
+        {FlagGroup("decoding", is_further=not sampling): flags},
+        keys="decode_hparams",
+        example="length_penalty=average,no_repeat_ngram=3",
+        rule=_RULE,
+        refused=without,
     )
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras import load, registry
 from t2t_keras.cli.command import (
@@ -145,9 +145,9 @@ class Evaluate(UsrDirFlags, Command):
 
     def check(self) -> None:
         """Refuses flags that do not go together, and paths that are not models."""
-        if self._mode() == "files":
+        self._check_combination()
+        if self.output_dir is None:  # two files are compared
             return
-        assert self.output_dir is not None  # by the mode
         if find_loader(Path(self.output_dir)):
             raise UserError(
                 f"{self.output_dir} is an export; give its run, and the export as "
@@ -180,12 +180,8 @@ class Evaluate(UsrDirFlags, Command):
             self.split, problem, [self.data_dir or config.data_dir]
         )
 
-    def _mode(self) -> Literal["files", "split", "all"]:
-        """Returns "files", "split", or "all" for all checkpoints of a run.
-
-        Raises:
-            UserError: the flags do not go together.
-        """
+    def _check_combination(self) -> None:
+        """Refuses flags that do not go together."""
         if bool(self.hypotheses) != bool(self.references):
             raise UserError("--hypotheses and --references need each other")
         if bool(self.hypotheses) == bool(self.output_dir):
@@ -193,7 +189,7 @@ class Evaluate(UsrDirFlags, Command):
         if self.hypotheses:
             flags = ("hypotheses", "references", "tokenize", "language", "all", "json")
             self.require_only(flags, "--hypotheses and --references")
-            return "files"
+            return
         if self.export_dir and (self.checkpoint or self.eval_sentences == 0):
             flag = "--checkpoint" if self.checkpoint else "--eval_sentences 0"
             raise UserError(f"{flag} does not go with --export_dir")
@@ -209,7 +205,6 @@ class Evaluate(UsrDirFlags, Command):
             raise UserError(
                 "--output: with --eval_sentences 0 there is nothing to write"
             )
-        return "all" if is_all else "split"
 
     def run(self) -> CommandResult:
         """Returns the metrics."""
@@ -236,7 +231,7 @@ class Evaluate(UsrDirFlags, Command):
             "sentences": self.eval_sentences,
             **self.decoding,
         }
-        if self._mode() == "all":
+        if self.checkpoint == "all":
             points = continuous_eval(
                 run, split, problem, wait_minutes=wait_minutes, **options
             )

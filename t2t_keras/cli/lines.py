@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -110,7 +109,15 @@ class OutputFile:
             UserError: the lines before them are not those of the process that is
                 resumed.
         """
-        for line in self._skip(lines) if self.saved.lines else lines:
+        for line in itertools.islice(lines, self.saved.lines):
+            self._count(line)
+        if self._digest.hexdigest() != self.saved.input:
+            raise UserError(
+                f"--resume: {self._record} is of another input, which differs in the "
+                f"first {quantity(self.saved.lines, 'lines')}; give the same --input, "
+                "or leave out --resume to start again"
+            )
+        for line in lines:
             self._count(line)
             yield line
 
@@ -128,18 +135,6 @@ class OutputFile:
         digest = self._digest.hexdigest()
         self.saved = OutputRecord(self.saved.settings, self._lines, digest, size, done)
         self.saved.write(self._record)
-
-    def _skip(self, lines: Iterator[str]) -> Iterator[str]:
-        """Returns the lines after those of the process that is resumed."""
-        for line in itertools.islice(lines, self.saved.lines):
-            self._count(line)
-        if self._digest.hexdigest() != self.saved.input:
-            raise UserError(
-                f"--resume: {self._record} is of another input, which differs in the "
-                f"first {quantity(self.saved.lines, 'lines')}; give the same --input, "
-                "or leave out --resume to start again"
-            )
-        return lines
 
     def _count(self, line: str) -> None:
         self._lines += 1
@@ -332,13 +327,11 @@ def _is_text(word: str) -> bool:
     return " " in word or not ("/" in word or Path(word).suffix)
 
 
-def require_writable(flag: str, path: str | None) -> None:
+def _require_writable(flag: str, path: str | Path) -> None:
     """Refuses an output file that cannot be written."""
-    if path is None:
-        return
     file = Path(path)
     parent = file.parent
-    if not file.absolute().parent.is_dir():
+    if not parent.is_dir():
         raise UserError(f"--{flag}: there is no directory {parent}; make it first")
     if file.is_dir():
         raise UserError(f"--{flag}: {path} is a directory; name a file")
@@ -369,12 +362,12 @@ def require_outputs(
     flags_by_path: dict[str, str] = {}
     for flag, files in written.items():
         if files:
-            require_writable(flag, str(files[0]))
+            _require_writable(flag, files[0])
         for index, path in enumerate(map(Path, files)):
             name = str(path)
             if index:
                 name += f", the name that {files[0]} has while it is written,"
-            if any(_is_same(path, input_file) for input_file in inputs):
+            if any(is_same(path, input_file) for input_file in inputs):
                 raise UserError(f"--{flag}: {name} is the input; name another file")
             if any(_belongs_to(path, directory) for directory in directories):
                 raise UserError(
@@ -416,15 +409,12 @@ def _exists(path: Path, test: Callable[[Path], bool]) -> bool:
         return False
 
 
-def _is_same(path: Path, input_file: Path | int) -> bool:
-    """Returns whether an output is an input file, if it is a regular file."""
+def is_same(path: Path, other: Path | int) -> bool:
+    """Returns whether a path and another, or a descriptor, are one regular file."""
     try:
-        output_status = os.stat(path)
-        input_status = os.stat(input_file)
+        return path.is_file() and os.path.samestat(os.stat(path), os.stat(other))
     except (OSError, ValueError):
         return False
-    is_regular = stat.S_ISREG(output_status.st_mode)
-    return is_regular and os.path.samestat(output_status, input_status)
 
 
 # The names of the files that make up data, a run or an export.

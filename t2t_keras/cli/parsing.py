@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 
 class UsageErrors(Exception):
-    """Mistakes in a command line, each a sentence that names no program."""
-
-    def __init__(self, *sentences: str) -> None:
-        super().__init__(*sentences)
-        self.sentences = sentences
+    """Mistakes in a command line: `args` are sentences that name no program."""
 
 
 class CommandLine:
@@ -69,14 +65,14 @@ class CommandLine:
     def parse(
         self,
         words: Sequence[str],
-        file: str = "",
-        file_values: Mapping[str, Sequence[object]] | None = None,
+        file: str,
+        file_values: Mapping[str, Sequence[object]],
     ) -> OptionValues:
         """Returns the values that are given, by the names of flags.
 
         Args:
             words: the words after the command.
-            file: the path of the `--config` file.
+            file: the path of the `--config` file; "": there is none.
             file_values: the values of the file, by the names of flags, which the words
                 precede.
 
@@ -86,7 +82,6 @@ class CommandLine:
         """
         import cyclopts
 
-        values = file_values or {}
         typed = {word.partition("=")[0] for word in words if word.startswith("--")}
         by_flag = [
             flag.name for flag in self.flags.values() if typed.intersection(flag.names)
@@ -97,7 +92,7 @@ class CommandLine:
             for argument in arguments:
                 name = argument.field_info.name
                 if not argument.tokens:
-                    for token in _tokens(file, name, values.get(name, ())):
+                    for token in _tokens(file, name, file_values.get(name, ())):
                         argument.append(token)
                 if argument.tokens:
                     present.add(name)
@@ -110,7 +105,7 @@ class CommandLine:
             return dict(bound.arguments)
 
         by_file = [x.name for x in self._listed() if x.is_positional]
-        by_file = [name for name in by_file if name in values]
+        by_file = [name for name in by_file if name in file_values]
         try:
             for count in range(len(by_file), 0, -1):
                 with contextlib.suppress(cyclopts.UnusedCliTokensError):
@@ -166,23 +161,28 @@ class CommandLine:
                 values["plugin_values"] = part(**further)
         return command(**values)
 
-    def answers_help(self, words: Sequence[str]) -> bool:
-        """Prints the help if it is asked for; returns whether it has."""
-        asked = {"-h", "--help", "--help-all"}.intersection(self.own_words(words))
-        if asked:
-            self.print_help(show_all="--help-all" in asked)
-        return bool(asked)
-
     def own_words(self, words: Sequence[str]) -> list[str]:
         """Returns the words before "--" and before those of another command."""
         words = self._separated(words)
         return words[: words.index("--")] if "--" in words else words
 
     def _separated(self, words: Sequence[str]) -> list[str]:
-        """Returns the words, with "--" before those that belong to another command."""
-        if not any(flag.field.metadata.get("remainder") for flag in self._listed()):
+        """Returns the words, with "--" before those that belong to another command.
+
+        These begin with the first that is not a flag or its value.
+        """
+        has_remainder = any(
+            flag.field.metadata.get("remainder") for flag in self.flags.values()
+        )
+        if not has_remainder:
             return list(words)
-        return _with_separator(words, self.flags)
+        index = 0
+        while index < len(words) and words[index].startswith("-"):
+            if words[index] == "--":
+                return list(words)
+            flag = self.flags.get(words[index].lstrip("-"))
+            index += 2 if flag and flag.hint is not bool else 1
+        return [*words[:index], "--", *words[index:]]
 
     def _listed(self) -> list[Flag]:
         """Returns the flags, the positional ones first."""
@@ -283,7 +283,7 @@ class CommandLine:
             words.append("[flags]")
         return self.command.usage or " ".join(words)
 
-    def print_help(self, show_all: bool = False) -> None:
+    def print_help(self, show_all: bool) -> None:
         """Prints the help.
 
         Args:
@@ -320,23 +320,20 @@ class CommandLine:
             part = field.metadata.get("flags_of")
             if isinstance(part, FlagsOf) and part.keys:
                 rows = {}
+                others = {*part.refused}.union(*part.groups.values())
                 for option in dataclasses.fields(part.options):
-                    if option.name in part.listed:
+                    if option.name not in others:
                         flag = flag_of(part.options, option, OPTIONS)
                         rows[option.name] = flag.help()
                 lists[f"keys of --{part.keys}"] = part.rule + two_columns(rows)
         return lists
 
-    def require_known(
-        self,
-        words: Sequence[str],
-        mistake: UserError | None = None,
-    ) -> None:
+    def require_known(self, words: Sequence[str], mistake: UserError | None) -> None:
         """Refuses unknown flags: says for each what to use instead.
 
         Args:
             words: the words after the command.
-            mistake: why the flags of the problem are unknown.
+            mistake: why the flags of the problem are unknown; None: they are known.
 
         Raises:
             UsageErrors: there are such flags.
@@ -353,11 +350,9 @@ class CommandLine:
                 sentences.append(advice)
             elif mistake and name != word:
                 sentences.append(str(mistake))  # it may be one of the problem's flags
-            elif name != word:
+            else:
                 hint = did_you_mean(name, own_names, "--{}")
                 sentences.append(f"there is no flag {word}{hint}")
-            else:
-                sentences.append(f"there is no flag {word}")
         if sentences:
             raise UsageErrors(*sentences, *([str(mistake)] if mistake else []))
 
@@ -372,18 +367,6 @@ class CommandLine:
             if not equals and index + 1 < len(words):
                 value = words[index + 1]
             yield flag, value
-
-
-def _with_separator(words: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
-    """Returns the words, with "--" before the first that is not a flag or its value."""
-    index = 0
-    while index < len(words) and words[index].startswith("-"):
-        if words[index] == "--":
-            return list(words)
-        name = words[index].lstrip("-")
-        takes_value = name in flags and flags[name].hint is not bool
-        index += 2 if takes_value else 1
-    return [*words[:index], "--", *words[index:]]
 
 
 def _tokens(path: str, name: str, values: Sequence[object]) -> "Iterator[Token]":

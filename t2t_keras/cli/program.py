@@ -110,26 +110,27 @@ def parse(argv: Sequence[str]) -> Command:
     if command is None:
         _refuse_command(name, words)
     values: dict[str, object] = {}
-    own_words = command_line(name, command).own_words(words)
+    line = command_line(name, command)
+    own_words = line.own_words(words)
     file = _early(own_words, "config")
     if file:
         try:
             values = read_config(file, name, _command_names())
         except UserError as error:
-            command_line(name, command).require_known(words, error)
+            line.require_known(words, error)
             raise
     problem = _early(own_words, "problem") or _text(values, "problem")
     usr_dir = _early(own_words, "usr_dir") or _text(values, "usr_dir")
-    parts: list[type] = []
+    part: type | None = None
     mistake: UserError | None = None
     try:
         with contextlib.redirect_stdout(sys.stderr):  # of a user's definitions
-            if part := command.plugin_flags(problem, usr_dir):
-                parts = [part]
+            part = command.plugin_flags(problem, usr_dir)
     except UserError as error:  # it is reported when the command runs
         mistake = error
-    line = command_line(name, command, *parts)
-    if line.answers_help(words):
+    line = command_line(name, command, part)
+    if asked := {"-h", "--help", "--help-all"}.intersection(own_words):
+        line.print_help(show_all="--help-all" in asked)
         sys.exit()
     line.require_known(words, mistake)
     if values:
@@ -146,26 +147,26 @@ def parse(argv: Sequence[str]) -> Command:
     return parsed
 
 
-def command_line(name: str, command: type[Command], *parts: type) -> CommandLine:
+def command_line(name: str, command: type[Command], *parts: type | None) -> CommandLine:
     """Returns the parser of a command, with the flags of its extensions.
 
     Args:
         name: the name of the command.
         command: the command.
-        *parts: further dataclasses with flags, such as those of a problem.
+        *parts: further dataclasses with flags, such as those of a problem, if any.
     """
-    return CommandLine(name, *extensions(name).values(), command, *parts)
+    classes = (*extensions(name).values(), command, *filter(None, parts))
+    return CommandLine(name, *classes)
 
 
 def _flag_names(problem: str | None, usr_dir: str | None) -> set[str]:
     """Returns the flags of all commands, with those that a problem adds."""
     names: set[str] = set()
     for name, command in commands().items():
-        parts: list[type] = []
+        part = None
         with contextlib.suppress(UserError):  # it is reported when the command runs
-            if part := command.plugin_flags(problem, usr_dir):
-                parts = [part]
-        names |= command_line(name, command, *parts).names()
+            part = command.plugin_flags(problem, usr_dir)
+        names |= command_line(name, command, part).names()
     return {name.lstrip("-") for name in names}
 
 
@@ -186,8 +187,7 @@ def _text(values: Mapping[str, object], name: str) -> str | None:
 
 
 _FLAGS = {
-    "-h": "show this help message and exit",
-    "--help": "show this help message and exit",
+    "-h, --help": "show this help message and exit",
     "--version": "print the versions and exit",
     "--completion": "print the script for the completion of a shell: bash, zsh or fish",
 }
@@ -199,8 +199,9 @@ def _answer_flag(flag: str, words: Sequence[str]) -> NoReturn:
     Raises:
         UsageErrors: there is no such flag.
     """
-    if flag not in _FLAGS:
-        hint = did_you_mean(flag.removeprefix("--"), [x[2:] for x in _FLAGS], "--{}")
+    names = [name for names in _FLAGS for name in names.split(", ")]
+    if flag not in names:
+        hint = did_you_mean(flag.removeprefix("--"), [x[2:] for x in names], "--{}")
         raise UsageErrors(f"there is no flag {flag} before the command{hint}")
     if flag == "--version":
         package, *libraries = (
@@ -240,15 +241,12 @@ def _help() -> str:
     groups: dict[str, dict[str, str]] = {title: {} for title in HEADINGS}
     for name, command in commands().items():
         groups.setdefault(command.heading, {})[name] = command.summary
-    flags = {"-h, --help": _FLAGS["-h"]} | {
-        f"{flag}": text for flag, text in _FLAGS.items() if "help" not in text
-    }
     sections = [
         "usage: t2t [-h] [--version] COMMAND ...\n",
         "The Transformer of 'Attention Is All You Need': train, translate, evaluate, "
         "export.\n",
     ]
-    for title, rows in ({"options": flags} | groups).items():
+    for title, rows in ({"options": _FLAGS} | groups).items():
         if rows:
             sections.append(f"{title}:\n{two_columns(rows)}\n")
     return "\n".join([*sections, _WORKFLOW.rstrip()])
@@ -300,7 +298,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _run(selected)
         return 0
     except UsageErrors as error:
-        for sentence in dict.fromkeys(error.sentences):
+        for sentence in dict.fromkeys(error.args):
             _fail(f"t2t{command}: error: {sentence}", 2)
         return 2
     except UserError as error:
@@ -369,11 +367,12 @@ def _run(command: Command) -> None:
         if needs_tensorflow and not is_early:
             _import_tensorflow(command.decodes_files())
         result = command.run()
-    text = json.dumps(result) if command.json else command.show(result)
-    if text:
-        print(text, flush=True) if command.json else say(text, sys.stdout)
-    if not command.json:
-        say_next(command.next_command())
+    if command.json:
+        print(json.dumps(result), flush=True)
+        return
+    if text := command.show(result):
+        say(text, sys.stdout)
+    say_next(command.next_command())
 
 
 def _import_tensorflow(decodes_files: bool) -> None:

@@ -1,8 +1,9 @@
 """The command that prints the file of flags that repeats a run: `config`."""
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +49,10 @@ class Config(RunFlags, Command):
         if config.usr_dir:
             load_usr_dir(config.usr_dir)
         changes = config.changed_hparams(config.read_hparams(run / "hparams.json"))
-        manifest = _manifest(config)
-        in_table = {*_TRAIN_FLAGS, *config.train_options}
-        training = training_flags(config, changes)
-        flags = _repeating_flags(run, training, in_table, manifest)
+        manifest = None
+        with contextlib.suppress(UserError):  # the data may be gone
+            manifest = config.manifest()
+        flags = _repeating_flags(run, config, changes, manifest)
         text = _toml(flags, _comments(run, config, manifest))
         if self.output:
             write_lines(self.output, text.splitlines())
@@ -96,8 +97,8 @@ def training_flags(
 
 def _repeating_flags(
     run: Path,
-    training: Mapping[str, object],
-    in_table: Collection[str],
+    config: RunConfig,
+    changes: Mapping[str, object],
     manifest: "Manifest | None",
 ) -> dict[str, object]:
     """Returns the flags of `datagen` and `train` that repeat a run, by name.
@@ -106,29 +107,20 @@ def _repeating_flags(
 
     Args:
         run: the run directory.
-        training: its `training_flags`.
-        in_table: those that stand in the table [train].
+        config: its configuration.
+        changes: see `training_flags`.
         manifest: the manifest of its data; None: the data are no longer there.
     """
     flags: dict[str, object] = {}
     train: dict[str, object] = {}
-    for name, value in training.items():
-        (train if name in in_table else flags)[name] = value
+    for name, value in training_flags(config, changes).items():
+        is_of_train = name in _TRAIN_FLAGS or name in config.train_options
+        (train if is_of_train else flags)[name] = value
     flags["output_dir"] = str(run)
-    datagen: dict[str, object] = {}
     if manifest is not None:
-        problem = registry.problem(str(training["problem"]))
-        datagen = _datagen_flags(manifest, problem.reverse)
-    tables = {"datagen": datagen, "train": train}
-    return flags | {name: table for name, table in tables.items() if table}
-
-
-def _manifest(config: RunConfig) -> "Manifest | None":
-    """Returns the manifest of a run's data, if they are there."""
-    try:
-        return config.manifest()
-    except UserError:
-        return None
+        is_reversed = registry.problem(config.problem).reverse
+        flags["datagen"] = _datagen_flags(manifest, is_reversed)
+    return flags | {"train": train}
 
 
 def _datagen_flags(manifest: "Manifest", is_reversed: bool) -> dict[str, object]:
@@ -143,6 +135,8 @@ def _datagen_flags(manifest: "Manifest", is_reversed: bool) -> dict[str, object]
         rules.append(rule if value is True else f"{rule}={value}")
     flags: dict[str, object] = {"seed": manifest.seed}
     flags["max_length"] = manifest.max_length
+    for split, size in manifest.held_out.items():
+        flags[f"{split}_size"] = size
     if not manifest.given_vocabularies:
         flags["vocab_size"] = manifest.vocab_size
     if languages := manifest.languages:

@@ -14,10 +14,15 @@ from t2t_keras.cli.command import (
     ensemble_flag,
     quoted,
 )
-from t2t_keras.cli.lines import read_lines, require_outputs, require_readable
+from t2t_keras.cli.lines import (
+    read_lines,
+    require_lines,
+    require_outputs,
+    require_readable,
+)
 from t2t_keras.cli.translation import token_scores
 from t2t_keras.console import table
-from t2t_keras.errors import UserError, quantity
+from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import write_lines
 from t2t_keras.options import option
 from t2t_keras.run.config import require_run
@@ -111,22 +116,15 @@ class Score(RunFlags, CheckpointFlags, Command):
         """Returns the sources, the targets and the correct alignments."""
         sources = list(read_lines(self.source))
         targets = list(read_lines(self.target))
-        texts = {self.target: targets}
-        gold = []
-        if self.gold_alignments:
-            texts[self.gold_alignments] = list(read_lines(self.gold_alignments))
-        for path, lines in texts.items():
-            if len(lines) != len(sources):
-                raise UserError(
-                    f"{self.source} has {quantity(len(sources), 'lines')} and {path} "
-                    f"{len(lines):,}; they must be pairs"
-                )
+        require_lines({self.target: targets}, self.source, sources)
         if not sources:
             raise UserError(f"{self.source} is empty")
-        if self.gold_alignments:
-            for number, line in enumerate(texts[self.gold_alignments], 1):
-                place = f"{self.gold_alignments}, line {number}"
-                gold.append(parse_reference(line, place))
+        gold = []
+        if path := self.gold_alignments:
+            lines = list(read_lines(path))
+            require_lines({path: lines}, self.source, sources)
+            for number, line in enumerate(lines, 1):
+                gold.append(parse_reference(line, f"{path}, line {number}"))
         return sources, targets, gold
 
     def run(self) -> CommandResult:

@@ -1,6 +1,5 @@
 """The command that runs a trained model on text: `translate`."""
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -34,6 +33,7 @@ from t2t_keras.cli.lines import (
     OutputFile,
     count_lines,
     incomplete_files,
+    is_same,
     open_output,
     read_lines,
     require_outputs,
@@ -48,9 +48,7 @@ from t2t_keras.files.atomic import is_special, open_lines
 from t2t_keras.files.json_files import sha256
 from t2t_keras.options import OptionValues, option
 from t2t_keras.run.config import require_run
-from t2t_keras.text.alignment import (
-    format_alignment,
-)
+from t2t_keras.text.alignment import format_alignment
 
 if TYPE_CHECKING:
     from t2t_keras.decoding import engine
@@ -155,20 +153,7 @@ def ensemble_ids(ensemble: Collection[str], checkpoint: str | None) -> dict[str,
 
 
 @dataclasses.dataclass(kw_only=True)
-class _ModelFlags:
-    """The argument of commands that translate with a run or an export."""
-
-    model: str = option(
-        REQUIRED,
-        "a run directory, or a model that `t2t export` wrote",
-        metavar="MODEL",
-        positional=True,
-        aliases=("--output_dir",),
-    )
-
-
-@dataclasses.dataclass(kw_only=True)
-class Translate(_ModelFlags, CheckpointFlags, Command):
+class Translate(CheckpointFlags, Command):
     """Translates text with a trained or an exported model."""
 
     summary = "translate text with a trained or an exported model"
@@ -177,6 +162,13 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
     words_hint = 'to translate a text: echo "..." | t2t translate MODEL'
     flag_hints = EXPORT_HINTS
 
+    model: str = option(
+        REQUIRED,
+        "a run directory, or a model that `t2t export` wrote",
+        metavar="MODEL",
+        positional=True,
+        aliases=("--output_dir",),
+    )
     engine: EngineName = engine_flag()
     input: str | None = option(
         None,
@@ -285,7 +277,7 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
             written["output"] = [self.output]
             if not is_special(self.output):
                 written["output"] += incomplete_files(self.output)
-        elif self.input is not None and _is_file(self.input, STDOUT):
+        elif self.input is not None and is_same(Path(self.input), STDOUT):
             raise UserError(f"standard output is {self.input}, the input; name another")
         if self.alignments is not None:
             written["alignments"] = [self.alignments]
@@ -425,15 +417,6 @@ class Translate(_ModelFlags, CheckpointFlags, Command):
         """Returns the command that evaluates the run, or serves the export."""
         name = "serve" if self.is_export else "evaluate"
         return f"t2t {name} {quoted(self.model)}"
-
-
-def _is_file(path: str, descriptor: int) -> bool:
-    """Returns whether an open file is the regular file at a path."""
-    if not Path(path).is_file():
-        return False
-    with contextlib.suppress(OSError):  # it may be closed
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    return False
 
 
 COMMANDS = {"translate": Translate}

@@ -166,6 +166,10 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
     refused("^format: there is no 'x'", run.export, tmp_path / "x", format="x")
     refused("^output_dir must be a path, not 5", t2t_keras.export, 5, tmp_path / "x")
     refused("hypotheses and references", t2t_keras.evaluate)
+    message = "^checkpoint must be an integer or a path, not 2.5"
+    refused(message, t2t_keras.evaluate, trained_run, checkpoint=2.5)
+    message = "^checkpoint: there is no .*ckpt-99"
+    refused(message, t2t_keras.evaluate, trained_run, checkpoint=99)
     refused("^give two or more systems; `t2t evaluate`", t2t_keras.compare, "a")
     refused("^recipe has no effect without apply", t2t_keras.inspect, recipe="a")
     refused("^last must be at least 1", t2t_keras.average, trained_run, 0)

@@ -3,16 +3,11 @@
 import re
 
 import pytest
-from helpers.command_line import run
+from helpers.command_line import parsed, run
 
 from t2t_keras.cli import program
 
 COMMANDS = sorted(program.commands())
-
-
-def parsed(*words: str) -> dict:
-    values = vars(program.parse(words))
-    return {name: values[name] for name in values.keys() - {"given_flags", "words"}}
 
 
 SAME_LINES = [

@@ -7,7 +7,6 @@ from helpers.command_line import run, write
 
 from t2t_keras import registry
 from t2t_keras.cli import program
-from t2t_keras.cli.data import _SETS
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.sources import ParallelFiles
@@ -25,29 +24,31 @@ def next_command(monkeypatch, pairs, tokens, problem="translate_text", *flags):
 
 
 @pytest.mark.parametrize(
-    ("pairs", "tokens", "name"),
+    ("limit", "shown", "name", "next_name"),
     [
-        (10_000, 13, "tiny"),  # the toy problem
-        (10_000, 18, "small_data"),
-        (29_000, 18, "small_data"),
-        (150_001, 25, "pairs_300k"),
-        (1_500_000, 25, "pairs_1m"),
-        (4_000_000, 25, "pairs_3m"),
-        (4_500_000, 25, "base"),
+        (150_000, "150,000", "small_data", "pairs_300k"),
+        (500_000, "0.5 million", "pairs_300k", "pairs_1m"),
+        (1_500_000, "1.5 million", "pairs_1m", "pairs_3m"),
+        (4_000_000, "4 million", "pairs_3m", "base"),
     ],
 )
 def test_the_next_command_has_the_set_for_the_number_of_pairs(
-    pairs, tokens, name, monkeypatch
+    limit, shown, name, next_name, monkeypatch
 ):
-    command = next_command(monkeypatch, pairs, tokens)
-    assert f"--hparams_set {name} " in command
-    assert name in registry.list_hparams()
+    assert f"to {shown} pairs:" in registry.list_hparams()[name]
+    for pairs, expected in ((limit, name), (limit + 1, next_name)):
+        command = next_command(monkeypatch, pairs, 25)
+        assert f"--hparams_set {expected} " in command
 
 
-def test_the_sets_are_for_the_pairs_that_they_say():
-    for limit, name in _SETS.items():
-        shown = f"{limit:,}" if limit < 500_000 else f"{limit / 1e6:g} million"
-        assert f"to {shown} pairs:" in registry.list_hparams()[name]
+def test_only_few_short_pairs_get_the_set_of_the_toy_problem(monkeypatch):
+    for pairs, tokens, name in (
+        (10_000, 13, "tiny"),
+        (10_000, 18, "small_data"),
+        (10_001, 13, "small_data"),
+    ):
+        command = next_command(monkeypatch, pairs, tokens)
+        assert f"--hparams_set {name} " in command
 
 
 def test_the_next_command_has_the_set_of_the_problem(monkeypatch):

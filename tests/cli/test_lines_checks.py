@@ -33,17 +33,14 @@ MISTAKES = [
         (*TRAIN, *BASE, "--save_every", "9", "--save_minutes", "9"),
         "--save_every and --save_minutes exclude each other",
     ),
-    ((*TRAIN, "x", "--hparams_set", "base", "--usr_dir", "no_such"), "--usr_dir"),
     (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),
     (("translate", "served"), "served is neither a run nor an export; give served/10"),
-    (("translate", "absent"), "absent is not a run directory"),
     (
         ("translate", "run", "--export_dir", "export"),
         "there is no flag --export_dir; MODEL may be an export: give its directory as",
     ),
     (("translate", "data"), "data is a data directory; give a run, the --output_dir"),
     (("average", "data", "--last", "2"), "data is a data directory; give a run"),
-    (("card", "data"), "data is a data directory; give a run, the --output_dir of"),
     (("serve", "data"), "data is a data directory; give a run, the --output_dir of"),
     (("train", "--output_dir", "data"), "--output_dir: data is a data directory"),
     ((*TRAIN, *BASE, "--init_from", "data"), "--init_from: data is a data directory"),
@@ -98,15 +95,7 @@ MISTAKES = [
         "--alignments: file is the input; name another",
     ),
     (
-        (
-            *RUN,
-            *DECODE,
-            "glossary=terms.tsv",
-            "--input",
-            "file",
-            "--output",
-            "terms.tsv",
-        ),
+        (*RUN, *DECODE, "glossary=terms.tsv", "--input", "file", "--output=terms.tsv"),
         "--output: terms.tsv is the input; name another",
     ),
     (
@@ -114,16 +103,8 @@ MISTAKES = [
         "--output: run/config.json belongs to run, which the command reads",
     ),
     (
-        (*PAIRS, "--gold_alignments", "link", "--alignments", "link"),
-        "--alignments: link is the input; name another",
-    ),
-    (
         (*COMPARE, "--page", "file"),
         "--page: file is the input; name another",
-    ),
-    (
-        (*COMPARE, "--input", "link", "--page", "link"),
-        "--page: link is the input; name another",
     ),
     (
         (*INSPECT, "--train_target", "link", "--page", "file"),
@@ -133,7 +114,6 @@ MISTAKES = [
         (*EVALUATE, *DECODE, "forbidden=out.source", "--output", "out"),
         "--output: out.source is the input; name another",
     ),
-    ((*PAIRS, "--output", "no/such"), "--output: there is no directory no"),
     ((*PAIRS, "--output", "file"), "file is the input; name another"),
     ((*PAIRS, "--output", "scores.gz"), "is not compressed; leave out .gz"),
     ((*RUN, "--alpha", "nan"), "alpha must be a finite number"),
@@ -165,7 +145,6 @@ MISTAKES = [
     ((*PAIRS, "--target", "Hund"), "no file 'Hund'; write the texts into a file, one"),
     (("evaluate", "export"), "export is an export; give its run, and the export as --"),
     ((*EVALUATE, "--data_dir", "no_such"), "--data_dir: there is no directory no_such"),
-    ((*EVALUATE, "--output", "no/x"), "there is no directory no"),
     (("average", "--output_dir", "no_such", "--last", "5"), "there is no directory"),
     (("export", "--output_dir", "no", "--export_dir", "x"), "no is not a run direct"),
     ((*EXPORT, "export"), "give --overwrite to replace it"),
@@ -257,9 +236,8 @@ def closed(redirection, *argv, cwd):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
-@pytest.mark.parametrize("argv", [("list",), RUN])
-def test_standard_output_is_closed(argv, tmp_path):
-    done = closed(">&-", *argv, cwd=tmp_path)
+def test_standard_output_is_closed(tmp_path):
+    done = closed(">&-", "list", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "t2t: error: standard output is closed; redirect it to a file or to /dev/null\n"

@@ -7,10 +7,9 @@ import tomllib
 
 from helpers.command_line import run, run_json, run_refused
 from helpers.json_edits import edit_json
+from helpers.small_data import write_pairs
 from helpers.small_run import replace_updates
 
-from t2t_keras import registry
-from t2t_keras.cli import program
 from t2t_keras.run.config import RunConfig
 from t2t_keras.training.trainer import Trainer
 
@@ -28,6 +27,7 @@ def test_a_run_is_repeated(data_dir, tmp_path, capfd, monkeypatch):
     replace_updates(monkeypatch)
     flags = ["--train_steps", 2, "--seed", 5, "--accumulate", 2, "--eval_sentences", 0]
     options = ["--keep", 3, "--average_last", 0, "--save_minutes", 7.5]
+    options += ["--bleu_tokenize", "char"]
     folders = ["--data_dir", data_dir, "--output_dir", tmp_path / "first"]
     arguments = [*TRAIN, "--hparams", CHANGES, *flags, *options, *folders]
     with monkeypatch.context() as patch:  # its files are written, no step is done
@@ -51,32 +51,10 @@ def test_a_run_is_repeated(data_dir, tmp_path, capfd, monkeypatch):
         "save_minutes": 7.5,
         "keep": 3,
         "eval_sentences": 0,
+        "bleu_tokenize": "char",
         "average_last": 0,
     }
     assert printed["config"]["hparams"]["train_steps"] == 2
-
-
-def test_the_file_gives_the_flags_of_the_run(trained_run, data_dir, tmp_path):
-    """Every kind of option goes through TOML and the parser of `t2t train`."""
-    origin = tmp_path / "a run"
-    shutil.copytree(trained_run, origin)
-    options = {"keep": 3, "save_minutes": 7.5, "best_by": "metric"}
-    edit_json(
-        origin / "config.json",
-        **{"hparams_set": "tiny", "seed": 7, "batch_parts": 2, "accumulate": 2},
-        **{"data_dir": str(data_dir), "init_from": str(trained_run)},
-        train_options=options,
-    )
-    file = tmp_path / "repeat.toml"
-    assert run("config", origin, "--output", file) == 0
-    command = program.parse(["train", "--config", str(file), "--output_dir", "new"])
-    config = RunConfig.read(origin)
-    assert command.output_dir == "new" and command.options == options
-    for name in ("problem", "hparams_set", "data_dir", "seed", "init_from"):
-        assert getattr(command, name) == getattr(config, name)
-    assert command.accumulate == 2
-    hparams = registry.hparams("tiny").parse(command.hparams)
-    assert hparams == config.read_hparams(origin / "hparams.json")
 
 
 def test_a_tuned_run_of_an_imported_model_is_repeated(
@@ -120,3 +98,24 @@ def test_the_data_are_named_by_the_flags_of_their_problem(
     text = run_json(capfd, "config", path)["text"]
     assert "For `t2t datagen`, add what names the data: treebank, train_trees," in text
     assert "train_source" not in text
+
+
+def test_the_data_are_made_again(trained_run, capfd, tmp_path):
+    """With the sources, which the file does not name."""
+    files = write_pairs(tmp_path)
+    sources = ["--train_source", files.source_path, "--train_target", files.target_path]
+    flags = ["--seed", 3, "--dev_size", 25, "--test_size", 40, "--vocab_size", 310]
+    flags += ["--max_length", 9, "--clean", "ratio=9.0", "--languages", "en-de"]
+    data = ["datagen", "--problem", "translate_text", "--data_dir", tmp_path / "data"]
+    assert run(*data, *flags, *sources, "--workers", 1) == 0
+    path = shutil.copytree(trained_run, tmp_path / "run")
+    changes = {"data_dir": str(tmp_path / "data"), "batch_parts": 1}
+    edit_json(path / "config.json", **changes, hparams_set="tiny")
+    file = tmp_path / "repeat.toml"
+    assert run("config", path, "--output", file) == 0
+    again = ["--config", file, "--data_dir", tmp_path / "again", "--workers", 1]
+    assert run("datagen", *again, *sources) == 0
+    for written in (tmp_path / "data").iterdir():
+        if written.suffix != ".lock":
+            copy = tmp_path / "again" / written.name
+            assert copy.read_bytes() == written.read_bytes(), written.name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.cli import main
+from t2t_keras.cli import main, program
 
 
 def run(*argv: str | Path) -> int:
@@ -36,6 +36,15 @@ def run_refused(capfd: pytest.CaptureFixture, *argv: str | Path) -> str:
     sentence = capfd.readouterr().err
     assert sentence.startswith(f"t2t {argv[0]}: error: ") and sentence.count("\n") == 1
     return sentence
+
+
+def parsed(*words: str) -> dict:
+    """Returns the values of the flags of a command line, by the names of fields."""
+    values = dict(vars(program.parse(words)))
+    if values["plugin_values"]:  # its class is made at each call
+        values["plugin_values"] = vars(values["plugin_values"])
+    given = {"words", "config", "given_flags"}
+    return {name: values[name] for name in values.keys() - given}
 
 
 def python(code: str, *arguments: str | Path, input: str = "", **env: str) -> str:

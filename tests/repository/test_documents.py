@@ -146,7 +146,7 @@ def test_flags_in_the_prose_exist(page):
 @functools.cache
 def flags_of(command: str) -> set[str]:
     part = commands()[command].plugin_flags(None, None)
-    return command_line(command, commands()[command], *filter(None, [part])).names()
+    return command_line(command, commands()[command], part).names()
 
 
 def write_files() -> None:

@@ -216,4 +216,4 @@ def test_score_writes_alignments_and_their_error_rate(
     assert result == scores | alignment_scores(alignments, references)
     assert 0 < result["aer"] <= 100
     assert run(*argv, "--gold_alignments", write(tmp_path / "c", "0-0")) == 2
-    assert "has 9 lines and" in capfd.readouterr().err
+    assert "differ in their number of lines, 1 and 9" in capfd.readouterr().err

@@ -49,7 +49,7 @@ PAGES, block_name, generated, markdown = (
 @functools.cache
 def flags(command):
     parts = [COMMANDS[command].plugin_flags(problem, None) for problem in PROBLEMS]
-    line = program.command_line(command, COMMANDS[command], *filter(None, parts))
+    line = program.command_line(command, COMMANDS[command], *parts)
     return frozenset(line.names())
 
 
@@ -240,6 +240,7 @@ MESSAGES = [
     ("serve", "--normalize", "1", "use `--alpha X --decode_hparams length_penalty=p"),
     ("t2t", "trian", "", ""),
     ("train", "--probelm", "", ""),
+    ("list", "--seed", "1", ""),  # a flag of other commands here
 ]
 
 

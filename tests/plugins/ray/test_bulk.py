@@ -275,7 +275,7 @@ def result_of(file, *rows, faults=(), mistake="", **counts):
 
 def finish(job):
     """Runs a job that has no cluster, so that only what is finished is done."""
-    return run_job(job, "no cluster", WorkerSize(), None)
+    return run_job(job, "localhost:1", WorkerSize(), None)
 
 
 def test_outputs_appear_when_they_are_complete(job, capfd):
@@ -326,7 +326,7 @@ def test_an_output_is_written_again_if_it_or_an_input_has_changed(job, change):
         job.outputs[0].write_text("")  # as after a crash before it reached the disk
     elif change == "gone":
         job.outputs[0].unlink()
-    refused("--cluster no cluster is not an address", finish, job)
+    refused("--cluster localhost:1: there is no cluster", finish, job)
 
 
 def test_an_input_that_changes_while_it_is_read_is_read_again(job):
@@ -336,7 +336,7 @@ def test_an_input_that_changes_while_it_is_read_is_read_again(job):
 
     write_outputs(job, [0], results())
     write_outputs(job, [1], [result_of(1, "B")])
-    refused("--cluster no cluster is not an address", finish, job)
+    refused("--cluster localhost:1: there is no cluster", finish, job)
 
 
 def test_faulty_lines_are_listed_once(job, capfd):

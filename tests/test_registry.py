@@ -201,7 +201,7 @@ def test_a_faulty_user_file_is_reported_with_its_line(tmp_path, text, message):
         ("return Problem(sumary='x')", 6, "TypeError: .*sumary"),
         ("x = 1\n    return x / 0", 7, "ZeroDivisionError"),
         ("return None", 4, "must return Problem, not NoneType"),
-        ("return Problem(summary='x', vocab_size=0)", 6, "vocab_size must be from 1"),
+        ("return Problem(summary='x', vocab_size=0)", 6, "vocab_size must be at le"),
     ],
 )
 def test_a_definition_that_raises_is_reported_with_its_line(

@@ -23,8 +23,6 @@ PACKAGE_HINTS: dict[str, str] = {}
 # The error of each file of a `--usr_dir` that could not be imported.
 FAILED_FILES: dict[str, UserError] = {}
 
-_printed_errors: dict[str, UserError] = {}  # by the file
-
 # Whether a definition that cannot be registered is listed with its error, so that the
 # other definitions of its file can be used; see `Registry.deferred`.
 defers_errors = False
@@ -63,14 +61,13 @@ def load_usr_dir(directory: str | Path) -> None:
                 _import_file(path.name if file == init else file.stem, file)
         except UserError as error:
             errors[str(file)] = error
-        FAILED_FILES.pop(str(file), None)
     if len(errors) == len(files):
         raise next(iter(errors.values()))
+    printed = {str(file): str(FAILED_FILES.pop(str(file), "")) for file in files}
     for name, failure in errors.items():
-        if str(_printed_errors.get(name)) != str(failure):
+        if printed[name] != str(failure):
             say(f"t2t: {failure}; this file is left out")
     FAILED_FILES.update(errors)
-    _printed_errors.update(errors)
 
 
 @contextlib.contextmanager

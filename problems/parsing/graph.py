@@ -87,7 +87,7 @@ def _leaves(words: tf.RaggedTensor, leaves: Sequence[str]) -> tf.Tensor:
 
 
 def mark_tags(words: tf.RaggedTensor) -> tf.Tensor:
-    """Does what `punctuation.mark_tags` does, for words [B, (W)], with "" for None.
+    """Does what `words.mark_tags` does, for words [B, (W)], with "" for None.
 
     The result is [B, W + 3]; values after the words of a sentence have no meaning.
     """

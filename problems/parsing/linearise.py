@@ -46,7 +46,7 @@ def linearise(tree: Tree, pos_tags: bool = True) -> list[str]:
     left out.
 
     Args:
-        tree: a tree from `parsing.tree.prepare`.
+        tree: a tree from `tree.prepare`.
         pos_tags: whether a leaf is written as its tag or as XX. EVALB scores no tags,
             but to predict them is a richer training signal, and they mark punctuation.
     """

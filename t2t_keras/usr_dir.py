@@ -91,24 +91,19 @@ def _import_file(name: str, file: Path) -> None:
         )
     try:
         importlib.import_module(name)
-    except UserError as error:
-        location = error_location(error, str(file))
-        if location is None or str(file.parent) in str(error):
-            raise
-        raise UserError(f"--usr_dir: {location}: {error}") from error
-    except ModuleNotFoundError as error:
+    except (Exception, SystemExit) as error:  # a setup.py exits
         location = error_location(error, str(file)) or str(file)
-        load_plugins("models")  # fill `PACKAGE_HINTS`
-        package = (error.name or "").partition(".")[0]
-        hint = PACKAGE_HINTS.get(package)
-        reason = f"{explain_error(error)}{f'; {hint}' if hint else ''}"
+        reason = explain_error(error)
+        if isinstance(error, UserError) and str(file.parent) in reason:
+            raise  # it names a line
+        if isinstance(error, SyntaxError):
+            location = f"{error.filename}:{error.lineno}"
+            reason = error.msg
+        elif isinstance(error, ModuleNotFoundError):
+            load_plugins("models")  # fill `PACKAGE_HINTS`
+            hint = PACKAGE_HINTS.get((error.name or "").partition(".")[0])
+            reason += f"; {hint}" if hint else ""
         raise UserError(f"--usr_dir: {location}: {reason}") from error
-    except SyntaxError as error:
-        location = f"{error.filename}:{error.lineno}"
-        raise UserError(f"--usr_dir: {location}: {error.msg}") from error
-    except (Exception, SystemExit) as error:  # such as a setup.py
-        location = error_location(error, str(file)) or str(file)
-        raise UserError(f"--usr_dir: {location}: {explain_error(error)}") from error
 
 
 def definition_location(definition: Callable[..., object]) -> str:

@@ -105,23 +105,6 @@ def _no_tree(words: Sequence[str], symbols: Sequence[str]) -> UserError:
     )
 
 
-def restore_text(source: str, output: str) -> str:
-    """Converts a decoded output to a bracketed tree.
-
-    Args:
-        source: the words, separated by spaces.
-        output: the symbols, separated by spaces.
-
-    Returns:
-        The tree in one line; "" for a source without words.
-
-    Raises:
-        UserError: the symbols are not a tree over the words.
-    """
-    words = [word for word in source.split(" ") if word]
-    return restore(words, output.split()).format() if words else ""
-
-
 def _closes(symbol: str) -> bool:
     """Returns whether the symbol is `/X`; a slash alone can be a tag."""
     return symbol.startswith("/") and len(symbol) > 1

@@ -169,8 +169,10 @@ SAYS = {
 }
 
 
-@pytest.mark.parametrize("source_name", STRANGE)
-@pytest.mark.parametrize("command", ["datagen", "inspect"])
+@pytest.mark.parametrize(
+    ("source_name", "command"),
+    [*((name, "datagen") for name in STRANGE), ("lines", "inspect")],
+)
 def test_unknown_labels_and_lines_are_reported_and_many_end_the_command(
     tmp_path, capsys, source_name, command
 ):

@@ -7,14 +7,7 @@ import pytest
 from helpers.command_line import python
 from helpers.errors import refused
 
-from t2t_keras import (
-    HParams,
-    Problem,
-    entry_points,
-    register_hparams,
-    register_problem,
-    registry,
-)
+from t2t_keras import HParams, Problem, register_hparams, register_problem, registry
 from t2t_keras.usr_dir import load_usr_dir
 
 
@@ -314,17 +307,3 @@ def test_entry_points_of_another_package(tmp_path):
     write(info / "entry_points.txt", "[t2t_keras.problems]\nany = plug\n")
     code = "from t2t_keras import registry; print(registry.problem('plugged').summary)"
     assert python(code, PYTHONPATH=str(tmp_path)) == "of another package\n"
-
-
-def test_entry_points_are_read_once(monkeypatch):
-    read = []
-    original = entry_points.entry_points
-    monkeypatch.setattr(
-        entry_points, "entry_points", lambda: read.append(None) or original()
-    )
-    entry_points._all_entries.cache_clear()
-    assert "describe" in entry_points.plugin_names("commands")
-    assert entry_points.load_plugin("commands", "describe").summary
-    assert entry_points.load_plugin("commands", "unknown") is None
-    assert entry_points.plugin_names("unknown") == []
-    assert len(read) == 1

@@ -246,14 +246,7 @@ def test_fields_of_records(cls):
     ("fields", "message"),
     [
         ({"max_length": -1}, "problem 'p': max_length must be at least 1"),
-        (
-            {"text_processor": 5},
-            "problem 'p': text_processor must be TextProcessor, not 5",
-        ),
-        (
-            {"sources": {"train": [("a", "b")]}},
-            "sources.train must be a function without ",
-        ),
+        ({"sources": {"train": 5}}, "sources.train must be a function without argu"),
         ({"name": 5}, "problem 5: name must be text, not 5"),
     ],
 )

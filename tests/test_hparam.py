@@ -7,14 +7,17 @@ from t2t_keras import HParams, registry
 
 
 def test_base_is_the_papers_base():
-    """What Table 3 does not say, see `test_table3`."""
     base = registry.hparams("base")
+    assert base.num_layers == 6
+    assert (base.d_model, base.d_ff, base.num_heads) == (512, 2048, 8)
+    assert (base.key_size, base.value_size) == (64, 64)
     assert (base.norm, base.position) == ("post", "sinusoidal")
     assert base.share_embeddings
+    assert (base.dropout, base.label_smoothing) == (0.1, 0.1)
     assert (base.attention_dropout, base.ffn_dropout) == (0, 0)
     assert (base.warmup_steps, base.learning_rate) == (4000, 1)
     assert (base.adam_beta1, base.adam_beta2, base.adam_epsilon) == (0.9, 0.98, 1e-9)
-    assert base.batch_tokens == 25_000
+    assert (base.batch_tokens, base.train_steps) == (25_000, 100_000)
 
 
 def test_parsing_is_the_papers_parser():

@@ -33,10 +33,27 @@ def entropy(vocab, smoothing):
     )
 
 
+def example(vocab, rows=7, scale=3.0):
+    rng = np.random.default_rng(vocab)
+    logits = rng.normal(scale=scale, size=(rows, vocab)).astype(np.float32)
+    return logits, rng.integers(0, vocab, rows).astype(np.int32)
+
+
 def watched(tape, array):
     tensor = tf.constant(array)
     tape.watch(tensor)
     return tensor
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("vocab", [2, 11, 1000])
+def test_value_is_the_cross_entropy_to_soft_targets(vocab, smoothing):
+    logits, labels = example(vocab)
+    exact = np.log(softmax(logits.astype(np.float64)))
+    loss, nll = cross_entropies(logits, labels, smoothing)
+    expected = -(soft_targets(labels, vocab, smoothing) * exact).sum(1)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    np.testing.assert_allclose(nll, -exact[np.arange(7), labels], rtol=1e-5)
 
 
 def output_layer(vocab=11, rows=40, width=5, scale=1.0):

@@ -13,6 +13,9 @@ The command line is `t2t`, whose commands are these functions. A problem, model 
 hparam set of your own needs no other names.
 """
 
+import importlib.util
+import pathlib
+
 from t2t_keras.api.functions import (
     average,
     compare,
@@ -24,7 +27,6 @@ from t2t_keras.api.functions import (
     load,
     train,
 )
-from t2t_keras.clone_folders import absent_folders
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.options import option
@@ -39,7 +41,11 @@ from t2t_keras.registry import (
 )
 from t2t_keras.tensorflow_import import quiet_import
 
-__path__ += absent_folders()
+# Python that is started in a clone imports this package from the clone, even after
+# `pip install .`, which puts `problems`, `hparams` and `plugins` elsewhere.
+if importlib.util.find_spec("t2t_keras.problems") is None:
+    _clone = pathlib.Path(__file__).resolve().parents[1]
+    __path__ += [str(_clone), str(_clone / "plugins")]  # the latter for `testing`
 quiet_import()
 
 __all__ = [

@@ -18,7 +18,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -223,8 +223,6 @@ def _check_generic(origin: type, items: list[_Check], is_fixed: bool) -> _Check:
         accepted = Sequence
         hints = hints if is_fixed else (*hints, ...)
         words = f"({', '.join(described)})" if is_fixed else words
-    elif issubclass(origin, Set):
-        cls = set
     elif issubclass(origin, Sequence):
         cls = list
     elif origin is collections.abc.Iterable:
@@ -408,7 +406,7 @@ def _without_limits(signature: inspect.Signature) -> inspect.Signature:
     return signature.replace(parameters=parameters)
 
 
-def check_fields(values: "DataclassInstance", prefix: str = "") -> None:
+def check_fields(values: "DataclassInstance", prefix: str) -> None:
     """Checks the types of a dataclass's fields.
 
     Args:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from t2t_keras.display import current_words, end_spinner, is_shown, show, waiting
+from t2t_keras.display import end_spinner, is_shown, show, waiting
 from t2t_keras.errors import printable, quantity
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def busy(words: str) -> Iterator[None]:
             if needs_spinner:
                 from t2t_keras.progress_bar import Spinner
 
-                spinner = Spinner(current_words)
+                spinner = Spinner()
                 show(spinner)
                 spinner.start(refresh=True)
             yield

@@ -80,11 +80,10 @@ def _load(entries: Iterable[EntryPoint]) -> dict[str, Any]:
             if _is_absent(error, entry.module):
                 continue
             reason = f"{type(error).__name__}: {first_line(error)}"
-            message = f"the plugin {entry.value} cannot be imported: {reason}"
-            print(
-                printable(f"t2t_keras: {message}"),
-                file=sys.stderr,
+            message = (
+                f"t2t_keras: the plugin {entry.value} cannot be imported: {reason}"
             )
+            print(printable(message), file=sys.stderr)
     return plugins
 
 

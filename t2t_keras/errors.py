@@ -175,38 +175,24 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
 def install_command(extra: str) -> str:
     """Returns the command that installs an extra, as the package was installed.
 
+    That is from the clone, from the address that pip has recorded, or by the name.
+
     Args:
         extra: the name of the extra in `pyproject.toml`.
     """
+    import importlib.metadata
+    import json
+
     clone = Path(__file__).resolve().parents[1]
     if (clone / "pyproject.toml").exists():
         return f'pip install -e "{clone}[{extra}]"'
-    return f'pip install "{_requirement(extra)}"'
-
-
-def _requirement(extra: str) -> str:
-    """Returns what pip installs the package with an extra from.
-
-    That is the path or the address it came from, which pip has recorded, or its name.
-    """
-    import importlib.metadata
-    import json
-    from urllib.parse import unquote, urlsplit
-
-    name = f"t2t_keras[{extra}]"
-    try:
-        files = importlib.metadata.files("t2t_keras") or ()
-        records = [file for file in files if file.name == "direct_url.json"]
-        origin = json.loads(records[0].read_text("utf-8")) if records else {}
-        url = origin.get("url", "")
-        address = urlsplit(url)
-        if address.scheme == "file":  # a clone of the repository, or a wheel
-            return f"{unquote(address.path)}[{extra}]"
-        if vcs := origin.get("vcs_info"):
-            return f"{name} @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
-    except (importlib.metadata.PackageNotFoundError, OSError, ValueError, KeyError):
-        return name
-    return f"{name} @ {url}" if url else name
+    distribution = importlib.metadata.distribution("t2t_keras")
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+    url = origin.get("url")
+    if vcs := origin.get("vcs_info"):
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    address = f" @ {url}" if url else ""
+    return f'pip install "t2t_keras[{extra}]{address}"'
 
 
 def quantity(count: int, plural: str, singular: str | None = None) -> str:

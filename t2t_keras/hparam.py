@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,6 +11,7 @@ from t2t_keras.checking import checked
 from t2t_keras.definitions import Registry
 from t2t_keras.entry_points import plugin_names
 from t2t_keras.errors import UserError, did_you_mean, short_repr
+from t2t_keras.files.json_files import read_json
 from t2t_keras.options import (
     check_options,
     option,
@@ -316,15 +316,7 @@ class HParams:
         Raises:
             UserError: as `override`, and for text that is not `key=value` pairs.
         """
-        changes: dict[str, str] = {}
-        pairs = split_pairs(overrides, "--hparams: ")
-        cls = _hparams_class(pairs.get("model", self.model))
-        for key, value in pairs.items():
-            name = _field_name(cls, key)
-            if name in changes:
-                raise UserError(f"--hparams: '{name}' is given twice")
-            changes[name] = value
-        return self.override(**changes)
+        return self.override(**split_pairs(overrides, "--hparams: "))
 
     @classmethod
     @checked
@@ -341,18 +333,11 @@ class HParams:
         """Reads hparams from the `hparams.json` of a run.
 
         Raises:
-            UserError: the file is missing or not such JSON, or as `override`.
+            UserError: the file is missing or damaged, or as `override`.
         """
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path} is not valid JSON: {error}") from None
-        except FileNotFoundError:
-            raise UserError(f"there is no {path}; restore it") from None
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from None
-        if not isinstance(values, dict):
-            raise UserError(f"{path} is not a JSON object of hyper-parameters")
+        values = read_json(path, otherwise="start another run")
+        if values is None:
+            raise UserError(f"there is no {path}; restore it")
         try:
             return cls.from_dict(values)
         except UserError as error:

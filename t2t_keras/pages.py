@@ -24,7 +24,7 @@ _FOLDER = Path(__file__).parent
 
 
 @functools.cache
-def templates(folder: Path = _FOLDER) -> "Environment":
+def templates(folder: Path) -> "Environment":
     """Returns the templates of a folder, which escape the values that they show.
 
     A `markupsafe.Markup` is HTML and stays as it is, and so do all values in a template

@@ -5,9 +5,10 @@ Its `TextProcessor` converts between users' texts and those that a tokenizer enc
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Interval
 
 from t2t_keras.checking import NonNegative, Positive, check_fields
 from t2t_keras.errors import UserError, short_repr
@@ -116,9 +117,6 @@ Pair = tuple[str, str]  # (source text, target text)
 Source = Callable[[], Iterable[Pair]]  # called once for every pass over the pairs
 
 
-_MAX_VOCAB_SIZE = 1_000_000
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cleaning:
     """The rules by which training pairs are dropped as noise; by default none.
@@ -141,18 +139,14 @@ class Cleaning:
     identical: bool = False
     control: bool = False
     entities: bool = False
-    letters: float = 0.0
-    word: int = 0
+    letters: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    word: NonNegative = 0
     ratio: float = 0.0
     duplicates: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, "cleaning: ")
-        if not 0 <= self.letters <= 1:
-            raise UserError(f"cleaning: letters is a share, not {self.letters}")
-        if self.word < 0:
-            raise UserError(f"cleaning: word must not be negative, but is {self.word}")
-        if self.ratio and not 1 <= self.ratio < math.inf:
+        if self.ratio and self.ratio < 1:
             raise UserError(f"cleaning: ratio must be at least 1, not {self.ratio}")
 
 
@@ -208,7 +202,7 @@ class Problem:
     sources: Mapping[Split, Source] = dataclasses.field(default_factory=dict)
 
     tokenizer: str = "sentencepiece"
-    vocab_size: int | None = 32_000
+    vocab_size: Annotated[int, Interval(ge=1, le=1_000_000)] | None = 32_000
     shared_vocab: bool = True
     max_length: Positive = 256
     cleaning: Cleaning = dataclasses.field(default_factory=Cleaning)
@@ -229,19 +223,6 @@ class Problem:
 
     def __post_init__(self) -> None:
         check_fields(self, f"problem {short_repr(self.name)}: ")
-        size = self.vocab_size
-        if size is not None and not 1 <= size <= _MAX_VOCAB_SIZE:
-            raise UserError(
-                f"problem '{self.name}': vocab_size must be from 1 to "
-                f"{_MAX_VOCAB_SIZE:,}, not {size}"
-            )
-        splits = get_args(Split)
-        for split in self.sources:
-            if split not in splits:
-                raise UserError(
-                    f"problem '{self.name}': '{split}' is not a split; the splits are "
-                    f"{', '.join(splits)}"
-                )
         languages = getattr(self.metrics, "languages", None)
         if self.languages is None and languages:
             object.__setattr__(self, "languages", languages)

@@ -3,7 +3,6 @@
 import io
 import os
 import sys
-from collections.abc import Callable
 from typing import IO
 
 import rich.progress
@@ -122,22 +121,17 @@ class _TextColumn(rich.progress.ProgressColumn):
 
 
 class Spinner(Live):
-    """A spinner with words on standard error, which is a terminal.
-
-    Args:
-        words: returns what the user waits for now.
-    """
+    """A spinner with `current_words` on standard error, which is a terminal."""
 
     is_spinner = True
 
-    def __init__(self, words: Callable[[], str]) -> None:
+    def __init__(self) -> None:
         # A duplicate, because the descriptor of standard error may be diverted.
         try:
             descriptor = os.dup(sys.stderr.fileno())
             file: IO[str] = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115
         except (io.UnsupportedOperation, AttributeError):  # it has no descriptor
             file = sys.stderr
-        self._words = words
         self._spinner = rich.spinner.Spinner("dots")
         # What is printed meanwhile appears above it.
         super().__init__(
@@ -148,5 +142,5 @@ class Spinner(Live):
         )
 
     def _with_words(self) -> rich.spinner.Spinner:
-        self._spinner.text = Text(printable(self._words()))
+        self._spinner.text = Text(printable(current_words()))
         return self._spinner

@@ -407,6 +407,26 @@ def _class_fields(cls: type) -> dict[str, Any]:
     }
 
 
+def build_model(
+    hparams: HParams, source_vocab_size: int, target_vocab_size: int | None = None
+) -> "Transformer":
+    """Returns the registered model that `hparams.model` names, newly initialized.
+
+    The arguments are those of `Transformer`.
+
+    Raises:
+        UserError: there is no such model, or it takes another class of hparams.
+    """
+    named = model(hparams.model)
+    if type(hparams) is not named.hparams:
+        raise UserError(
+            f"hparams: model '{hparams.model}' takes {named.hparams.__name__}, not "
+            f"{type(hparams).__name__}; set model to the name of its model"
+        )
+    built: Transformer = named.build(hparams, source_vocab_size, target_vocab_size)
+    return built
+
+
 @register_model
 def transformer(
     hparams: HParams, source_vocab_size: int, target_vocab_size: int | None = None

@@ -23,8 +23,6 @@ PACKAGE_HINTS: dict[str, str] = {}
 # The error of each file of a `--usr_dir` that could not be imported.
 FAILED_FILES: dict[str, UserError] = {}
 
-_printed_errors: dict[str, UserError] = {}  # by the file
-
 # Whether a definition that cannot be registered is listed with its error, so that the
 # other definitions of its file can be used; see `Registry.deferred`.
 defers_errors = False
@@ -63,14 +61,13 @@ def load_usr_dir(directory: str | Path) -> None:
                 _import_file(path.name if file == init else file.stem, file)
         except UserError as error:
             errors[str(file)] = error
-        FAILED_FILES.pop(str(file), None)
     if len(errors) == len(files):
         raise next(iter(errors.values()))
+    printed = {str(file): str(FAILED_FILES.pop(str(file), "")) for file in files}
     for name, failure in errors.items():
-        if str(_printed_errors.get(name)) != str(failure):
+        if printed[name] != str(failure):
             say(f"t2t: {failure}; this file is left out")
     FAILED_FILES.update(errors)
-    _printed_errors.update(errors)
 
 
 @contextlib.contextmanager
@@ -94,24 +91,19 @@ def _import_file(name: str, file: Path) -> None:
         )
     try:
         importlib.import_module(name)
-    except UserError as error:
-        location = error_location(error, str(file))
-        if location is None or str(file.parent) in str(error):
-            raise
-        raise UserError(f"--usr_dir: {location}: {error}") from error
-    except ModuleNotFoundError as error:
+    except (Exception, SystemExit) as error:  # a setup.py exits
         location = error_location(error, str(file)) or str(file)
-        load_plugins("models")  # fill `PACKAGE_HINTS`
-        package = (error.name or "").partition(".")[0]
-        hint = PACKAGE_HINTS.get(package)
-        reason = f"{explain_error(error)}{f'; {hint}' if hint else ''}"
+        reason = explain_error(error)
+        if isinstance(error, UserError) and str(file.parent) in reason:
+            raise  # it names a line
+        if isinstance(error, SyntaxError):
+            location = f"{error.filename}:{error.lineno}"
+            reason = error.msg
+        elif isinstance(error, ModuleNotFoundError):
+            load_plugins("models")  # fill `PACKAGE_HINTS`
+            hint = PACKAGE_HINTS.get((error.name or "").partition(".")[0])
+            reason += f"; {hint}" if hint else ""
         raise UserError(f"--usr_dir: {location}: {reason}") from error
-    except SyntaxError as error:
-        location = f"{error.filename}:{error.lineno}"
-        raise UserError(f"--usr_dir: {location}: {error.msg}") from error
-    except (Exception, SystemExit) as error:  # such as a setup.py
-        location = error_location(error, str(file)) or str(file)
-        raise UserError(f"--usr_dir: {location}: {explain_error(error)}") from error
 
 
 def definition_location(definition: Callable[..., object]) -> str:

@@ -109,17 +109,8 @@ def test_what_a_hint_allows(hint, is_allowed):
         ),
         (tuple[int, ...] | None, [1, "2"], r"x\[1\] must be an integer, not '2'"),
         (list[Positive | None], [None, 0], r"x\[1\] must be at least 1 .* or None, "),
-        (set[str], {5}, r"x\[0\] must be text, not 5"),
-        (
-            Annotated[list[int], Rule(any, "a list with a number")],
-            [0],
-            "a list with a n",
-        ),
-        (
-            Annotated[list[int], Rule(any, "a list with a number")],
-            ["a"],
-            r"x\[0\] must",
-        ),
+        (SOME, [0], "a list with a number"),
+        (SOME, ["a"], r"x\[0\] must"),
         (TrainOptions, 5, "x must be TrainOptions, not 5"),
         (int, np.eye(9), r"x must be an integer, not array\(\[\[1., 0., 0."),
         (int, Unprintable(), "x must be an integer, not a Unprintable"),
@@ -152,61 +143,62 @@ def never_foreign(call):
         assert "\n" not in str(error)
 
 
-def test_load_refuses_what_is_not_a_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for value in ODD:
-        never_foreign(lambda value=value: t2t_keras.load(value))
-        never_foreign(lambda value=value: t2t_keras.load(tmp_path, value))
-        never_foreign(lambda value=value: t2t_keras.load(tmp_path, None, value))
-    refused("output_dir must be a path, not None", t2t_keras.load, None)
-    refused("ensemble must be a list, each", t2t_keras.load, tmp_path, None, "run")
-    refused(
-        "checkpoint must be an integer, a path or None", t2t_keras.load, tmp_path, True
-    )
+# For each function the arguments that it needs, and those that are tried. The files are
+# absent, and "x" is neither a problem nor a run.
+X = {"output_dir": "x"}
+CALLS = {
+    "average": (X | {"last": 1}, ("output_dir", "last")),
+    "compare": ({}, ("metric", "references", "bootstrap_samples", "tokenize")),
+    "datagen": (
+        {"problem": "x", "data_dir": "y"},
+        ("problem", "data_dir", "train_source", "vocab", "seed", "workers"),
+    ),
+    "evaluate": (X, ("output_dir", "split", "checkpoint", "eval_sentences", "engine")),
+    "export": (
+        X | {"export_dir": "y"},
+        ("output_dir", "export_dir", "format", "verify", "ensemble", "alpha"),
+    ),
+    "import_model": (
+        X | {"source": "x"},
+        ("source", "output_dir", "program", "verify", "last"),
+    ),
+    "inspect": ({}, ("problem", "train_source", "languages", "page", "usr_dir")),
+    "load": (X, ("output_dir", "checkpoint", "ensemble")),
+    "train": (
+        X | {"problem": "x", "data_dir": "y"},
+        (
+            *("problem", "hparams_set", "data_dir", "output_dir", "hparams"),
+            *("train_steps", "seed", "init_from", "accumulate", "simulate_devices"),
+            *("usr_dir", "change_settings", "callbacks", "save_every", "best_by"),
+        ),
+    ),
+}
 
 
-def test_train_refuses_wrong_arguments(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", CALLS)
+def test_functions_refuse_wrong_arguments(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = {"problem": "x", "data_dir": tmp_path, "output_dir": tmp_path / "run"}
-    arguments = (
-        *("problem", "hparams_set", "data_dir", "output_dir", "hparams", "train_steps"),
-        *("seed", "init_from", "accumulate", "simulate_devices", "usr_dir"),
-        *("change_settings", "callbacks", "save_every", "best_by"),
-    )
+    function = getattr(t2t_keras, name)
+    needed, arguments = CALLS[name]
     for argument in arguments:
-        for value in ODD:  # "x" is not a problem: nothing is trained
-            changed = names | {argument: value}
-            never_foreign(lambda changed=changed: t2t_keras.train(**changed))
-    for value, message in ((-1, "at least 0 and at most 256"), (NAN, "an integer, ")):
-        changed = names | {"simulate_devices": value}
-        refused(f"simulate_devices must be {message}", t2t_keras.train, **changed)
+        for value in ODD:
+            changed = needed | {argument: value}
+            never_foreign(lambda changed=changed: function(**changed))
 
 
-def test_commands_refuse_wrong_arguments(tmp_path, monkeypatch):
-    """The files are absent, and "x" is neither a problem nor a run."""
-    monkeypatch.chdir(tmp_path)
-    calls = {
-        "datagen": ("problem", "data_dir", "train_source", "vocab", "seed", "workers"),
-        "evaluate": ("output_dir", "split", "checkpoint", "eval_sentences", "engine"),
-        "export": ("output_dir", "export_dir", "format", "verify", "ensemble", "alpha"),
-        "average": ("output_dir", "last"),
-        "compare": ("metric", "references", "bootstrap_samples", "tokenize"),
-        "inspect": ("problem", "train_source", "languages", "page", "usr_dir"),
-        "import_model": ("source", "output_dir", "program", "verify", "last"),
-    }
-    needed = {
-        "datagen": {"problem": "x", "data_dir": "y"},
-        "evaluate": {"output_dir": "x"},
-        "export": {"output_dir": "x", "export_dir": "y"},
-        "average": {"output_dir": "x", "last": 1},
-        "import_model": {"source": "x", "output_dir": "y"},
-    }
-    for name, arguments in calls.items():
-        function = getattr(t2t_keras, name)
-        for argument in arguments:
-            for value in ODD:
-                changed = needed.get(name, {}) | {argument: value}
-                never_foreign(lambda changed=changed, call=function: call(**changed))
+@pytest.mark.parametrize(
+    ("name", "argument", "value", "message"),
+    [
+        ("load", "output_dir", None, "output_dir must be a path, not None"),
+        ("load", "ensemble", "run", "ensemble must be a list, each"),
+        ("load", "checkpoint", True, "checkpoint must be an integer, a path or None"),
+        ("train", "simulate_devices", -1, "devices must be at least 0 and at most 256"),
+        ("train", "simulate_devices", NAN, "simulate_devices must be an integer, "),
+    ],
+)
+def test_what_functions_say(name, argument, value, message):
+    changed = CALLS[name][0] | {argument: value}
+    refused(message, getattr(t2t_keras, name), **changed)
 
 
 def test_the_arguments_of_n_best():
@@ -254,14 +246,7 @@ def test_fields_of_records(cls):
     ("fields", "message"),
     [
         ({"max_length": -1}, "problem 'p': max_length must be at least 1"),
-        (
-            {"text_processor": 5},
-            "problem 'p': text_processor must be TextProcessor, not 5",
-        ),
-        (
-            {"sources": {"train": [("a", "b")]}},
-            "sources.train must be a function without ",
-        ),
+        ({"sources": {"train": 5}}, "sources.train must be a function without argu"),
         ({"name": 5}, "problem 5: name must be text, not 5"),
     ],
 )

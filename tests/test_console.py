@@ -5,7 +5,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 import time
@@ -168,9 +167,11 @@ def test_the_next_command_is_broken_before_its_flags(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     console.say_next("curl http://127.0.0.1:1/v1 -d '{}' --silent")
     console.say_next("")
+    console.say_next("t2t list problems --json")
     console.say_next("t2t evaluate 'runs of -m' --data_dir data/of/the/training")
     assert terminal.getvalue() == (
         "next: curl http://127.0.0.1:1/v1 \\\n    -d '{}' --silent\n"
+        "next: t2t list problems --json\n"
         "next: t2t evaluate 'runs of -m' \\\n    --data_dir data/of/the/training\n"
     )
 
@@ -179,19 +180,6 @@ def test_a_page_is_named_by_an_address(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     console.say_page("my page.html")
     assert capfd.readouterr().err == f"page: {tmp_path.as_uri()}/my%20page.html\n"
-
-
-def test_long_lines_are_broken_between_their_parts(monkeypatch):
-    terminal = make_terminal(monkeypatch)
-    parts = ["next: t2t train", "--problem a_problem", "--data_dir data"]
-    folded = console.folded(parts, " ", line_end=" \\")
-    assert folded == " ".join(parts)
-    monkeypatch.setenv("COLUMNS", "40")
-    assert shutil.get_terminal_size().columns == 40
-    folded = console.folded(parts, " ", line_end=" \\")
-    assert folded.splitlines() == [" ".join(parts[:2]) + " \\", f"    {parts[2]}"]
-    terminal.isatty = lambda: False
-    assert console.folded(parts, " ", line_end=" \\") == " ".join(parts)
 
 
 @pytest.mark.parametrize(

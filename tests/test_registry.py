@@ -7,14 +7,7 @@ import pytest
 from helpers.command_line import python
 from helpers.errors import refused
 
-from t2t_keras import (
-    HParams,
-    Problem,
-    entry_points,
-    register_hparams,
-    register_problem,
-    registry,
-)
+from t2t_keras import HParams, Problem, register_hparams, register_problem, registry
 from t2t_keras.usr_dir import load_usr_dir
 
 
@@ -69,16 +62,8 @@ def test_class_is_registered_in_snake_case_with_its_attributes_as_fields():
     assert problem.beam_size == Problem(summary="").beam_size
 
 
-@pytest.mark.parametrize(
-    ("definition", "message"),
-    [
-        (Problem(name="", summary="x"), "cannot be named"),
-        (Problem(name="captions_rev", summary="x"), "cannot be named"),
-        (type("Captions", (), {}), "must derive from Problem"),
-    ],
-)
-def test_impossible_definitions(definition, message):
-    refused(message, register_problem, definition)
+def test_an_impossible_definition_of_a_script_is_refused_at_once():
+    refused("cannot be named", register_problem, Problem(name="", summary="x"))
 
 
 def test_rev_swaps_the_direction_and_keeps_the_files():
@@ -201,7 +186,7 @@ def test_a_faulty_user_file_is_reported_with_its_line(tmp_path, text, message):
         ("return Problem(sumary='x')", 6, "TypeError: .*sumary"),
         ("x = 1\n    return x / 0", 7, "ZeroDivisionError"),
         ("return None", 4, "must return Problem, not NoneType"),
-        ("return Problem(summary='x', vocab_size=0)", 6, "vocab_size must be from 1"),
+        ("return Problem(summary='x', vocab_size=0)", 6, "vocab_size must be at le"),
     ],
 )
 def test_a_definition_that_raises_is_reported_with_its_line(
@@ -314,17 +299,3 @@ def test_entry_points_of_another_package(tmp_path):
     write(info / "entry_points.txt", "[t2t_keras.problems]\nany = plug\n")
     code = "from t2t_keras import registry; print(registry.problem('plugged').summary)"
     assert python(code, PYTHONPATH=str(tmp_path)) == "of another package\n"
-
-
-def test_entry_points_are_read_once(monkeypatch):
-    read = []
-    original = entry_points.entry_points
-    monkeypatch.setattr(
-        entry_points, "entry_points", lambda: read.append(None) or original()
-    )
-    entry_points._all_entries.cache_clear()
-    assert "describe" in entry_points.plugin_names("commands")
-    assert entry_points.load_plugin("commands", "describe").summary
-    assert entry_points.load_plugin("commands", "unknown") is None
-    assert entry_points.plugin_names("unknown") == []
-    assert len(read) == 1

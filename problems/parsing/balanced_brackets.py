@@ -30,7 +30,7 @@ class BracketTokens(NamedTuple):
 
     Attributes:
         leaf: [V] int32, the kinds of words that the token can stand for, as bits (see
-            `parsing.punctuation`); 0 if it is not a leaf.
+            `words.KIND_OF_TAG`); 0 if it is not a leaf.
         opens: [V] int32, the number, from 1, of the label that the token opens, or 0.
         closes: [V] int32, the number of the label that the token closes, or 0.
     """

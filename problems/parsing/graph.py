@@ -26,7 +26,7 @@ def treebank_texts(texts: tf.Tensor, raw: bool) -> tf.Tensor:
 def restore_texts(
     sources: tf.Tensor, targets: tf.Tensor, symbols: Sequence[str]
 ) -> tf.Tensor:
-    """Returns bracketed trees [B, n] as `linearise.restore_text` does.
+    """Returns bracketed trees [B, n] as `linearise.restore` makes them.
 
     Args:
         sources: [B], words separated by single spaces.
@@ -87,7 +87,7 @@ def _leaves(words: tf.RaggedTensor, leaves: Sequence[str]) -> tf.Tensor:
 
 
 def mark_tags(words: tf.RaggedTensor) -> tf.Tensor:
-    """Does what `punctuation.mark_tags` does, for words [B, (W)], with "" for None.
+    """Does what `words.mark_tags` does, for words [B, (W)], with "" for None.
 
     The result is [B, W + 3]; values after the words of a sentence have no meaning.
     """
@@ -104,14 +104,14 @@ def mark_tags(words: tf.RaggedTensor) -> tf.Tensor:
             marks = [mark for mark in TAG_OF_MARK if TAG_OF_MARK[mark] == tag]
             tags = tf.where(_among(words, marks), tag, tags)
 
-        is_second = tf.range(tf.shape(words)[1]) == 1
-        tags = tf.where(is_second & _are_entries(words, lengths), ":", tags)
+        word_index = tf.range(tf.shape(words)[1])
+        is_entry = (word_index == 1) & _are_entries(words, lengths)
+        tags = tf.where(is_entry, ":", tags)
 
         between_digits = _matches(previous, r".*\p{Nd}") & _matches(
             following, r"\p{Nd}.*"
         )
         beside_another = (previous == ":") | (following == ":")
-        word_index = tf.range(tf.shape(words)[1])
         inside = (word_index > 0) & (word_index < lengths[:, None] - 1)
         is_none = (words == ":") & inside & (between_digits | beside_another)
         tags = tf.where(is_none, "", tags)

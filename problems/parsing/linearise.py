@@ -46,7 +46,7 @@ def linearise(tree: Tree, pos_tags: bool = True) -> list[str]:
     left out.
 
     Args:
-        tree: a tree from `parsing.tree.prepare`.
+        tree: a tree from `tree.prepare`.
         pos_tags: whether a leaf is written as its tag or as XX. EVALB scores no tags,
             but to predict them is a richer training signal, and they mark punctuation.
     """
@@ -103,23 +103,6 @@ def _no_tree(words: Sequence[str], symbols: Sequence[str]) -> UserError:
         f"the symbols '{' '.join(symbols)}' are not a tree over the {len(words)} words "
         f"'{' '.join(words)}'"
     )
-
-
-def restore_text(source: str, output: str) -> str:
-    """Converts a decoded output to a bracketed tree.
-
-    Args:
-        source: the words, separated by spaces.
-        output: the symbols, separated by spaces.
-
-    Returns:
-        The tree in one line; "" for a source without words.
-
-    Raises:
-        UserError: the symbols are not a tree over the words.
-    """
-    words = [word for word in source.split(" ") if word]
-    return restore(words, output.split()).format() if words else ""
 
 
 def _closes(symbol: str) -> bool:

@@ -8,7 +8,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.metrics import CorpusMetric, Metrics
 from t2t_keras.problem import Problem, TextProcessor
 
-from .linearise import Brackets, linearise, restore_text
+from .linearise import Brackets, linearise, restore
 from .tree import parse_tree, prepare
 from .words import treebank_text
 
@@ -70,7 +70,7 @@ class Trees(TextProcessor):
             return "", False
         symbols = target.split()
         repaired = Brackets.from_symbols(self.symbols).repair(words, symbols)
-        return restore_text(source, " ".join(repaired)), repaired != symbols
+        return restore(words, repaired).format(), repaired != symbols
 
     def preprocess_graph(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
         """Does what `preprocess` does for texts [B], in the graph."""

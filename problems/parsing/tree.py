@@ -298,7 +298,7 @@ def prepare(tree: Tree, location: str = "tree", collapse_unary: bool = False) ->
     """Prepares a treebank's tree for training and scoring of parsers.
 
     Traces and remarks such as `(CODE <P_3>)` are removed, and constituents that have
-    nothing else (`conventions`); features, function tags and indices are stripped
+    nothing else; features, function tags and indices are stripped
     (NP-SBJ-1 and NP=2 become NP, -LRB- stays); the outermost bracket is labelled TOP,
     and added if there is none; brackets of `OUTER_LABELS` within it are removed.
     Chains of NP over NP stay unless `collapse_unary` is set, because EVALB counts both

@@ -121,7 +121,7 @@ def read_trees(
     """Reads the trees in a file, or in a directory's `.mrg` and `.mrg.gz` files.
 
     Lines between trees, and trees that have only remarks such as `(CODE <P_3>)`, are
-    left out, see `conventions`.
+    left out.
 
     A tree may take one line or, as in the Penn Treebank, several. A bracket in the
     first column of a line begins a tree, unless a tree is open and the bracket has

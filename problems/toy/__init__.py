@@ -2,7 +2,7 @@
 
 There are 10,000 training sentences; dev and test have other sentences. A few minutes on
 two CPU cores are enough for near-zero error, but only if the model learns reordering,
-agreement and generalization. `parsing.toy` has the trees of the same sentences.
+agreement and generalization. `parsing.wsj` has the trees of the same sentences.
 """
 
 import functools

@@ -5,11 +5,10 @@ them, and `parts` makes them from hyper-parameters. `transformer` is the model: 
 forcing, on rows with one pair or with several, and decoding step by step. `loss` has
 the label-smoothed cross-entropy and its gradient, `schedule` the learning rate for
 Keras's optimizers, `backend` the tensors and base classes of layers, and `execution`
-the formulas that depend on what executes them. `build` finds the model that
-hyper-parameters name. Importing this package imports Keras.
+the formulas that depend on what executes them. `build_model`, of `registry`, makes the
+model that hyper-parameters name. Importing this package imports Keras.
 """
 
-from t2t_keras.model.build import build_model
 from t2t_keras.model.decoder import Decoder, DecoderLayer, DecoderMask
 from t2t_keras.model.encoder import Encoder, EncoderLayer
 from t2t_keras.model.layers import (
@@ -31,6 +30,7 @@ from t2t_keras.model.layers.masks import Packing
 from t2t_keras.model.loss import LabelSmoothedCrossEntropy
 from t2t_keras.model.schedule import Schedule
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.registry import build_model
 
 __all__ = [
     "Block",

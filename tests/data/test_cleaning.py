@@ -149,8 +149,8 @@ def test_parse():
         ("word=x", "'x' is not a number for word"),
         ("ratio=0.5", "ratio must be at least 1"),
         ("ratio=nan", "ratio must be a finite number, not nan"),
-        ("letters=2", "letters is a share"),
-        ("word=-1", "must not be negative"),
+        ("letters=2", "letters must be at least 0 and at most 1,"),
+        ("word=-1", "word must be at least 0"),
     ],
 )
 def test_mistakes(text, message):

@@ -14,12 +14,16 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
+def built(layer: keras.layers.Layer, width: int | None = None) -> keras.layers.Layer:
+    """Builds a layer for inputs of a width."""
+    layer.build((None, None, width))
+    return layer
+
+
 def attention_layer(cls: type, **options) -> keras.layers.Layer:
     """Builds an attention layer of the sizes above.
 
     Give a `name` where masks of dropout are tested: they depend on it, and Keras
     numbers layers in the order of the tests.
     """
-    layer = cls(D, HEADS, D_K, D_V, **options)
-    layer.build((None, None, D))
-    return layer
+    return built(cls(D, HEADS, D_K, D_V, **options), D)

@@ -93,6 +93,3 @@ def test_heads_and_their_width_keep_the_computation_constant():
         flops_per_token(registry.hparams(name), 37_000, 25)["forward"] for name in names
     }
     assert len(flops) == 1
-
-
-# Which weights a model has, and how many: written out from the paper's sections.

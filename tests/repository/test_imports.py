@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 # The units of the core, in the order in which they may import each other.
 UNITS = (
-    *("errors", "clone_folders", "tensorflow_import", "entry_points", "checking"),
+    *("errors", "tensorflow_import", "entry_points", "checking"),
     *("devices", "processes", "options", "display", "progress_bar", "console"),
     *("pages", "files", "usr_dir", "definitions", "hparam", "ranged_hparams", "text"),
     *("metrics", "problem", "registry", "model", "data", "decoding", "evaluation"),

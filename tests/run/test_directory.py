@@ -161,7 +161,7 @@ def test_a_data_directory_is_refused_as_a_run_directory(data_dir, tmp_path):
             b'{"unk_token": "u"}',
             r"its config\.json is that of an export",
         ),
-        ("hparams.json", b"", r"hparams\.json is not valid JSON"),
+        ("hparams.json", b"", r"hparams\.json is damaged: it is"),
         ("hparams.json", b'{"dropout": []}', r"hparams\.json: hparams: dropout must"),
         ("hparams.json", None, r"there is no .*hparams\.json"),
     ],

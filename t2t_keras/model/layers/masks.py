@@ -32,7 +32,7 @@ def causal_bias(length: int | Tensor, bias: Tensor | None = None) -> Tensor:
 def segment_bias(query_segments: Tensor, key_segments: Tensor) -> Tensor:
     """Returns the bias [B, 1, T, S] that masks other segments than the query's.
 
-    The segments are integers [B, T] and [B, S]. See `packing`.
+    The segments are integers [B, T] and [B, S], see `Packing`.
     """
     # TensorFlow compares the int32 tensors of a GPU on the host.
     query = ops.cast(query_segments, "float32")[:, :, None]  # [B, T, 1]

@@ -50,16 +50,6 @@ def test_graph_optimizer_leaves_the_product_unfused():
     assert not is_fused(weights)
 
 
-def test_attention_takes_two_shapes():
-    """One before the heads and one after them, whatever it projects."""
-    layer = attention_layer(SelfAttention)
-    graph = tf.function(layer.compute_attention).get_concrete_function(
-        tf.TensorSpec([None, None, D])
-    )
-    types = [operation.type for operation in graph.graph.get_operations()]
-    assert types.count("Shape") == 2
-
-
 def test_every_projection_of_attention_has_its_own_glorot_initializer():
     keras.utils.set_random_seed(0)
     d_model = 64

@@ -4,14 +4,9 @@ import keras
 import numpy as np
 import pytest
 from helpers.numpy_transformer import sinusoids as numpy_sinusoids
-from helpers.small_layers import normal
+from helpers.small_layers import built, normal
 
 from t2t_keras.model.layers import Embedding, LearnedPositions, sinusoids
-
-
-def built(layer, width=None):
-    layer.build((None, None, width))
-    return layer
 
 
 @pytest.mark.parametrize("vocab", [7, 37, 64])

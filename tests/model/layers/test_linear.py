@@ -1,16 +1,11 @@
 """The feed-forward network."""
 
 import numpy as np
-from helpers.small_layers import normal
+from helpers.small_layers import built, normal
 
 from t2t_keras.model.layers import FeedForward
 
 SEED = np.array([11, 22], np.int32)
-
-
-def built(layer, width=None):
-    layer.build((None, None, width))
-    return layer
 
 
 def test_feed_forward_drops_inner_activations():

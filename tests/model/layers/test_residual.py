@@ -4,17 +4,12 @@ import numpy as np
 import pytest
 from helpers.numpy_transformer import layer_norm as numpy_layer_norm
 from helpers.reference import reference
-from helpers.small_layers import normal
+from helpers.small_layers import built, normal
 
 from t2t_keras.model.execution import Execution, executed_by
 from t2t_keras.model.layers import LayerNorm, Residual
 
 SEED = np.array([11, 22], np.int32)
-
-
-def built(layer, width=None):
-    layer.build((None, None, width))
-    return layer
 
 
 def residual(norm, dropout=0.0):

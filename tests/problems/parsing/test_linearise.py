@@ -7,7 +7,7 @@ import pytest
 from helpers.errors import refused
 from helpers.reference import reference
 
-from t2t_keras.problems.parsing.linearise import linearise, restore, restore_text
+from t2t_keras.problems.parsing.linearise import linearise, restore
 from t2t_keras.problems.parsing.tree import Tree, parse_tree, prepare
 from t2t_keras.problems.parsing.treebank import read_trees
 from t2t_keras.problems.parsing.words import mark_tags
@@ -79,7 +79,8 @@ def test_symbols_that_are_not_a_tree_are_refused():
         ("a b c", "S NP NN VP VB /NP NN /VP /S"),
         ("a", ""),
     ):
-        refused("are not a tree over the", restore_text, words, symbols)
+        message = "are not a tree over the"
+        refused(message, restore, words.split(), symbols.split())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from t2t_keras.problems.parsing.treebank import read_trees, tree_files
 GOOD = "(TOP (S (NN good)))\n"
 MRG = """
 ( (S
-    (NP-SBJ-1 (DT The) (NN pound) )
+    (NP-SBJ-1 (-LRB- -LRB-) (PRP$ its) (NN pound)
+      (SBAR-TMP (WHNP-1 (-NONE- 0) ) (S (-NONE- *T*-1) )))
     (VP (VBD was)
       (NP (-NONE- *-1) ))
     (. .) ))
@@ -24,7 +25,7 @@ def test_trees_over_several_lines_and_a_tree_a_line(tmp_path):
     (tmp_path / "wsj_0001.mrg").write_text(MRG)
     trees = [tree.format() for tree in read_trees(tmp_path)]
     assert trees == [
-        "(TOP (S (NP (DT The) (NN pound)) (VP (VBD was)) (. .)))",
+        "(TOP (S (NP (-LRB- -LRB-) (PRP$ its) (NN pound)) (VP (VBD was)) (. .)))",
         "(TOP (NP (NN value)))",
     ]
     _, raw = next(parse_trees(MRG.split("\n"), "mrg"))
@@ -92,20 +93,6 @@ def test_every_tree_of_the_treebank_sample_is_read():
 # Trees in memory: parsing, preparation, printing.
 
 
-def test_prepare_removes_traces_function_tags_and_the_empty_outer_label():
-    tree = parse_tree("""
-( (S
-    (NP-SBJ-1 (-LRB- -LRB-) (PRP$ its) (NN pound)
-      (SBAR-TMP (WHNP-1 (-NONE- 0) ) (S (-NONE- *T*-1) )))
-    (VP (VBD was)
-      (NP=2 (-NONE- *-1) ))
-    (. .) ))
-""")
-    assert prepare(tree).format() == (
-        "(TOP (S (NP (-LRB- -LRB-) (PRP$ its) (NN pound)) (VP (VBD was)) (. .)))"
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "expected", "collapsed"),
     [
@@ -128,7 +115,6 @@ def test_chains_of_one_label_are_kept_or_collapsed(text, expected, collapsed):
         ("( (S (NN a)))", "(TOP (S (NN a)))"),
         ("(ROOT (S (NN a)))", "(TOP (S (NN a)))"),
         ("( (S (NN a)) (. .))", "(TOP (S (NN a)) (. .))"),
-        ("(TOP (NP (NP-1 (NN a))))", "(TOP (NP (NP (NN a))))"),
         ("(TOP (ADVP|PRT (= =)))", "(TOP (ADVP|PRT (= =)))"),
     ],
 )

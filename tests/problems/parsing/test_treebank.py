@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from helpers.command_line import run
 from helpers.errors import refused
 
 from t2t_keras import registry
-from t2t_keras.cli.program import main
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.problems.parsing.task import BracketF1
 from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource
@@ -100,14 +100,10 @@ def test_the_problems_are_the_papers():
 # The command.
 
 
-def datagen(directory, *flags, problem="parsing_wsj", vocab_size=500):
+def datagen(directory, *flags, problem="parsing_wsj"):
     """Runs `t2t datagen` with small vocabularies; returns its exit code."""
-    common = ("--data_dir", directory, "--workers", 1, "--vocab_size", vocab_size)
-    argv = ["datagen", "--json", "--problem", problem, *map(str, (*common, *flags))]
-    try:
-        return main(argv)
-    except SystemExit as end:
-        return end.code
+    common = ("--data_dir", directory, "--workers", 1, "--vocab_size", 500, "--json")
+    return run("datagen", "--problem", problem, *common, *flags)
 
 
 @pytest.fixture
@@ -169,25 +165,27 @@ SAYS = {
 }
 
 
-@pytest.mark.parametrize("source_name", STRANGE)
-@pytest.mark.parametrize("command", ["datagen", "inspect"])
+@pytest.mark.parametrize(
+    ("source_name", "command"),
+    [*((name, "datagen") for name in STRANGE), ("lines", "inspect")],
+)
 def test_unknown_labels_and_lines_are_reported_and_many_end_the_command(
     tmp_path, capsys, source_name, command
 ):
-    def run(good, strange, *flags):
+    def survey(good, strange, *flags):
         path.write_text(f"{TREE}\n" * good + STRANGE[source_name] * strange)
-        argv = [command, "--problem", "parsing_wsj", "--train_trees", str(path)]
+        flags = ("--train_trees", path, *flags)
         if command == "datagen":
-            argv += ["--workers", "1", "--vocab_size", "500"]
-            argv += ["--data_dir", str(tmp_path / f"data{good}")]
-        code = main([*argv, *flags])
+            code = datagen(tmp_path / f"data{good}", *flags)
+        else:
+            code = run(command, "--problem", "parsing_wsj", *flags)
         return code, capsys.readouterr().err
 
     path = tmp_path / "trees"
-    code, warnings = run(300, 3)
+    code, warnings = survey(300, 3)
     assert code == 0
     assert warnings.count(f"{SAYS[source_name]} {path}:301: ") == 1
-    code, warnings = run(200, 3)
+    code, warnings = survey(200, 3)
     assert code == 2
     error = warnings.splitlines()[-1]
     assert f"{path}:201: " in error
@@ -195,7 +193,7 @@ def test_unknown_labels_and_lines_are_reported_and_many_end_the_command(
     assert hint in error
     assert not (tmp_path / "data200").exists()
     if source_name != "lines":
-        code, warnings = run(100, 3, "--new_labels")
+        code, warnings = survey(100, 3, "--new_labels")
         assert code == 0 and "no known treebank" not in warnings
 
 

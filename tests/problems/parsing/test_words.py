@@ -11,7 +11,6 @@ from t2t_keras.problems.parsing.words import (
     KIND_OF_TAG,
     WORD,
     mark_tags,
-    rules,
     treebank_text,
 )
 
@@ -41,12 +40,8 @@ def test_graph_equals_python():
     characters = "ab.,'\"()[]-:;1\u00a0\u2014’“” \t!$%&?ſKn't"
     texts = ["".join(generator.choices(characters, k=n % 30)) for n in range(2_000)]
     for raw in (False, True):
-        graph = tf.constant(texts)
-        for pattern, replacement in rules(raw):
-            graph = tf.strings.regex_replace(graph, pattern, replacement)
-        assert [t.decode() for t in graph.numpy()] == [
-            treebank_text(text, raw) for text in texts
-        ]
+        found = graph.treebank_texts(tf.constant(texts), raw).numpy()
+        assert [x.decode() for x in found] == [treebank_text(x, raw) for x in texts]
 
 
 def test_punctuation_in_the_graph():

@@ -18,8 +18,8 @@ from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.search_loop import (
-    GrowingLoop,
     Hypotheses,
+    SearchLoop,
     run_all_rows,
     shape_invariants,
 )
@@ -167,7 +167,7 @@ def _convert(
         ) from error
 
 
-class _LoopOfOneSentence(GrowingLoop):
+class _LoopOfOneSentence(SearchLoop):
     """The loop for a batch of one sentence, which has no rows to drop.
 
     LiteRT's XNNPACK cannot multiply by empty tensors, so the cache of keys and values

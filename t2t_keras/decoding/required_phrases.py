@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.candidates import Candidates, top_candidates
+from t2t_keras.decoding.candidates import BeamAllocation, Candidates, top_candidates
 from t2t_keras.decoding.search_loop import NEG_INF
 from t2t_keras.text.vocabulary import EOS, PAD
 
@@ -25,7 +25,7 @@ class PhraseState(NamedTuple):
     matched: tf.Tensor
 
 
-class RequiredPhrases:
+class RequiredPhrases(BeamAllocation):
     """The beam allocation that puts required phrases into each output.
 
     After Post and Vilar (2018), "Fast lexically constrained decoding with dynamic beam

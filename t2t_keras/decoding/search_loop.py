@@ -1,6 +1,6 @@
 """The loop of beam search and sampling, and its hypotheses.
 
-`GrowingLoop` drops rows that are done. Compiled by XLA, all sizes are fixed, and rows
+`decode_loop` drops rows that are done. Compiled by XLA, all sizes are fixed, and rows
 stay until all are done; XLA compiles a search for each size of its inputs, which takes
 seconds, so sizes are rounded up: the rows of a batch, the length of its sources and the
 number of steps.
@@ -8,7 +8,7 @@ number of steps.
 
 import operator
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -61,11 +61,15 @@ _MAX_INNER_STEPS = 8
 _PAD = np.int64(PAD)
 
 
-class SearchLoop(Protocol):
-    """Runs the steps of beam search, and stores what gets longer with each of them."""
+class SearchLoop:
+    """Runs the steps of beam search, and stores what gets longer with each of them.
+
+    Here ids and cache grow; `CompiledLoop` preallocates them.
+    """
 
     def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the ids [B, K, 1], int64, before the first step."""
+        return ids
 
     def append(
         self, ids: tf.Tensor, tokens: tf.Tensor, position: tf.Tensor
@@ -77,36 +81,11 @@ class SearchLoop(Protocol):
             tokens: the tokens.
             position: scalar, the number T of tokens so far.
         """
-
-    def append_pad(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the same ids with as many columns as `append` returns."""
-
-    def run(
-        self,
-        model: DecodingModel,
-        state: Nest,
-        step: Callable[[Nest], Nest],
-        results: Callable[[Nest], Hypotheses],
-    ) -> Hypotheses:
-        """Runs steps until all rows are done; see `decode_loop`."""
-
-
-class GrowingLoop:
-    """A `SearchLoop` whose cache and ids grow: `decode_loop`."""
-
-    def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the same ids."""
-        return ids
-
-    def append(
-        self, ids: tf.Tensor, tokens: tf.Tensor, position: tf.Tensor
-    ) -> tf.Tensor:
-        """Returns the ids with a column of tokens."""
         del position
         return tf.concat([ids, tf.expand_dims(tokens, 2)], axis=2)
 
     def append_pad(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the ids with a column of PAD."""
+        """Returns the same ids with as many columns as `append` returns."""
         return tf.concat([ids, tf.fill(tf.shape(ids[:, :, :1]), _PAD)], axis=2)
 
     def run(
@@ -116,7 +95,7 @@ class GrowingLoop:
         step: Callable[[Nest], Nest],
         results: Callable[[Nest], Hypotheses],
     ) -> Hypotheses:
-        """Runs `decode_loop`."""
+        """Runs steps until all rows are done; see `decode_loop`."""
         return decode_loop(model, state, step, results)
 
 
@@ -272,8 +251,8 @@ _STEPS = 32  # the number of steps is a multiple of it
 _STAGES = (4, 2, 1)
 
 
-class CompiledLoop:
-    """A `SearchLoop` for XLA, with preallocated cache and ids.
+class CompiledLoop(SearchLoop):
+    """The loop for XLA, with preallocated cache and ids.
 
     Attention reads all columns of the cache, used or not. So the search has stages. The
     cache of the first is preallocated for a quarter of the steps, and that of the
@@ -309,7 +288,7 @@ class CompiledLoop:
         step: Callable[[Nest], Nest],
         results: Callable[[Nest], Hypotheses],
     ) -> Hypotheses:
-        """Runs steps until all rows are done; see `SearchLoop`."""
+        """Runs steps until all rows are done, in stages."""
         for stage in _STAGES:
             max_steps = self._max_steps // stage
             cache = model.reserve_cache(state.cache, max_steps)

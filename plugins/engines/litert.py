@@ -20,7 +20,7 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.search_loop import (
     Hypotheses,
     SearchLoop,
-    run_all_rows,
+    run_steps,
     shape_invariants,
 )
 from t2t_keras.errors import UserError, require_extra
@@ -196,7 +196,11 @@ class _LoopOfOneSentence(SearchLoop):
             state = state._replace(
                 cache=cache._replace(positions=positions, layers=tuple(layers))
             )
-        return results(run_all_rows(state, step, shapes))
+
+        def is_running(state: Nest) -> tf.Tensor:
+            return ~tf.reduce_all(state.done)
+
+        return results(run_steps(state, step, is_running, shapes))
 
 
 def _search_of(model_path: Path) -> Callable[[list[list[int]]], list[Output]]:

@@ -21,7 +21,7 @@ from train import model_and_step
 from t2t_keras import HParams
 from t2t_keras.data.pipeline import batch_signature
 from t2t_keras.decoding.constraint import Constraint
-from t2t_keras.decoding.search_loop import GrowingLoop, compiled
+from t2t_keras.decoding.search_loop import SearchLoop, compiled
 from t2t_keras.model.execution import BLOCK
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.strategy import distribute_batches, make_strategy
@@ -207,7 +207,7 @@ def search_audit(
         source = tf.ones([rows, 5], tf.int32)
         if jit_compile:
             return compiled(search_rows, source, None, extra_length=2)
-        return search_rows(source, None, GrowingLoop())
+        return search_rows(source, None, SearchLoop())
 
     graph = search.get_concrete_function().graph
     return audit(graph, vocab_size, rows * beams)

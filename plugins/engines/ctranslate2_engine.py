@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import importlib.metadata
 import itertools
 import logging
 import math
@@ -30,15 +29,23 @@ from t2t_keras.exporting.settings import (
     ExportSettings,
     registered_text_processor,
 )
-from t2t_keras.files.json_files import write_json
-from t2t_keras.problem import Problem, TextProcessor
+from t2t_keras.problem import TextProcessor
 from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
 from t2t_keras.text.vocabulary import EOS, PAD
 
 from .ctranslate2_pool import TranslatorPool
 
+_log = logging.getLogger(__name__)
+
 PAD_TOKEN = "<pad>"
 EOS_TOKEN = "</s>"
+
+# Source tokens times beam size of a batch; larger batches are slower.
+_MAX_BATCH_WIDTH = 4096
+# With 1, about one output in 100 differs from that of TensorFlow; 2 is no better.
+_PATIENCE = 1.5
+# Suppressed tokens have lower log-probabilities.
+_MIN_LOG_PROB = -1e9
 
 _UNSUPPORTED = (
     "coverage_penalty",
@@ -63,31 +70,6 @@ class CTranslate2Settings(ExportSettings):
     tags: list[str] | None = None
     positions: Positive
     compute_type: str
-
-
-def write_settings(
-    path: Path, problem: Problem, options: DecodingOptions, **extra: object
-) -> None:
-    """Writes the settings that `CTranslate2Engine` reads.
-
-    Args:
-        path: the directory of the export.
-        problem: the problem of the model.
-        options: the default options.
-        **extra: further settings.
-    """
-    # None: the text processor is taken from the registered problem.
-    is_plain = type(problem.text_processor) is TextProcessor
-    settings = {
-        "version": importlib.metadata.version("t2t_keras"),
-        "problem": problem.name,
-        "languages": problem.languages,
-        "tags": problem.text_processor.tags if is_plain else None,
-        "decoding": options.recorded(),
-        "positions": options.max_source_length + options.extra_length,
-        "compute_type": ctranslate2.Translator(str(path)).compute_type,
-    }
-    write_json(path / SETTINGS, settings | extra)
 
 
 def require_supported(options: DecodingOptions) -> None:
@@ -117,16 +99,6 @@ def token_strings(tokenizer: Tokenizer) -> list[str]:
         strings.append(piece)
         taken.add(piece)
     return strings
-
-
-_log = logging.getLogger(__name__)
-
-# Source tokens times beam size of a batch; larger batches are slower.
-_MAX_BATCH_WIDTH = 4096
-# With 1, about one output in 100 differs from that of TensorFlow; 2 is no better.
-_PATIENCE = 1.5
-# Suppressed tokens have lower log-probabilities.
-_MIN_LOG_PROB = -1e9
 
 
 class CTranslate2Engine:
@@ -337,15 +309,12 @@ class CTranslate2Engine:
         # Samples depend on the batches, so these must not depend on other calls.
         lengths = [len(source.ids) for source in sources]
         groups = batches(lengths, options.batch_tokens, self._pool.workers)
-        results: list[list[TokenHypothesis]] = [[]] * len(sources)
-        for rows, hypotheses in self._translate(
-            model, groups, sources, max_lengths, options, never_pad=True
-        ):
-            for i, samples in zip(rows, hypotheses, strict=True):
-                limit = max_lengths[i]
-                results[i] = [x._replace(ids=x.ids[:limit]) for x in samples]
-            if progress is not None:
-                progress([sources[i] for i in rows])
+        samples = self._translate(
+            model, groups, sources, max_lengths, options, progress, never_pad=True
+        )
+        results = []
+        for i, limit in enumerate(max_lengths):
+            results.append([x._replace(ids=x.ids[:limit]) for x in samples[i]])
         self._rescore(sources, results, range(len(sources)), options)
         return results
 
@@ -366,15 +335,11 @@ class CTranslate2Engine:
         lengths = [len(source.ids) for source in sources]
         width = min(options.batch_tokens, _MAX_BATCH_WIDTH // options.beam_size)
         width = max(width, 1)
-        results: list[list[TokenHypothesis]] = [[]] * len(sources)
         groups = batches(lengths, width, self._pool.num_idle)
-        for rows, hypotheses in self._translate(
-            self._model, groups, sources, max_lengths, options
-        ):
-            for i, row in zip(rows, hypotheses, strict=True):
-                results[i] = row
-            if progress is not None:
-                progress([sources[i] for i in rows])
+        found = self._translate(
+            self._model, groups, sources, max_lengths, options, progress
+        )
+        results = [found[i] for i in range(len(sources))]
         failed = []
         for i, limit in enumerate(max_lengths):
             if any(len(x.ids) > limit or PAD in x.ids for x in results[i]):
@@ -382,16 +347,16 @@ class CTranslate2Engine:
         failed.sort(key=max_lengths.__getitem__)
         for _, same_limit in itertools.groupby(failed, max_lengths.__getitem__):
             rows = list(same_limit)
-            row_lengths = list(map(lengths.__getitem__, rows))
+            row_lengths = [lengths[i] for i in rows]
             groups = [
-                list(map(rows.__getitem__, group))
+                [rows[k] for k in group]
                 for group in batches(row_lengths, width, self._pool.num_idle)
             ]
-            for group, hypotheses in self._translate(
+            found = self._translate(
                 self._model, groups, sources, max_lengths, options, never_pad=True
-            ):
-                for i, row in zip(group, hypotheses, strict=True):
-                    results[i] = row
+            )
+            for i in rows:
+                results[i] = found[i]
         has_prefixes = any(source.prefix for source in sources)
         if options.min_length or options.no_repeat_ngram or has_prefixes:
             failed = list(range(len(sources)))
@@ -430,9 +395,10 @@ class CTranslate2Engine:
         sources: Sequence[Source],
         max_lengths: Sequence[int],
         options: DecodingOptions,
+        progress: Progress | None = None,
         never_pad: bool = False,
-    ) -> Iterator[tuple[Sequence[int], list[list[TokenHypothesis]]]]:
-        """Yields each batch with the hypotheses of its sources.
+    ) -> dict[int, list[TokenHypothesis]]:
+        """Returns the hypotheses of sources by their index.
 
         Args:
             model: the model.
@@ -440,6 +406,7 @@ class CTranslate2Engine:
             sources: the sources.
             max_lengths: the largest number of tokens in an output of each source.
             options: the options.
+            progress: called after each batch.
             never_pad: whether PAD is suppressed.
         """
         arguments = _arguments(options)
@@ -456,8 +423,13 @@ class CTranslate2Engine:
                 **arguments,
             )
 
+        found = {}
         for rows, results in self._pool.run(groups, submit):
-            yield rows, [self._hypotheses(result, options) for result in results]
+            for i, result in zip(rows, results, strict=True):
+                found[i] = self._hypotheses(result, options)
+            if progress is not None:
+                progress([sources[i] for i in rows])
+        return found
 
     def _hypotheses(
         self, result: ctranslate2.TranslationResult, options: DecodingOptions

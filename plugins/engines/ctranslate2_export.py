@@ -1,26 +1,41 @@
 """Export as a CTranslate2 model, from tokens to tokens.
 
 CTranslate2 (https://github.com/OpenNMT/CTranslate2) is an inference engine in C++, with
-8-bit and 16-bit arithmetic. It is imported when it is used: the extra `[ctranslate2]`.
+8-bit and 16-bit arithmetic.
 """
 
 import dataclasses
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import ctranslate2
 import keras
 import numpy as np
+from ctranslate2.specs import TransformerSpec
+from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
+from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
+from ctranslate2.specs.transformer_spec import FeedForwardSpec
 
 from t2t_keras.checking import checked
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError, require_extra
+from t2t_keras.errors import UserError
 from t2t_keras.exporting.directory import replaced, require_free, size_of
 from t2t_keras.exporting.formats import require_quantization
+from t2t_keras.exporting.settings import SETTINGS, make_settings
 from t2t_keras.exporting.verify import Verification, search_of
+from t2t_keras.files.json_files import write_json
 from t2t_keras.hparam import GUIDED_HEAD
+from t2t_keras.model.backend import Tensor
+from t2t_keras.model.layers import (
+    CrossAttention,
+    FeedForward,
+    LayerNorm,
+    Linear,
+    SelfAttention,
+)
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.text.vocabulary import UNK
 
@@ -30,24 +45,7 @@ from .ctranslate2_engine import (
     CTranslate2Engine,
     require_supported,
     token_strings,
-    write_settings,
 )
-
-if TYPE_CHECKING:
-    from ctranslate2.specs import TransformerSpec
-    from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
-    from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
-    from ctranslate2.specs.transformer_spec import FeedForwardSpec
-
-    from t2t_keras.model.backend import Tensor
-    from t2t_keras.model.layers import (
-        CrossAttention,
-        FeedForward,
-        LayerNorm,
-        Linear,
-        SelfAttention,
-    )
-
 
 UNK_TOKEN = "<unk>"
 
@@ -101,11 +99,9 @@ def export_ctranslate2(
         The size of the export in bytes.
 
     Raises:
-        UserError: CTranslate2 is not installed, or cannot express the model;
-            `export_dir` is not empty, and is not an export or `overwrite` is false;
-            or the verification fails.
+        UserError: CTranslate2 cannot express the model; `export_dir` is not empty, and
+            is not an export or `overwrite` is false; or the verification fails.
     """
-    require_extra("ctranslate2", "--format ctranslate2", "ctranslate2")
     require_quantization(quantization, "ctranslate2")
     _require_expressible(translator)
     require_free(Path(export_dir), overwrite)
@@ -124,18 +120,9 @@ def export_ctranslate2(
             for dtype in dict.fromkeys((None, quantization)):
                 shutil.rmtree(new, ignore_errors=True)
                 _write(translator, new, max_positions, dtype)
-                write_settings(new, translator.problem, resolved)
+                _write_settings(translator, new, resolved, quantization, None)
                 _verify(verify, new, exact=dtype is None)
-        write_settings(
-            new,
-            translator.problem,
-            resolved,
-            hparams=dataclasses.asdict(translator.model.hparams),
-            quantization=quantization,
-            origin=translator.origin,
-            verified=len(verify.texts) if verify else 0,
-            identical=verify.identical if verify else 0,
-        )
+        _write_settings(translator, new, resolved, quantization, verify)
     return size_of(Path(export_dir))
 
 
@@ -186,16 +173,29 @@ def _write(
     translator.save_tokenizers(path)
 
 
-def _spec(translator: ModelTranslator, max_positions: int) -> "TransformerSpec":
+def _write_settings(
+    translator: ModelTranslator,
+    path: Path,
+    options: DecodingOptions,
+    quantization: str | None,
+    verify: Verification | None,
+) -> None:
+    """Writes the `CTranslate2Settings` of an export."""
+    settings = make_settings(translator, options, quantization, verify)
+    if settings.pop("text_processor") != "plain":
+        settings["tags"] = None  # those of the registered problem
+    settings["positions"] = options.max_source_length + options.extra_length
+    settings["compute_type"] = ctranslate2.Translator(str(path)).compute_type
+    write_json(path / SETTINGS, settings)
+
+
+def _spec(translator: ModelTranslator, max_positions: int) -> TransformerSpec:
     """Returns the model as CTranslate2 describes it.
 
     Args:
         translator: the translator to export.
         max_positions: the number of tokens in the longest output.
     """
-    from ctranslate2.specs import TransformerSpec
-    from ctranslate2.specs.common_spec import Activation
-
     model = translator.model
     assert isinstance(model, Transformer)  # see `_require_expressible`
     hparams = model.hparams
@@ -237,7 +237,7 @@ def _spec(translator: ModelTranslator, max_positions: int) -> "TransformerSpec":
     return spec
 
 
-def _set_vocabularies(spec: "TransformerSpec", translator: ModelTranslator) -> None:
+def _set_vocabularies(spec: TransformerSpec, translator: ModelTranslator) -> None:
     """Sets the strings of the tokens, and which tokens are special."""
     source = token_strings(translator.source_tokenizer)
     target = token_strings(translator.target_tokenizer)
@@ -253,7 +253,7 @@ def _set_vocabularies(spec: "TransformerSpec", translator: ModelTranslator) -> N
     spec.config.unk_token = UNK_TOKEN if has_unknown else PAD_TOKEN
 
 
-def _set_embeddings(spec: "TransformerSpec", model: Transformer) -> None:
+def _set_embeddings(spec: TransformerSpec, model: Transformer) -> None:
     """Sets the embeddings of both sides, and the softmax."""
     table = _array(model.source_embedding.table)
     target_space = getattr(model, "target_space", None)
@@ -268,9 +268,7 @@ def _set_embeddings(spec: "TransformerSpec", model: Transformer) -> None:
     spec.decoder.start_from_zero_embedding = True
 
 
-def _set_self_attention(
-    spec: "MultiHeadAttentionSpec", attention: "SelfAttention"
-) -> None:
+def _set_self_attention(spec: MultiHeadAttentionSpec, attention: SelfAttention) -> None:
     """Sets the projection to queries, keys and values, and the output projection."""
     sizes = (attention.key_size, attention.key_size, attention.value_size)
     _set_heads(spec.linear[0], attention, attention.projection, *sizes)
@@ -278,7 +276,7 @@ def _set_self_attention(
 
 
 def _set_cross_attention(
-    spec: "MultiHeadAttentionSpec", attention: "CrossAttention"
+    spec: MultiHeadAttentionSpec, attention: CrossAttention
 ) -> None:
     """Sets the projections to queries, to keys and values, and of the output."""
     query = attention.query_projection
@@ -289,7 +287,7 @@ def _set_cross_attention(
 
 
 def _set_score_and_output(
-    spec: "MultiHeadAttentionSpec", attention: "SelfAttention | CrossAttention"
+    spec: MultiHeadAttentionSpec, attention: SelfAttention | CrossAttention
 ) -> None:
     """Sets the factor of the scores, and the output projection."""
     is_scaled = attention.score_function == "scaled"
@@ -301,9 +299,9 @@ def _set_score_and_output(
 
 
 def _set_heads(
-    spec: "LinearSpec",
-    attention: "SelfAttention | CrossAttention",
-    projection: "Linear",
+    spec: LinearSpec,
+    attention: SelfAttention | CrossAttention,
+    projection: Linear,
     *sizes: int,
 ) -> None:
     """Sets a projection, whose outputs `attention` splits into heads.
@@ -327,7 +325,7 @@ def _set_heads(
 
 
 def _fill_heads(
-    attention: "SelfAttention | CrossAttention", rows: np.ndarray
+    attention: SelfAttention | CrossAttention, rows: np.ndarray
 ) -> np.ndarray:
     """Fills up the rows of every head with zeros to the larger of d_k and d_v.
 
@@ -344,7 +342,7 @@ def _fill_heads(
     return heads.reshape(-1, rows.shape[1])
 
 
-def _set_feed_forward(spec: "FeedForwardSpec", layer: "FeedForward") -> None:
+def _set_feed_forward(spec: FeedForwardSpec, layer: FeedForward) -> None:
     """Sets W1, b1, W2 and b2."""
     for linear_spec, linear in (
         (spec.linear_0, layer.inner),
@@ -354,13 +352,13 @@ def _set_feed_forward(spec: "FeedForwardSpec", layer: "FeedForward") -> None:
         linear_spec.bias = _array(linear.bias)
 
 
-def _set_norm(spec: "LayerNormSpec", norm: "LayerNorm") -> None:
+def _set_norm(spec: LayerNormSpec, norm: LayerNorm) -> None:
     """Sets gamma and beta."""
     spec.gamma = _array(norm.gamma)
     spec.beta = _array(norm.beta)
 
 
-def _array(tensor: "Tensor") -> np.ndarray:
+def _array(tensor: Tensor) -> np.ndarray:
     """Returns a variable or a tensor as a float32 array."""
     return np.asarray(keras.ops.convert_to_numpy(tensor), np.float32)
 

@@ -19,7 +19,6 @@ class TranslatorPool:
         path: the directory of the export, which is intact.
 
     Attributes:
-        path: the same.
         model: the model.
         workers: the number of batches that are computed at once.
 
@@ -28,7 +27,7 @@ class TranslatorPool:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self._path = path
         self._checksums = dict(checksums(path))
         # One thread for each batch is as fast as what CTranslate2 recommends for files,
         # and is not slowed down by other processes. OMP_NUM_THREADS changes it.
@@ -85,45 +84,35 @@ class TranslatorPool:
         return self._load(1, self._files())
 
     def _files(self) -> dict[str, bytes]:
-        """Returns the files of the model, which are read once, for samples.
-
-        Raises:
-            UserError: one has changed since the engine was made.
-        """
+        """Returns the files of the model, which are read once, for samples."""
         if self._contents is None:
-            path = self.path
-            names = ["config.json", "model.bin"]
-            names += [file.name for file in path.glob("*vocabulary.json")]
+            vocabularies = self._path.glob("*vocabulary.json")
+            names = ["config.json", "model.bin", *(file.name for file in vocabularies)]
             try:
-                contents = {name: (path / name).read_bytes() for name in names}
+                contents = {name: (self._path / name).read_bytes() for name in names}
             except OSError as error:
                 raise UserError(
                     f"cannot read {error.filename}: {error.strerror}; "
                     "copy or export the model again"
                 ) from None
             for name, content in contents.items():
-                require_checksum(path, name, content, self._checksums)
+                require_checksum(self._path, name, content, self._checksums)
             self._contents = contents
         return self._contents
 
     def _load(
         self, workers: int, files: dict[str, bytes] | None = None
     ) -> ctranslate2.Translator:
-        """Loads the model, to compute `workers` batches at once.
-
-        Args:
-            workers: number of batches.
-            files: the contents of the files; None: they are read.
-        """
+        """Loads the model from contents of its files, or from the files."""
         try:
             return ctranslate2.Translator(
-                str(self.path),
+                str(self._path),
                 inter_threads=workers,
                 intra_threads=self._threads,
                 files=files,
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(
-                f"CTranslate2 cannot load {self.path}: "
-                f"{first_line(error)}; export the model again"
+                f"CTranslate2 cannot load {self._path}: {first_line(error)}; "
+                "export the model again"
             ) from None

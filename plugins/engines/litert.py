@@ -18,9 +18,9 @@ from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.search_loop import (
-    GrowingLoop,
     Hypotheses,
-    run_all_rows,
+    SearchLoop,
+    run_steps,
     shape_invariants,
 )
 from t2t_keras.errors import UserError, require_extra
@@ -167,7 +167,7 @@ def _convert(
         ) from error
 
 
-class _LoopOfOneSentence(GrowingLoop):
+class _LoopOfOneSentence(SearchLoop):
     """The loop for a batch of one sentence, which has no rows to drop.
 
     LiteRT's XNNPACK cannot multiply by empty tensors, so the cache of keys and values
@@ -196,7 +196,11 @@ class _LoopOfOneSentence(GrowingLoop):
             state = state._replace(
                 cache=cache._replace(positions=positions, layers=tuple(layers))
             )
-        return results(run_all_rows(state, step, shapes))
+
+        def is_running(state: Nest) -> tf.Tensor:
+            return ~tf.reduce_all(state.done)
+
+        return results(run_steps(state, step, is_running, shapes))
 
 
 def _search_of(model_path: Path) -> Callable[[list[list[int]]], list[Output]]:

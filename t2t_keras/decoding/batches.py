@@ -1,13 +1,17 @@
 """Batches of sequences of similar length, which threads search."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis
+from t2t_keras.decoding.engine import Progress, Source, TokenHypothesis, TokenScores
 from t2t_keras.devices import num_cores, program_failures_named
 from t2t_keras.text.tokenizer import padded_rows
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # On a CPU, with a thread for each: the operations of one step are too small to keep
 # all cores busy.
@@ -73,6 +77,42 @@ def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
     return padded_rows(rows, padded_width(max(map(len, rows))))
 
 
+def run_pairs(
+    function: Callable[[np.ndarray, np.ndarray], Sequence["tf.Tensor"]],
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    batch_tokens: int,
+) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
+    """Yields the index of each pair with its rows of a function's tensors.
+
+    Args:
+        function: maps the ids of sources [B, S] and targets [B, T] to tensors.
+        sources: the ids of all sources.
+        targets: the ids of all targets.
+        batch_tokens: see `batches`.
+    """
+    for batch in batches_of_pairs(sources, targets, batch_tokens):
+        source = padded([sources[i] for i in batch])  # [B, S]
+        target = padded([targets[i] for i in batch])  # [B, T]
+        results = [tensor.numpy() for tensor in function(source, target)]
+        yield from zip(batch, zip(*results, strict=True), strict=True)
+
+
+def score_pairs(
+    function: Callable[[np.ndarray, np.ndarray], Sequence["tf.Tensor"]],
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    batch_tokens: int,
+) -> list[TokenScores]:
+    """Returns the log-probabilities of pairs by a function like `score_targets`."""
+    scores = [TokenScores(0.0, ())] * len(sources)
+    for i, row in run_pairs(function, sources, targets, batch_tokens):
+        log_prob, length, token_log_probs = row
+        of_tokens = tuple(token_log_probs[:length].tolist())
+        scores[i] = TokenScores(float(log_prob), of_tokens)
+    return scores
+
+
 def parallel_batches() -> int:
     """Returns how many batches are searched at the same time, each in a thread.
 
@@ -102,9 +142,7 @@ def search_in_batches(
     """
     lengths = [len(source.ids) for source in sources]
     groups = batches(lengths, batch_tokens, parallel_batches(), width_of)
-    grouped = []
-    for group in groups:
-        grouped.append([sources[i] for i in group])
+    grouped = [[sources[i] for i in group] for group in groups]
     results: list[list[TokenHypothesis]] = [[]] * len(sources)
     executor = ThreadPoolExecutor(parallel_batches())
     try:

@@ -38,7 +38,7 @@ next length or at the maximum length.
 than n finished hypotheses, the alive ones, cut off, follow them in the result.
 
 *Independence.* A sentence that is done is frozen until it leaves the batch
-(`GrowingLoop`). So its result is the same in any batch.
+(`decode_loop`). So its result is the same in any batch.
 
 PAD is never generated, nor is a token that the constraint excludes; the probabilities
 of the other tokens stay as the model gives them. So every score equals what teacher
@@ -53,12 +53,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.decoding.candidates import BeamAllocation, BestCandidates, Candidates
+from t2t_keras.decoding.candidates import BeamAllocation
 from t2t_keras.decoding.constraint import AllOf, Constraint, allow_only_mask
 from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.search_loop import (
     NEG_INF,
-    GrowingLoop,
     Hypotheses,
     SearchLoop,
     length_penalties,
@@ -102,7 +101,7 @@ def beam_search(
         coverage_penalty: the factor beta of the coverage penalty; None: there is none.
         constraint: restricts what may be generated.
         allocation: chooses the candidates; None: the most likely ones.
-        loop: runs the steps; None: `GrowingLoop`.
+        loop: runs the steps.
     """
     search = _BeamSearch(
         model=model,
@@ -112,8 +111,8 @@ def beam_search(
         penalty_formula=penalty_formula,
         coverage_penalty=coverage_penalty,
         constraint=constraint or AllOf(),
-        allocation=allocation or BestCandidates(),
-        loop=loop or GrowingLoop(),
+        allocation=allocation or BeamAllocation(),
+        loop=loop or SearchLoop(),
     )
     state = search.init(source, max_length)
     return search.loop.run(model, state, search.step, search.results)
@@ -221,14 +220,20 @@ class _BeamSearch:
             allowed,
             state.max_length - state.position,
         )
-        alive = self._with_coverage(state.alive, cache)
-        extended = self._extend(alive, candidates, state.position)  # N hypotheses
+        alive = _gather(self._with_coverage(state.alive, cache), candidates.parents)
+        extended = alive._replace(  # N hypotheses
+            ids=self.loop.append(alive.ids, candidates.tokens, state.position),
+            log_probs=candidates.log_probs,
+            lengths=alive.lengths + 1.0,
+        )
         is_eos = candidates.tokens == EOS  # [B, N]
 
         eos_log_probs = tf.where(is_eos, candidates.log_probs, NEG_INF)  # [B, N]
         ended = extended._replace(log_probs=eos_log_probs)
         padded_finished = self._append_pad(state.finished)
-        finished = self._best_finished(padded_finished, ended)
+        beams = _concat_beams(padded_finished, ended)  # K + N
+        best = tf.math.top_k(self._scores(beams), self.beam_size).indices
+        finished = _gather(beams, best)
 
         open_log_probs = tf.where(is_eos, NEG_INF, candidates.log_probs)  # [B, N]
         indices = self.allocation.select(
@@ -273,27 +278,9 @@ class _BeamSearch:
         total = tf.reduce_sum(covered, axis=2)  # [B, K]
         return alive._replace(coverage=self.coverage_penalty * total)
 
-    def _extend(
-        self, alive: Beams, candidates: Candidates, position: tf.Tensor
-    ) -> Beams:
-        """Returns the alive hypotheses that the candidates continue, with N tokens."""
-        beams = _gather(alive, candidates.parents)
-        return Beams(
-            ids=self.loop.append(beams.ids, candidates.tokens, position),
-            log_probs=candidates.log_probs,
-            lengths=beams.lengths + 1.0,
-            coverage=beams.coverage,
-        )
-
     def _append_pad(self, beams: Beams) -> Beams:
         """Returns the same hypotheses with as many columns of ids as longer ones."""
         return beams._replace(ids=self.loop.append_pad(beams.ids))
-
-    def _best_finished(self, finished: Beams, ended: Beams) -> Beams:
-        """Returns the K best of the finished hypotheses and the newly ended ones."""
-        beams = _concat_beams(finished, ended)  # K + N
-        best = tf.math.top_k(self._scores(beams), self.beam_size)
-        return _gather(beams, best.indices)
 
     def _is_complete(self, state: _SearchState) -> tf.Tensor:
         """Returns which sentences are at their limit or have their n best, [B]."""

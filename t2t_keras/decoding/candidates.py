@@ -4,7 +4,7 @@ Only the blocks of values with the largest maxima are searched, which takes a qu
 the time of `tf.math.top_k` for 32,000 values on a CPU.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -56,16 +56,17 @@ class Candidates(NamedTuple):
     log_probs: tf.Tensor
 
 
-class BeamAllocation(Protocol):
+class BeamAllocation:
     """Decides which continuations are candidates and which of them stay alive.
 
-    Beam search takes the most likely ones (`BestCandidates`) unless it is given another
-    allocation. The state is any nest of tensors whose first axis is the batch, like
-    that of a `Constraint`.
+    Here they are the most likely ones. A subclass may have a state: any nest of tensors
+    whose first axis is the batch, like that of a `Constraint`.
     """
 
     def init(self, num_beams: tf.Tensor) -> Nest:
         """Returns the state before the first step."""
+        del num_beams
+        return ()
 
     def candidates(
         self,
@@ -84,6 +85,8 @@ class BeamAllocation(Protocol):
             allowed: boolean, broadcasts to [B, K, V].
             remaining_length: [B], how many tokens may still be added.
         """
+        del state, remaining_length
+        return top_candidates(alive_log_probs, logits, allowed)
 
     def select(
         self,
@@ -100,44 +103,11 @@ class BeamAllocation(Protocol):
             log_probs: [B, N]; -inf for those that end in EOS.
             beam_size: K.
         """
-
-    def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
-        """Returns the state after a step; see `Constraint.advance`."""
-
-
-class BestCandidates:
-    """The most likely continuations."""
-
-    def init(self, num_beams: tf.Tensor) -> Nest:
-        """Returns the empty state."""
-        del num_beams
-        return ()
-
-    def candidates(
-        self,
-        state: Nest,
-        alive_log_probs: tf.Tensor,
-        logits: tf.Tensor,
-        allowed: tf.Tensor,
-        remaining_length: tf.Tensor,
-    ) -> Candidates:
-        """Returns the 2K most likely continuations."""
-        del state, remaining_length
-        return top_candidates(alive_log_probs, logits, allowed)
-
-    def select(
-        self,
-        state: Nest,
-        candidates: Candidates,
-        log_probs: tf.Tensor,
-        beam_size: tf.Tensor,
-    ) -> tf.Tensor:
-        """Returns the indices of the K most likely candidates."""
         del state, candidates
         return tf.math.top_k(log_probs, beam_size).indices
 
     def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
-        """Returns the same state."""
+        """Returns the state after a step; see `Constraint.advance`."""
         del parents, tokens
         return state
 

@@ -310,20 +310,6 @@ def penalty_of_tokens(num_tokens: int, options: DecodingOptions) -> float:
     return length_penalty(tokens, options.alpha, options.length_penalty)
 
 
-def log_probs_of_scores(
-    scores: "np.ndarray", lengths: "np.ndarray", options: DecodingOptions
-) -> "np.ndarray":
-    """Returns the log-probabilities [n], given scores [n] without coverage penalty.
-
-    Args:
-        scores: the scores.
-        lengths: [n], numbers of tokens.
-        options: the options of the search.
-    """
-    penalties = [penalty_of_tokens(length, options) for length in lengths.tolist()]
-    return scores.astype("float64") * penalties
-
-
 _MAX_DOUBLINGS = 2  # of the beam
 
 

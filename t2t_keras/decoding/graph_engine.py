@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from t2t_keras.console import busy, say
 from t2t_keras.decoding.batches import (
-    batches_of_pairs,
     padded,
     padded_width,
+    run_pairs,
+    score_pairs,
     search_in_batches,
 )
 from t2t_keras.decoding.engine import (
@@ -62,7 +63,6 @@ class GraphEngine:
         target_tokenizer: the vocabulary of targets.
 
     Attributes:
-        problem: the same.
         model: the same.
         search_graph: the search of a batch.
     """
@@ -78,7 +78,6 @@ class GraphEngine:
         target_tokenizer: Tokenizer,
     ) -> None:
         require_tensorflow()
-        self.problem = problem
         self.problem_name = problem.name
         self.text_processor = problem.text_processor
         self.model = model
@@ -127,26 +126,20 @@ class GraphEngine:
     ) -> list[TokenScores]:
         """Returns the log-probabilities of targets; see `Engine`."""
         function = self._traced("score", _pairs_function, score_targets, self.model)
-        scores = [TokenScores(0.0, ())] * len(sources)
-        for i, (log_prob, length, token_log_probs) in _run_pairs(
-            function, sources, targets, options
-        ):
-            row = tuple(token_log_probs[:length].tolist())
-            scores[i] = TokenScores(float(log_prob), row)
-        return scores
+        return score_pairs(function, sources, targets, options.batch_tokens)
 
     def next_tokens(
         self, sources: Sequence[Source], count: int, options: DecodingOptions
     ) -> list[list[int]]:
         """Returns the likeliest tokens after prefixes; see `Engine`."""
-        key = "next", count
         function = self._traced(
-            key, _pairs_function, likeliest_tokens, self.model, count
+            ("next", count), _pairs_function, likeliest_tokens, self.model, count
         )
         targets = [[*source.prefix, EOS] for source in sources]
         source_ids = [source.ids for source in sources]
         results: list[list[int]] = [[]] * len(sources)
-        for i, (tokens,) in _run_pairs(function, source_ids, targets, options):
+        rows = run_pairs(function, source_ids, targets, options.batch_tokens)
+        for i, (tokens,) in rows:
             results[i] = tokens.tolist()
         return results
 
@@ -165,7 +158,8 @@ class GraphEngine:
         function = self._traced(
             head, _pairs_function, attention_weights, self.model, head
         )
-        for i, (weights,) in _run_pairs(function, sources, targets, options):
+        rows = run_pairs(function, sources, targets, options.batch_tokens)
+        for i, (weights,) in rows:
             yield i, weights
 
     def _phrases_of(self, options: DecodingOptions) -> Phrases:
@@ -215,7 +209,8 @@ class GraphEngine:
         function = self._traced(
             key, _search_function, self.search_graph, options, inputs
         )
-        return _n_best_lists(Hypotheses(*function(inputs)))
+        arrays = [tensor.numpy() for tensor in Hypotheses(*function(inputs))]
+        return [n_best_tokens(*row) for row in zip(*arrays, strict=True)]
 
     def _copied(self, batch: Sequence[Source], options: DecodingOptions) -> np.ndarray:
         """Returns the ids of protected parts, [B, M, L]; see `SearchInputs`."""
@@ -268,26 +263,6 @@ def _pairs_function(function: _Function, *arguments: object) -> _Function:
         return function(*arguments, source, target)
 
     return tf.function(call, input_signature=[ids, ids], autograph=False)
-
-
-def _run_pairs(
-    function: _Function,
-    sources: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[int]],
-    options: DecodingOptions,
-) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
-    """Yields the index of each pair, and the results of a function of its ids."""
-    for batch in batches_of_pairs(sources, targets, options.batch_tokens):
-        source = padded([sources[i] for i in batch])  # [B, S]
-        target = padded([targets[i] for i in batch])  # [B, T]
-        results = [tensor.numpy() for tensor in function(source, target)]
-        yield from zip(batch, zip(*results, strict=True), strict=True)
-
-
-def _n_best_lists(hypotheses: Hypotheses) -> list[list[TokenHypothesis]]:
-    """Returns the hypotheses of each row."""
-    arrays = [tensor.numpy() for tensor in hypotheses]
-    return [n_best_tokens(*row) for row in zip(*arrays, strict=True)]
 
 
 class ModelTranslator(Translator):

@@ -312,16 +312,3 @@ def checked_pairs(
             f"{quantity(len(targets), 'targets')}: line by line they must be pairs"
         )
     return sources, targets
-
-
-def checked_prefixes(prefixes: Iterable[str], count: int) -> list[str]:
-    """Checks the prefixes of `count` texts and returns them as a list.
-
-    Raises:
-        UserError: see `checked_texts`; or there are more or fewer than `count`.
-    """
-    prefixes = checked_texts(prefixes, "prefixes")
-    if len(prefixes) != count:
-        prefix_count = quantity(len(prefixes), "prefixes", "prefix")
-        raise UserError(f"{quantity(count, 'texts')} but {prefix_count}")
-    return prefixes

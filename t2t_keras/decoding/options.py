@@ -45,26 +45,22 @@ def parse_glossary(text: str) -> Glossary:
         UserError: the text or a line of the file is not a pair of terms, or the file
             cannot be read.
     """
-    pairs = []
     if text.startswith("["):
-        for index, item in enumerate(parse_list(text), start=1):
-            pair = item.split("=")
-            if len(pair) != 2:
-                raise UserError(f"glossary: term {index} is not SOURCE=TARGET")
-            pairs.append(pair)
+        items = dict(enumerate(parse_list(text), start=1))
+        separator, place, form = "=", "glossary: term", "SOURCE=TARGET"
     else:
         # `read_lines` would refuse a glossary, which is a table.
-        lines = _lines_of_file(
+        items = _lines_of_file(
             "glossary", text, lambda path: read_text(path).split("\n")
         )
-        for line_number, line in lines.items():
-            pair = line.split("\t")
-            if len(pair) != 2:
-                raise UserError(
-                    f"{text}: line {line_number} is not `source TAB target`"
-                )
-            pairs.append(pair)
-    return tuple((source.strip(), target.strip()) for source, target in pairs)
+        separator, place, form = "\t", f"{text}: line", "`source TAB target`"
+    pairs = []
+    for number, item in items.items():
+        pair = item.split(separator)
+        if len(pair) != 2:
+            raise UserError(f"{place} {number} is not {form}")
+        pairs.append((pair[0].strip(), pair[1].strip()))
+    return tuple(pairs)
 
 
 def parse_forbidden(text: str) -> tuple[str, ...]:
@@ -139,9 +135,6 @@ def require_phrases(name: str, phrases: tuple[str, ...]) -> None:
 
 
 MAX_BEAM_SIZE = 1000
-
-
-JitCompile: TypeAlias = Literal["auto", "true", "false"]
 
 
 Use = Literal[
@@ -293,7 +286,7 @@ class DecodingOptions:
         "to it times the beam size",
         ge=1,
     )
-    jit_compile: JitCompile = _option(  # noqa: RUF009  it makes a field
+    jit_compile: Literal["auto", "true", "false"] = _option(
         "auto",
         "whether XLA compiles the search, once for each size of batch: true, false, or "
         "auto, where there is a GPU; searches with a constraint, sampling, "
@@ -383,12 +376,6 @@ class DecodingOptions:
                     f"{path}: there is no decoding option '{name}'"
                     f"{did_you_mean(name, names)}; export the model again"
                 )
-        constraint = recorded.get("constraint", "none")
-        if not isinstance(constraint, str):
-            raise UserError(
-                f"{path}: constraint must be a text, not {constraint!r:.80}; export "
-                "the model again"
-            )
         values: dict[str, Any] = dict(recorded)
         try:
             return cls(**values)

@@ -18,8 +18,7 @@ from t2t_keras.decoding.forbidden_phrases import (
 from t2t_keras.decoding.options import KINDS, UNKNOWN, DecodingOptions
 from t2t_keras.text.sentences import WHITE_SPACE
 from t2t_keras.text.sentences_graph import CPU
-from t2t_keras.text.tokenizer import Tokenizer
-from t2t_keras.text.vocabulary import PAD
+from t2t_keras.text.tokenizer import Tokenizer, padded_rows
 
 
 def whole_word_patterns(terms: tf.Tensor) -> tf.Tensor:
@@ -90,10 +89,9 @@ class Phrases(NamedTuple):
         glossary: tuple[tf.Tensor, ...] = ()
         if options.glossary:
             sources, targets = zip(*options.glossary, strict=True)
-            ids = [row[:-1] for row in tokenizer.encode_batch(targets)]
-            terms = tf.ragged.constant(ids, tf.int32, ragged_rank=1, inner_shape=())
+            ids = padded_rows([row[:-1] for row in tokenizer.encode_batch(targets)])
             patterns = whole_word_patterns(tf.constant(sources))
-            glossary = patterns, terms.to_tensor(PAD)
+            glossary = patterns, tf.constant(ids)
         forbidden: tuple[tf.Tensor, ...] = ()
         if options.forbidden:
             tables = forbidden_tables(tuple(tokenizer.token_bytes()))

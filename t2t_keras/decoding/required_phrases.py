@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.candidates import Candidates, top_candidates
+from t2t_keras.decoding.candidates import BeamAllocation, Candidates, top_candidates
 from t2t_keras.decoding.search_loop import NEG_INF
 from t2t_keras.text.vocabulary import EOS, PAD
 
@@ -25,7 +25,7 @@ class PhraseState(NamedTuple):
     matched: tf.Tensor
 
 
-class RequiredPhrases:
+class RequiredPhrases(BeamAllocation):
     """The beam allocation that puts required phrases into each output.
 
     After Post and Vilar (2018), "Fast lexically constrained decoding with dynamic beam
@@ -136,7 +136,12 @@ class RequiredPhrases:
         The arguments are those of `advance`, for N candidates.
         """
         state = self.advance(state, parents, tokens)
-        return tf.reduce_sum(state.lengths, axis=1)[:, None] - _num_missing(state)
+        is_open = tf.cast(state.matched < state.lengths[:, None], tf.float32)
+        required = tf.reduce_sum(is_open * state.lengths[:, None], axis=2)
+        # Only one of the phrases that have begun can continue; the others restart.
+        longest = tf.reduce_max(is_open * state.matched, axis=2)
+        total = tf.reduce_sum(state.lengths, axis=1)[:, None]
+        return total - (required - longest)
 
     def _has_phrases(self) -> tf.Tensor:
         """Returns whether any sentence has a phrase, a scalar."""
@@ -185,17 +190,6 @@ def _next_tokens(state: PhraseState) -> tf.Tensor:
     indices = tf.transpose(tf.cast(state.matched, tf.int32), [0, 2, 1])  # [B, M, K]
     tokens = tf.gather(state.phrases, indices, axis=2, batch_dims=2)
     return tf.transpose(tokens, [0, 2, 1])
-
-
-def _num_missing(state: PhraseState) -> tf.Tensor:
-    """Returns how many tokens the phrases still need, [B, K] float32.
-
-    Only one of the phrases that have begun can continue; the others restart.
-    """
-    is_open = tf.cast(state.matched < state.lengths[:, None], tf.float32)
-    required = tf.reduce_sum(is_open * state.lengths[:, None], axis=2)
-    longest = tf.reduce_max(is_open * state.matched, axis=2)
-    return required - tf.maximum(longest, 0.0)
 
 
 def _best_of_banks(

@@ -24,7 +24,7 @@ from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.phrases import Phrases
 from t2t_keras.decoding.required_phrases import RequiredPhrases
 from t2t_keras.decoding.sampling import sample
-from t2t_keras.decoding.search_loop import GrowingLoop, Hypotheses, SearchLoop, compiled
+from t2t_keras.decoding.search_loop import Hypotheses, SearchLoop, compiled
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import Tokenizer
@@ -128,7 +128,7 @@ class SearchGraph:
         if options.sampling:
             return self._sample(options, inputs)
         if not self.is_compiled(options) or any(inputs.phrases):
-            return self._beam_search(options, inputs, GrowingLoop())
+            return self._beam_search(options, inputs, SearchLoop())
 
         def search(
             ids: tf.Tensor, prefixes: tf.Tensor | None, loop: SearchLoop

@@ -1,6 +1,6 @@
 """The loop of beam search and sampling, and its hypotheses.
 
-`GrowingLoop` drops rows that are done. Compiled by XLA, all sizes are fixed, and rows
+`decode_loop` drops rows that are done. Compiled by XLA, all sizes are fixed, and rows
 stay until all are done; XLA compiles a search for each size of its inputs, which takes
 seconds, so sizes are rounded up: the rows of a batch, the length of its sources and the
 number of steps.
@@ -8,7 +8,7 @@ number of steps.
 
 import operator
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -61,11 +61,15 @@ _MAX_INNER_STEPS = 8
 _PAD = np.int64(PAD)
 
 
-class SearchLoop(Protocol):
-    """Runs the steps of beam search, and stores what gets longer with each of them."""
+class SearchLoop:
+    """Runs the steps of beam search, and stores what gets longer with each of them.
+
+    Here ids and cache grow; `CompiledLoop` preallocates them.
+    """
 
     def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the ids [B, K, 1], int64, before the first step."""
+        return ids
 
     def append(
         self, ids: tf.Tensor, tokens: tf.Tensor, position: tf.Tensor
@@ -77,36 +81,11 @@ class SearchLoop(Protocol):
             tokens: the tokens.
             position: scalar, the number T of tokens so far.
         """
-
-    def append_pad(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the same ids with as many columns as `append` returns."""
-
-    def run(
-        self,
-        model: DecodingModel,
-        state: Nest,
-        step: Callable[[Nest], Nest],
-        results: Callable[[Nest], Hypotheses],
-    ) -> Hypotheses:
-        """Runs steps until all rows are done; see `decode_loop`."""
-
-
-class GrowingLoop:
-    """A `SearchLoop` whose cache and ids grow: `decode_loop`."""
-
-    def start_ids(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the same ids."""
-        return ids
-
-    def append(
-        self, ids: tf.Tensor, tokens: tf.Tensor, position: tf.Tensor
-    ) -> tf.Tensor:
-        """Returns the ids with a column of tokens."""
         del position
         return tf.concat([ids, tf.expand_dims(tokens, 2)], axis=2)
 
     def append_pad(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the ids with a column of PAD."""
+        """Returns the same ids with as many columns as `append` returns."""
         return tf.concat([ids, tf.fill(tf.shape(ids[:, :, :1]), _PAD)], axis=2)
 
     def run(
@@ -116,7 +95,7 @@ class GrowingLoop:
         step: Callable[[Nest], Nest],
         results: Callable[[Nest], Hypotheses],
     ) -> Hypotheses:
-        """Runs `decode_loop`."""
+        """Runs steps until all rows are done; see `decode_loop`."""
         return decode_loop(model, state, step, results)
 
 
@@ -151,7 +130,15 @@ def decode_loop(
         is_active: tf.Tensor, hypotheses: Hypotheses, state: Nest
     ) -> tuple[tf.Tensor, Hypotheses, Nest]:
         active_rows = tf.cast(tf.where(~state.done)[:, 0], tf.int32)
-        state = _run_steps(select_rows(model, state, active_rows), step, shapes)
+        stop_position = state.position + _MAX_INNER_STEPS
+
+        def few_are_done(state: Nest) -> tf.Tensor:
+            num_done = tf.math.count_nonzero(state.done, dtype=tf.int32)
+            is_few = _ROWS_PER_DONE * num_done < tf.size(state.done)
+            return is_few & (state.position < stop_position)
+
+        state = select_rows(model, state, active_rows)
+        state = run_steps(state, step, few_are_done, shapes)
         # The row of the state that belongs to each active sentence.
         rows = tf.maximum(tf.cumsum(tf.cast(is_active, tf.int32)) - 1, 0)  # [B]
         hypotheses = _update_active(is_active, rows, results(state), hypotheses)
@@ -167,27 +154,20 @@ def decode_loop(
     return hypotheses
 
 
-def run_all_rows(
+def run_steps(
     state: Nest,
     step: Callable[[Nest], Nest],
+    is_running: Callable[[Nest], tf.Tensor],
     shapes: Nest,
-    max_steps: int | tf.Tensor | None = None,
 ) -> Nest:
-    """Runs steps until all rows are done, and drops none.
+    """Runs steps with the same rows while `is_running`.
 
     Args:
         state: the state before the first step; see `decode_loop`.
         step: maps a state to the next one.
+        is_running: maps a state to a scalar.
         shapes: the shapes that hold at every step; see `shape_invariants`.
-        max_steps: the position at which the loop ends at the latest; None: no limit.
     """
-
-    def is_running(state: Nest) -> tf.Tensor:
-        is_over = state.done  # [B]
-        if max_steps is not None:
-            is_over |= state.position >= max_steps
-        return ~tf.reduce_all(is_over)
-
     (state,) = tf.while_loop(
         is_running,
         lambda state: (step(state),),
@@ -210,24 +190,6 @@ def shape_invariants(model: DecodingModel, state: Nest) -> Nest:
 def _ranks(nest: Nest) -> Nest:
     """Returns shapes of which only the ranks are known."""
     return tf.nest.map_structure(lambda x: tf.TensorShape([None] * x.shape.rank), nest)
-
-
-def _run_steps(state: Nest, step: Callable[[Nest], Nest], shapes: Nest) -> Nest:
-    """Runs the inner loop."""
-    stop_position = state.position + _MAX_INNER_STEPS
-
-    def few_are_done(state: Nest) -> tf.Tensor:
-        num_done = tf.math.count_nonzero(state.done, dtype=tf.int32)
-        is_few = _ROWS_PER_DONE * num_done < tf.size(state.done)
-        return is_few & (state.position < stop_position)
-
-    (state,) = tf.while_loop(
-        few_are_done,
-        lambda state: (step(state),),
-        (state,),
-        shape_invariants=(shapes,),
-    )
-    return state
 
 
 def _update_active(
@@ -272,8 +234,8 @@ _STEPS = 32  # the number of steps is a multiple of it
 _STAGES = (4, 2, 1)
 
 
-class CompiledLoop:
-    """A `SearchLoop` for XLA, with preallocated cache and ids.
+class CompiledLoop(SearchLoop):
+    """The loop for XLA, with preallocated cache and ids.
 
     Attention reads all columns of the cache, used or not. So the search has stages. The
     cache of the first is preallocated for a quarter of the steps, and that of the
@@ -309,7 +271,7 @@ class CompiledLoop:
         step: Callable[[Nest], Nest],
         results: Callable[[Nest], Hypotheses],
     ) -> Hypotheses:
-        """Runs steps until all rows are done; see `SearchLoop`."""
+        """Runs steps until all rows are done, in stages."""
         for stage in _STAGES:
             max_steps = self._max_steps // stage
             cache = model.reserve_cache(state.cache, max_steps)
@@ -322,7 +284,7 @@ class CompiledLoop:
 def _run_stage(
     state: Nest, step: Callable[[Nest], Nest], shapes: Nest, max_steps: int | tf.Tensor
 ) -> Nest:
-    """Calls `run_all_rows`; what no step changes bypasses the loop.
+    """Runs the steps of a stage; what no step changes bypasses the loop.
 
     TensorFlow 2.21 cannot compile a constant that goes through more than two loops.
     """
@@ -334,7 +296,10 @@ def _run_stage(
         is_constant = tf.nest.map_structure(operator.is_, state, next_state)
         return next_state
 
-    last_state = run_all_rows(state, watched_step, shapes, max_steps)
+    def is_running(state: Nest) -> tf.Tensor:
+        return ~tf.reduce_all(state.done | (state.position >= max_steps))
+
+    last_state = run_steps(state, watched_step, is_running, shapes)
     return tf.nest.map_structure(
         lambda constant, x, y: x if constant else y, is_constant, state, last_state
     )

@@ -23,14 +23,13 @@ from t2t_keras.decoding.inputs import (
     InputSplitter,
     SplitInput,
     checked_pairs,
-    checked_prefixes,
     checked_texts,
     join_hypotheses,
     truncate,
 )
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.entry_points import unknown_name
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, quantity
 from t2t_keras.problem import TextProcessor
 from t2t_keras.text.alignment import Alignment, word_alignment, words_of_tokens
 from t2t_keras.text.tokenizer import Tokenizer
@@ -174,13 +173,20 @@ class Translator:
             prefix_ids = self.encode_prefixes(prefixes, len(texts))
         preprocess = self.text_processor.preprocess
         texts = [preprocess(text, resolved.raw) for text in texts]
-        request = self._request(resolved, token_scores, alignment, advance)
-        splitter = self._splitter(resolved, start_index)
-        return self._n_best(splitter.split(None, texts, prefix_ids), request)
+        return self.n_best_of_ids(
+            None,
+            texts,
+            prefix_ids,
+            start_index=start_index,
+            advance=advance,
+            token_scores=token_scores,
+            alignment=alignment,
+            **options,
+        )
 
     def n_best_of_ids(
         self,
-        ids: Sequence[Sequence[int]],
+        ids: Sequence[Sequence[int]] | None,
         texts: Sequence[str],
         prefixes: Sequence[Sequence[int]] | None = None,
         *,
@@ -190,10 +196,10 @@ class Translator:
         alignment: AlignmentHead | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:
-        """Does what `n_best` does, for inputs that are encoded already.
+        """Does what `n_best` does, for inputs that are preprocessed already.
 
         Args:
-            ids: the ids of each input, EOS last.
+            ids: the ids of each input, EOS last; None: the texts are encoded.
             texts: the same inputs, preprocessed by the text processor.
             prefixes: the ids that each output must begin with.
             start_index: see `n_best`.
@@ -203,9 +209,30 @@ class Translator:
             **options: see `DecodingOptions`.
         """
         resolved = self.choose(**options)
-        request = self._request(resolved, token_scores, alignment, advance)
-        splitter = self._splitter(resolved, start_index)
-        return self._n_best(splitter.split(ids, texts, prefixes), request)
+        if alignment is not None:
+            alignment = self.alignment_head(alignment)
+        request = _Request(resolved, token_scores, alignment, advance)
+        splitter = InputSplitter(
+            self.source_tokenizer, self.text_processor, resolved, start_index
+        )
+        inputs = splitter.split(ids, texts, prefixes)
+        # Blank inputs have nothing to search.
+        rows = [i for i, split_input in enumerate(inputs) if split_input.parts]
+        if advance is not None:
+            advance(len(inputs) - len(rows))
+        outputs = self._search([inputs[i] for i in rows], request)
+        if resolved.n_best > 1 and not resolved.sampling:
+            replace_duplicates(
+                outputs,
+                resolved.beam_size,
+                lambda duplicates, beam_multiplier: self._search(
+                    [inputs[rows[k]] for k in duplicates], request, beam_multiplier
+                ),
+            )
+        results = [[Hypothesis("", 0.0, 0.0, ())] for _ in inputs]
+        for i, hypotheses in zip(rows, outputs, strict=True):
+            results[i] = hypotheses
+        return results
 
     def score(
         self, sources: Iterable[str], targets: Iterable[str], **options: Any
@@ -321,51 +348,13 @@ class Translator:
         Raises:
             UserError: the prefixes are not as many strings.
         """
-        texts = checked_prefixes(prefixes, count)
+        texts = checked_texts(prefixes, "prefixes")
+        if len(texts) != count:
+            prefix_count = quantity(len(texts), "prefixes", "prefix")
+            raise UserError(f"{quantity(count, 'texts')} but {prefix_count}")
         # The next word's token brings its own space.
         rows = self.target_tokenizer.encode_batch([text.rstrip() for text in texts])
         return [ids[:-1] for ids in rows]  # without EOS
-
-    def _request(
-        self,
-        options: DecodingOptions,
-        token_scores: bool,
-        alignment: AlignmentHead | None,
-        advance: Callable[[int], None] | None,
-    ) -> _Request:
-        """Returns what a call asks for, with the default layer of the head put in."""
-        if alignment is not None:
-            alignment = self.alignment_head(alignment)
-        return _Request(options, token_scores, alignment, advance)
-
-    def _splitter(self, options: DecodingOptions, start_index: int) -> InputSplitter:
-        """Returns what splits the inputs of a call."""
-        return InputSplitter(
-            self.source_tokenizer, self.text_processor, options, start_index
-        )
-
-    def _n_best(
-        self, inputs: Sequence[SplitInput], request: _Request
-    ) -> list[list[Hypothesis]]:
-        """Returns the n best outputs for each input; see `n_best`."""
-        options = request.options
-        # Blank inputs have nothing to search.
-        rows = [i for i, split_input in enumerate(inputs) if split_input.parts]
-        if request.advance is not None:
-            request.advance(len(inputs) - len(rows))
-        outputs = self._search([inputs[i] for i in rows], request)
-        if options.n_best > 1 and not options.sampling:
-            replace_duplicates(
-                outputs,
-                options.beam_size,
-                lambda duplicates, beam_multiplier: self._search(
-                    [inputs[rows[k]] for k in duplicates], request, beam_multiplier
-                ),
-            )
-        results = [[Hypothesis("", 0.0, 0.0, ())] for _ in inputs]
-        for i, hypotheses in zip(rows, outputs, strict=True):
-            results[i] = hypotheses
-        return results
 
     def _encode_pairs(
         self, sources: Iterable[str], targets: Iterable[str], options: DecodingOptions

@@ -12,12 +12,15 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.exporting.directory import is_saved_model
-from t2t_keras.exporting.settings import DTYPES, refuse_unknown_dtype
 from t2t_keras.options import OptionValues
 from t2t_keras.run.config import CheckpointPaths, RunConfig
 
 if TYPE_CHECKING:
     from t2t_keras.exporting.settings import ExportedTranslator
+
+
+# Those of a SavedModel, besides float32; see `StoredWeight`.
+_DTYPES = ("int8", "float16", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +78,7 @@ def export_formats() -> dict[str, ExportFormat]:
         "a TensorFlow SavedModel, from strings to strings",
         _export_saved_model,
         is_saved_model,
-        DTYPES,
+        _DTYPES,
         load=_load_saved_model,
     )
     of_ids = dataclasses.replace(
@@ -98,7 +101,11 @@ def require_quantization(name: str | None, export_format: str) -> None:
         UserError: the format does not have it.
     """
     dtypes = export_formats()[export_format].quantizations
-    refuse_unknown_dtype(name, dtypes, export_format)
+    if name is not None and name not in dtypes:
+        raise UserError(
+            f"--quantization: --format {export_format} has no {name}; the choice is "
+            f"{', '.join(dtypes) or 'float32 alone'}"
+        )
 
 
 def find_loader(path: Path) -> "Callable[[Path], ExportedTranslator] | None":

@@ -24,21 +24,19 @@ from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.exporting.directory import (
-    is_saved_model,
     replaced,
     require_free,
     require_intact,
     size_of,
 )
+from t2t_keras.exporting.formats import require_quantization
 from t2t_keras.exporting.saved_model_engine import SavedModelEngine
 from t2t_keras.exporting.served_graph import ServedGraph
 from t2t_keras.exporting.settings import (
-    DTYPES,
     SETTINGS,
     ExportedTranslator,
     TextProcessorSettings,
     make_settings,
-    refuse_unknown_dtype,
 )
 from t2t_keras.exporting.verify import Verification, search_of, verify_text_processor
 from t2t_keras.files.json_files import write_json
@@ -46,8 +44,6 @@ from t2t_keras.problem import Problem
 from t2t_keras.tensorflow_import import diverted_stderr
 from t2t_keras.text.tokenizer import load_tokenizer
 
-# The folder of files besides the SavedModel's own. Every loader ignores it, and tools
-# copy it.
 EXTRA = "assets.extra"
 
 
@@ -62,18 +58,15 @@ class SavedModelSettings(TextProcessorSettings):
     ids_only: bool
 
 
-def load_translator(export_dir: str | Path) -> ExportedTranslator:
+def load_translator(path: Path) -> ExportedTranslator:
     """Loads a SavedModel that `export_saved_model` wrote.
 
     Raises:
-        UserError: it has no SavedModel, or not one that `t2t export` wrote, or one from
-            ids to ids; or a file is damaged; or only the graph can encode texts: the
-            problem is not registered, or a constraint reads the text of a source, which
-            the ids of the vocabulary do not have.
+        UserError: `t2t export` did not write it, or it maps ids to ids; or a file is
+            damaged; or only the graph can encode texts: the problem is not registered,
+            or a constraint reads the text of a source, which the ids of the vocabulary
+            do not have.
     """
-    path = Path(export_dir)
-    if not is_saved_model(path):
-        raise UserError(f"{path} has no saved_model.pb")
     require_intact(path)
     settings = SavedModelSettings.read(path)
     if settings.ids_only:
@@ -94,7 +87,7 @@ def load_translator(export_dir: str | Path) -> ExportedTranslator:
     return ExportedTranslator(engine, settings, engine.request_options)
 
 
-def load_saved_model(export_dir: str | Path) -> tf.Module:
+def load_saved_model(path: Path) -> tf.Module:
     """Loads a SavedModel; its vocabularies are silent as in `sentence_piece_op`.
 
     Raises:
@@ -102,10 +95,10 @@ def load_saved_model(export_dir: str | Path) -> tf.Module:
     """
     try:
         with diverted_stderr():
-            return tf.saved_model.load(str(export_dir))
+            return tf.saved_model.load(str(path))
     except Exception as error:  # which one depends on the damage
         raise UserError(
-            f"TensorFlow cannot load {export_dir}: "
+            f"TensorFlow cannot load {path}: "
             f"{first_line(error) or type(error).__name__}; copy or export the model "
             "again"
         ) from None
@@ -207,7 +200,7 @@ def export_saved_model(
             them or with the problem; or a SavedModel has no such quantization; or the
             verification fails.
     """
-    refuse_unknown_dtype(quantization, DTYPES, "savedmodel")
+    require_quantization(quantization, "savedmodel")
     resolved = translator.choose(**options)
     if resolved.jit_compile == "auto":  # An export may go to another machine.
         resolved = dataclasses.replace(resolved, jit_compile="false")

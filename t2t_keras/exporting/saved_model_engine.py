@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.batches import (
-    batches_of_pairs,
     padded,
     padded_width,
+    score_pairs,
     search_in_batches,
 )
 from t2t_keras.decoding.engine import (
@@ -19,8 +19,8 @@ from t2t_keras.decoding.engine import (
     Source,
     TokenHypothesis,
     TokenScores,
-    log_probs_of_scores,
     n_best_tokens,
+    penalty_of_tokens,
     refuse_changes,
 )
 from t2t_keras.decoding.options import DecodingOptions
@@ -129,18 +129,14 @@ class SavedModelEngine:
         options: DecodingOptions,
     ) -> list[TokenScores]:
         """Returns the log-probabilities of targets; see `Engine`."""
-        scores = [TokenScores(0.0, ())] * len(sources)
-        for batch in batches_of_pairs(sources, targets, options.batch_tokens):
+
+        def score_batch(source: np.ndarray, target: np.ndarray) -> list[tf.Tensor]:
             tensors = self._signatures["score_ids"](
-                ids=tf.constant(padded([sources[i] for i in batch])),
-                targets=tf.constant(padded([targets[i] for i in batch])),
+                ids=tf.constant(source), targets=tf.constant(target)
             )
-            log_probs = tensors["log_prob"].numpy()  # [B]
-            token_log_probs = tensors["token_log_probs"].numpy()  # [B, T]
-            for i, log_prob, row in zip(batch, log_probs, token_log_probs, strict=True):
-                row_of_target = tuple(row[: len(targets[i])].tolist())
-                scores[i] = TokenScores(float(log_prob), row_of_target)
-        return scores
+            return [tensors[k] for k in ("log_prob", "tokens", "token_log_probs")]
+
+        return score_pairs(score_batch, sources, targets, options.batch_tokens)
 
     def next_tokens(
         self, sources: Sequence[Source], count: int, options: DecodingOptions
@@ -180,7 +176,8 @@ class SavedModelEngine:
         arrays = [tensors[name].numpy() for name in ("ids", "scores", "lengths")]
         results = []
         for target_ids, scores, lengths in zip(*arrays, strict=True):
-            log_probs = log_probs_of_scores(scores, lengths, options)
+            penalties = [penalty_of_tokens(n, options) for n in lengths.tolist()]
+            log_probs = scores.astype(np.float64) * penalties  # [n]
             results.append(n_best_tokens(target_ids, scores, log_probs, lengths))
         if options.coverage_penalty:
             self._set_log_probs(batch, results, options)

@@ -150,18 +150,18 @@ class ServedGraph(tf.Module):
         `tf.function`, TensorFlow would trace it again for inputs with other names, and
         when the model is saved.
         """
+        any_ids = tf.TensorSpec([None, None], tf.int32)
         ids = tf.TensorSpec([None, None], tf.int32, "ids")
         target_ids = tf.TensorSpec([None, None], tf.int32, "targets")
         texts = tf.TensorSpec([None], tf.string, "texts")
         targets = tf.TensorSpec([None], tf.string, "targets")
         self._search = _traced(
             self._beam_search,
-            tf.TensorSpec([None, None], tf.int32),
+            any_ids,
             tf.TensorSpec([None], tf.string),
             tf.TensorSpec([None], tf.int64),
             self._inputs,
         )
-        any_ids = tf.TensorSpec([None, None], tf.int32)
         self._score = _traced(self._score_pairs, any_ids, any_ids)
         self._search_ids = _traced(self.search_ids, ids, **self._inputs)
         translate_ids = _traced(self.translate_ids, ids)

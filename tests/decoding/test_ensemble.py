@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from helpers.command_line import run, write
 from helpers.decoding_models import (
-    PAD,
     all_targets,
     coverages_of,
     outputs,
     penalty,
     searcher,
+    token_log_probs,
     transformer,
 )
 from helpers.errors import refused
@@ -42,7 +42,8 @@ def test_an_ensemble_equals_exhaustive_enumeration(models):
         for model in (ensemble, models[0])
     )
     for row, source in enumerate(SOURCES):
-        log_probs = mean_log_probs(models, source, targets)
+        rows = token_log_probs(models, source, targets)
+        log_probs = np.array([row.sum() for row in rows])
         scores = log_probs / [penalty(len(t), 0.6) for t in targets]
         scores += 0.5 * coverages_of(models, source, targets)
         best = np.argsort(-scores)[:7]
@@ -52,26 +53,10 @@ def test_an_ensemble_equals_exhaustive_enumeration(models):
         scored = score_targets(ensemble, np.tile(source, (7, 1)), np.array(ids))
         np.testing.assert_allclose(scored.log_probs, log_probs[best], atol=1e-4)
         assert scored.lengths.numpy().tolist() == [len(targets[i]) for i in best]
-        token_log_probs = scored.token_log_probs.numpy()
-        np.testing.assert_allclose(token_log_probs.sum(1), log_probs[best], atol=1e-4)
-        assert (
-            token_log_probs[np.array(ids) == PAD] == 0
-        ).all() and token_log_probs.max() <= 0
+        for i, of_tokens in zip(best, scored.token_log_probs.numpy(), strict=True):
+            expected = np.pad(rows[i], (0, 4 - len(rows[i])))
+            np.testing.assert_allclose(of_tokens, expected, atol=1e-4)
     assert (hypotheses.ids != alone.ids).any()
-
-
-def mean_log_probs(models, source, targets):
-    """The log-probabilities of targets by the mean of the models' distributions."""
-    width = max(map(len, targets))
-    target = np.array([[*t, *[PAD] * (width - len(t))] for t in targets], np.int32)
-    sources = np.tile(np.array(source, np.int32), (len(targets), 1))
-    mean = 0.0
-    for model in models:
-        logits = model(sources, target).numpy().astype(np.float64)
-        exponentials = np.exp(logits - logits.max(-1, keepdims=True))
-        mean += exponentials / exponentials.sum(-1, keepdims=True) / len(models)
-    target_log_probs = np.take_along_axis(np.log(mean), target[:, :, None], 2)[:, :, 0]
-    return (target_log_probs * (target != PAD)).sum(1)
 
 
 def test_vocabularies_of_unequal_size_are_refused(models):
@@ -117,15 +102,10 @@ def test_export(runs, tmp_path):
 
 
 def test_runs_with_other_vocabularies_are_refused(runs):
-    message = "other vocabularies than"
-    members = [runs / "c"]
-    refused(message, t2t_keras.load, runs / "a", ensemble=members)
+    refused("other vocabularies than", t2t_keras.load, runs / "a", None, [runs / "c"])
 
 
 def test_a_checkpoint_of_an_ensemble_is_a_name(runs):
     """A path would give all runs the same weights."""
-    path = runs / "a/model.ckpt-1"
-    members = [runs / "b"]
-    refused(
-        "is a file of one run; give a step", t2t_keras.load, runs / "a", path, members
-    )
+    arguments = runs / "a", runs / "a/model.ckpt-1", [runs / "b"]
+    refused("is a file of one run; give a step", t2t_keras.load, *arguments)

@@ -54,11 +54,7 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
         of_parts = [outputs[rank] for outputs in parts]
         (text,) = join_outputs_graph(tf.ragged.constant([[x.text for x in of_parts]]))
         assert output.text == text.numpy().decode()
-        assert output.ids == sum((x.ids for x in of_parts), ())
-        tokens = [y for x in of_parts for y in x.token_log_probs]
-        assert output.token_log_probs == pytest.approx(tokens, abs=1e-4)
-        log_prob = sum(x.log_prob for x in of_parts)
-        assert output.log_prob == pytest.approx(log_prob, abs=1e-3)
+        assert_joined(output, of_parts)
         score = output.log_prob / penalty(output.tokens, 0.6)
         added = sum(x.score - x.log_prob / penalty(x.tokens, 0.6) for x in of_parts)
         assert added < -0.1
@@ -67,6 +63,15 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
     unsplit = translator.n_best([texts[i] for i in (0, 2, 3)], 3, **options)
     for i, outputs in zip((0, 2, 3), unsplit, strict=True):
         assert [x.ids for x in n_best[i]] == [x.ids for x in outputs]
+
+
+def assert_joined(output, parts):
+    """Tokens and log-probabilities of an output are those of its parts."""
+    assert output.ids == sum((x.ids for x in parts), ())
+    tokens = [y for x in parts for y in x.token_log_probs]
+    assert output.token_log_probs == pytest.approx(tokens, abs=1e-4)
+    log_prob = sum(x.log_prob for x in parts)
+    assert output.log_prob == pytest.approx(log_prob, abs=1e-3)
 
 
 def split_by(translator, text):
@@ -106,12 +111,8 @@ def test_an_input_of_several_sentences_is_translated_one_by_one(translator, capl
     for rank, output in enumerate(n_best[1]):
         of_parts = [outputs[rank] for outputs in parts]
         assert output.text == " ".join(x.text for x in of_parts if x.text)
-        assert output.ids == sum((x.ids for x in of_parts), ())
-        tokens = [y for x in of_parts for y in x.token_log_probs]
-        assert output.token_log_probs == pytest.approx(tokens, abs=1e-4)
-        log_prob = sum(x.log_prob for x in of_parts)
-        assert output.log_prob == pytest.approx(log_prob, abs=1e-3)
-        score = log_prob / penalty(output.tokens, 0.6)
+        assert_joined(output, of_parts)
+        score = output.log_prob / penalty(output.tokens, 0.6)
         assert output.score == pytest.approx(score, abs=1e-4)
         starts = [0, 4, 9, 12]
         links = set()
@@ -150,14 +151,9 @@ def test_options_apply_to_the_sentences_of_an_input(translator, caplog):
     joined = " ".join(filter(None, translator.translate(parts, **options)))
     assert translator.translate([long], **options) == [joined]
     with caplog.at_level(logging.WARNING):
-        ((cut, limited),) = [
-            [
-                outputs[0]
-                for outputs in translator.n_best(
-                    [long, "a dog"], 1, start_index=4, truncate=True, **options
-                )
-            ]
-        ]
+        (cut,), (limited,) = translator.n_best(
+            [long, "a dog"], 1, start_index=4, truncate=True, **options
+        )
     assert cut.is_truncated and not limited.is_truncated
     assert [message[:8] for message in messages(caplog)] == ["input 5 "]
     # Targets are scored with the whole source.

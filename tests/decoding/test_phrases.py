@@ -130,28 +130,14 @@ def test_required_phrases_are_in_every_output(search, beam_size, limit):
     ],
 )
 def test_forbidden_phrases_are_found_in_any_tokens(phrases, text, is_found):
-    """The automaton against a regular expression, with tokens drawn at random."""
-    assert is_in(phrases, text) == is_found
+    """With tokens drawn at random."""
     rng = np.random.default_rng(0)
-    content = f" {text}".encode()
     for _ in range(3):
-        cuts = np.flatnonzero(rng.random(len(content) - 1) < 0.4) + 1
-        tokens = [bytes(x) for x in np.split(np.frombuffer(content, np.uint8), cuts)]
+        tokens = random_tokens(rng, f" {text}".encode())
         vocabulary = [b"", b"", *dict.fromkeys(tokens)]
         tables = ForbiddenTables(vocabulary)(tf.constant([*phrases, ""]))
         ids = [token for token in map(vocabulary.index, tokens) if token]
         assert is_allowed(tables, [*ids, EOS]) != is_found
-
-
-def is_in(phrases, text):
-    """Whether a text has one of the phrases as whole words, by a regular expression."""
-    pattern = "|".join(
-        (r"(?<!\w)" if p[0].isalnum() else "")
-        + re.escape(p)
-        + (r"(?!\w)" if p[-1].isalnum() else "")
-        for p in phrases
-    )
-    return bool(re.search(pattern, text))
 
 
 def is_allowed(tables, ids):
@@ -272,16 +258,15 @@ def test_a_term_that_is_not_utf8_is_in_no_text():
     patterns = whole_word_patterns(tf.constant([b"\xff", b"a\xe9", "é".encode()]))
     texts = [b"\xff", b"a\xe9 b", b"", "é".encode()]
     found = [tf.strings.regex_full_match(texts, p).numpy() for p in patterns.numpy()]
-    assert found[2].tolist() == [False, False, False, True]
-    assert not np.any(found[:2])
+    np.testing.assert_array_equal(found, [[0] * 4, [0] * 4, [0, 0, 0, 1]])
 
 
 def test_a_glossary_has_the_ids_of_its_terms_without_eos(translator):
     terms = {"dog": "Hund", "old river": "alter Fluss"}
     tokenizer = translator.target_tokenizer
     _, ids = Phrases.from_options(DecodingOptions(glossary=terms), tokenizer).glossary
-    for row, target in zip(ids.numpy().tolist(), terms.values(), strict=True):
-        assert [i for i in row if i] == tokenizer.encode(target)[:-1]
+    expected = [tokenizer.encode(target)[:-1] for target in terms.values()]
+    assert unpadded_phrases(ids.numpy()) == expected
 
 
 def test_the_number_of_tokens_that_a_hypothesis_has_of_its_phrases():
@@ -346,12 +331,9 @@ def test_forbidden(translator):
     n_best = translator.n_best(SENTENCES, 3, forbidden=phrases)
     for outputs_ in n_best:
         for output in outputs_:
-            if output.ids[-1] != EOS:  # the last word may go on
-                continue
-            for phrase in phrases:
-                pattern = rf"(?<!\w){re.escape(phrase)}(?!\w)"
-                text = output.text.replace("�", "x")  # bytes beyond ASCII
-                assert not re.search(pattern, text), (phrase, text)
+            if output.ids[-1] == EOS:  # otherwise, the last word may go on
+                text = output.text.replace("�", "x")
+                assert not re.search(rf"\b({'|'.join(phrases)})\b", text), text
     assert [row[0].text for row in n_best] != plain
 
 
@@ -360,10 +342,7 @@ def test_forbidden(translator):
     [
         ({"glossary": (("a", " "),)}, "glossary: a phrase is empty; leave it out"),
         ({"glossary": (("a", "b"),), "sampling": True}, "glossary has no effect on"),
-        (
-            {"protect": ["url", "name"]},
-            "protect: there is no 'name'; the choice is url",
-        ),
+        ({"protect": ["url", "name"]}, "protect: there is no 'name'; the choice is"),
         ({"protect": ["url"], "sampling": True}, "protect has no effect on samples"),
         ({"glossary": "a=b"}, "glossary: give pairs of a source and a target term"),
         ({"glossary": {"a": 1}}, "glossary: give pairs"),

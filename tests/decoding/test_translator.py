@@ -3,7 +3,6 @@ import logging
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from helpers.command_line import run, run_refused, write
 from helpers.decoding_models import (
     EOS,
@@ -13,13 +12,13 @@ from helpers.decoding_models import (
     log_probs_of,
     penalty,
     run_of,
+    token_log_probs,
     with_attributes,
 )
 from helpers.errors import refused
 
 from t2t_keras.decoding.engine import Hypothesis
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, TextProcessor
 
 
@@ -186,11 +185,6 @@ def test_impossible_options(options, message):
     refused(message, DecodingOptions, **options)
 
 
-def test_options_that_do_not_exist(translator):
-    with pytest.raises(UserError, match="no option 'bean_size'; did you mean 'beam_si"):
-        translator.translate(["A man."], bean_size=4)
-
-
 def test_decoding_is_the_papers_by_default():
     """Beam 4, alpha 0.6, at most 50 pieces more than the input (6.1)."""
     for record in (Problem(summary=""), DecodingOptions()):
@@ -209,26 +203,12 @@ def test_an_endless_output_is_cut_at_its_limit(translator, tokenizer):
 
 def test_problems_defaults(translator):
     problem = Problem(summary="", beam_size=21, alpha=0.3, extra_length=300)
-    options = DecodingOptions.of_problem(problem)
-    assert (options.beam_size, options.alpha, options.extra_length) == (21, 0.3, 300)
+    options = DecodingOptions(beam_size=21, alpha=0.3, extra_length=300)
+    assert DecodingOptions.of_problem(problem) == options
     assert translator.options == DecodingOptions(extra_length=6)
 
 
 # Log-probabilities of tokens, against NumPy.
-
-
-def token_log_probs(model, source, targets):
-    """The log-softmax of every token of each target, in float64."""
-    target = np.zeros((len(targets), max(map(len, targets))), np.int32)
-    for row, ids in zip(target, targets, strict=True):
-        row[: len(ids)] = ids
-    logits = model(np.array([source] * len(targets)), target).numpy()
-    logits = logits.astype(np.float64)
-    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    return [
-        rows[np.arange(len(ids)), ids]
-        for rows, ids in zip(log_probs, targets, strict=True)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -244,7 +224,7 @@ def test_outputs_have_the_log_probability_of_each_token(translator, options):
             assert not any(output.token_log_probs for output in outputs)
             continue
         targets = [output.ids for output in outputs]
-        rows = token_log_probs(translator.model, source, targets)
+        rows = token_log_probs([translator.model], source, targets)
         for output, expected in zip(outputs, rows, strict=True):
             assert output.token_log_probs == pytest.approx(expected, abs=1e-4)
             assert sum(output.token_log_probs) == pytest.approx(
@@ -259,7 +239,7 @@ def test_score_of_given_targets(translator, tokenizer):
     ):
         assert list(score.ids) == tokenizer.encode(target.strip())
         (expected,) = token_log_probs(
-            translator.model, tokenizer.encode(source.strip()), [score.ids]
+            [translator.model], tokenizer.encode(source.strip()), [score.ids]
         )
         assert score.token_log_probs == pytest.approx(expected, abs=1e-4)
         assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)
@@ -305,11 +285,3 @@ def test_verbs_write_tokens(translator, run_dir, capfd, tmp_path):
         assert json.loads(tokens) == tokens_of(translator, score)
     message = run_refused(capfd, "score", *run_dir, *pair, "--token_scores")
     assert "--token_scores needs --output FILE" in message
-
-
-def test_scoring_is_one_graph(translator):
-    """Outputs of any lengths are rescored without a new trace."""
-    translator.n_best(LINES, 3, token_scores=True)
-    graph = translator.engine._functions["score"]
-    assert isinstance(graph, tf.types.experimental.PolymorphicFunction)
-    assert graph.experimental_get_tracing_count() == 1

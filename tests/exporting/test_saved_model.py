@@ -17,14 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.command_line import run, run_refused, write
-from helpers.decoding_models import LINES, NOT_TEXTS, transformer
+from helpers.command_line import run_refused, write
+from helpers.decoding_models import LINES, text_translator, transformer
 from helpers.errors import refused
 from helpers.log_messages import messages
 from tensorflow.core.protobuf import saved_model_pb2
 
 import t2t_keras
-from t2t_keras.cli import translation
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
@@ -35,14 +34,12 @@ from t2t_keras.exporting.saved_model import (
     WARM_UP,
     export_saved_model,
     load_saved_model,
-    load_translator,
 )
 from t2t_keras.exporting.saved_model_engine import SavedModelEngine
 from t2t_keras.exporting.served_graph import ServedGraph, StoredWeight
-from t2t_keras.exporting.served_inputs import require
 from t2t_keras.exporting.settings import SETTINGS
 from t2t_keras.exporting.verify import Verification
-from t2t_keras.problem import Problem, TextProcessor
+from t2t_keras.problem import TextProcessor
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import WordListTokenizer
 from t2t_keras.text.vocabulary import UNK
@@ -66,12 +63,8 @@ OPTIONS = {"beam_size": 6, "n_best": 5, "alpha": 1.0, "min_length": 4}
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
-    SentencePieceTokenizer.train(LINES * 2, path, 340)
-    tokenizer = SentencePieceTokenizer(path)
-    problem = Problem(name="prose", summary="", sources={"train": list}, extra_length=6)
-    model = transformer(tokenizer.vocab_size, d_model=64, d_ff=256)
-    return ModelTranslator(problem, model, tokenizer, tokenizer)
+    folder = tmp_path_factory.mktemp("vocab")
+    return text_translator(folder, "prose", d_model=64, d_ff=256)
 
 
 @pytest.fixture(scope="module")
@@ -116,27 +109,6 @@ def signatures(served):
 def ids_signatures(ids_export):
     served = tf.saved_model.load(str(ids_export[0]))
     yield served.signatures
-
-
-def test_the_command_writes_scores_of_tokens(
-    translator, export, client, tmp_path, capfd, monkeypatch
-):
-    monkeypatch.setattr(translation, "load", lambda *args, **kwargs: client)
-    source = write(tmp_path / "in", *LINES[:2])
-    files = ("--model", export[0], "--input", source)
-    flags = ("--n_best", 2, "--token_scores", "--output", tmp_path / "out")
-    assert run("translate", *files, *flags) == 0
-    options = PHRASES | {"protect": ["symbol"], "token_scores": True}
-    n_best = translator.n_best(LINES[:2], 2, **options)
-    lines = iter((tmp_path / "out").read_text().splitlines())
-    for hypothesis in itertools.chain(*n_best):
-        tokens = json.loads(next(lines).rpartition("\t")[2])
-        pieces = translator.target_tokenizer.pieces
-        assert [piece for piece, _ in tokens] == [pieces[i] for i in hypothesis.ids]
-        scores = pytest.approx(list(hypothesis.token_log_probs), abs=1e-4)
-        assert [score for _, score in tokens] == scores
-    message = run_refused(capfd, "translate", *files, "--alignments", tmp_path / "x")
-    assert "--alignments needs a run" in message
 
 
 def padded_ids(translator, texts):
@@ -191,16 +163,17 @@ def test_blank_texts_in_the_graph(signatures):
 def test_client_takes_the_place_of_the_translator(translator, client, caplog):
     plain = translator.translate(TEXTS, **BUILT_IN | {"forbidden": ()})
     assert client.translate(TEXTS) == translator.translate(TEXTS, **BUILT_IN) != plain
-    assert client.n_best([]) == []
     done = []
     options = OPTIONS | {"glossary": {"the": "x y"}, "forbidden": ["e"]}
+    options["token_scores"] = True
     results = client.n_best(TEXTS, **options, advance=done.append)
     expected = translator.n_best(TEXTS, **BUILT_IN | options)
     for actual, outputs in zip(results, expected, strict=True):
-        texts, scores, *_ = (list(column) for column in zip(*actual, strict=True))
-        assert texts == [output.text for output in outputs]
-        of_outputs = [output.score for output in outputs]
-        np.testing.assert_allclose(scores, of_outputs, atol=1e-4)
+        assert [x.text for x in actual] == [x.text for x in outputs]
+        for ours, output in zip(actual, outputs, strict=True):
+            assert ours.score == pytest.approx(output.score, abs=1e-4)
+            token_scores = pytest.approx(output.token_log_probs, abs=1e-4)
+            assert ours.token_log_probs == token_scores
     assert sum(done) == len(TEXTS)
     scores = translator.score(TEXTS, TARGETS, **LIMIT)
     caplog.clear()
@@ -225,19 +198,6 @@ SEVERAL = [
     "今日は。元気？ the dog\nA book.",
     f"A dog. {TEXTS[len(LINES)]}",
 ]
-
-
-def test_checks_have_no_conditionals():
-    """They cost more to trace than the checks themselves."""
-
-    def check(x):
-        with tf.control_dependencies([require(x > 0, "x must be positive")]):
-            return tf.identity(x)
-
-    graph = tf.function(check).get_concrete_function(tf.TensorSpec([None], tf.int32))
-    types = {operation.type for operation in graph.graph.get_operations()}
-    assert "Assert" in types
-    assert not types & {"If", "StatelessIf"}
 
 
 @pytest.mark.slow
@@ -276,16 +236,13 @@ def check_split(client, translator, options, caplog):
         assert outputs[0].sentences > 1 or not differs
 
 
-def test_mistakes_in_calls_of_the_client(client, export, tmp_path):
-    texts, message = NOT_TEXTS[0]
-    refused("n_best 9 is more than beam_size 4", client.n_best, ["a"], n_best=9)
-    refused("glossary: give pairs of a", client.translate, ["a"], glossary=["a"])
+def test_mistakes_in_calls_of_the_client(client, export, tmp_path, capfd):
     refused("an export has it built in", client.n_best, ["a"], extra_length=2)
-    refused(f"^texts.*{message}", client.n_best, texts)
-    refused(f"^targets.*{message}", client.score, ["a"], texts)
     refused("a SavedModel cannot force them", client.translate, ["a"], ["b"])
-    refused(r"has no saved_model\.pb", load_translator, tmp_path)
     refused("is an export, which has only one", t2t_keras.load, export[0], "best")
+    flags = ("--input", write(tmp_path / "in", "a"), "--alignments", tmp_path / "x")
+    message = run_refused(capfd, "translate", export[0], *flags)
+    assert "--alignments needs a run" in message
 
 
 class Words(WordListTokenizer):
@@ -307,14 +264,6 @@ def test_a_vocabulary_that_does_not_keep_all_characters():
         options = dataclasses.replace(engine.options, **changes)
         engine = SavedModelEngine(*arguments, options)
         refused("does not keep all characters; load the run", engine.check, options)
-
-
-def test_requests_may_have_every_option_that_is_a_tensor():
-    """Except those of sampling, and the one that limits the cost of a request."""
-    expected = {*DecodingOptions.names("is_tensor"), "glossary", "forbidden"}
-    expected -= {"extra_length", "coverage_penalty"}
-    expected -= set(DecodingOptions.names("of_sampling"))
-    assert set(DecodingOptions.names("is_served")) == expected
 
 
 @pytest.mark.parametrize(

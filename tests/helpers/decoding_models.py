@@ -57,14 +57,13 @@ NOT_TEXTS = [
 ]
 
 
-def text_translator(folder):
+def text_translator(folder, name="", **hparams):
     """A translator of texts with random weights; its vocabulary lies in the folder."""
     SentencePieceTokenizer.train(LINES * 2, folder / "vocab.spm", 340)
     tokenizer = SentencePieceTokenizer(folder / "vocab.spm")
-    problem = Problem(summary="", extra_length=6)
-    return ModelTranslator(
-        problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer
-    )
+    problem = Problem(name=name, summary="", extra_length=6)
+    model = transformer(tokenizer.vocab_size, **hparams)
+    return ModelTranslator(problem, model, tokenizer, tokenizer)
 
 
 def with_attributes(translator, **attributes):
@@ -178,20 +177,28 @@ def random_sources(count, vocab_size, longest=12):
 
 
 def log_probs_of(model, source, targets):
-    """Teacher forcing in NumPy from the logits: the sum over each target's pieces.
+    """The log-probabilities of targets; see `token_log_probs`."""
+    return np.array([row.sum() for row in token_log_probs([model], source, targets)])
+
+
+def token_log_probs(models, source, targets):
+    """Teacher forcing in NumPy from the logits: a row of each target's pieces.
 
     Args:
-        model: a Transformer.
+        models: Transformers, whose distributions are averaged.
         source: ids [S], of one sentence.
         targets: lists of ids.
     """
     width = max(map(len, targets))
     target = np.array([[*t, *[PAD] * (width - len(t))] for t in targets], np.int32)
     source = np.tile(np.asarray(source, np.int32), (len(targets), 1))
-    logits = model(source, target).numpy().astype(np.float64)
-    logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
-    target_logits = np.take_along_axis(logits, target[:, :, None], 2)[:, :, 0]
-    return (target_logits * (target != PAD)).sum(1)
+    mean = 0.0
+    for model in models:
+        logits = model(source, target).numpy().astype(np.float64)
+        exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+        mean += exponentials / exponentials.sum(-1, keepdims=True) / len(models)
+    log_probs = np.take_along_axis(np.log(mean), target[:, :, None], 2)[:, :, 0]
+    return [row[: len(t)] for row, t in zip(log_probs, targets, strict=True)]
 
 
 def all_targets(vocab_size, max_length):

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.decoding_models import LINES, transformer
+from helpers.decoding_models import LINES, text_translator
 from helpers.errors import refused
 
 import t2t_keras
-from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.exporting.verify import Verification
 from t2t_keras.plugins.engines.litert import export_litert
-from t2t_keras.problem import Problem
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
 litert = pytest.importorskip(
     "ai_edge_litert.interpreter", reason="needs the extra [litert]"
@@ -29,13 +26,7 @@ TEXTS = [line for line in LINES if line.strip()]
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
-    file = tmp_path_factory.mktemp("vocab") / "vocab.spm"
-    SentencePieceTokenizer.train(LINES * 2, file, 340)
-    tokenizer = SentencePieceTokenizer(file)
-    model = transformer(tokenizer.vocab_size, share_embeddings=True)
-    return ModelTranslator(
-        Problem(summary="", extra_length=6), model, tokenizer, tokenizer
-    )
+    return text_translator(tmp_path_factory.mktemp("vocab"), share_embeddings=True)
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,10 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from t2t_keras import HParams
 from t2t_keras.plugins.reports.costs import keys_per_query
-
-if TYPE_CHECKING:
-    import jax
 
 MIN_SECONDS = 0.02  # A timing is so long that the cost of calls is negligible.
 RATE_SAMPLES = 4  # between the timed steps of a benchmark
@@ -193,10 +190,6 @@ def _position_wise(hparams: HParams, count: int, rows: int) -> list[MatMul]:
     ]
 
 
-# multiply(matmul, dtype) -> run(repetitions), which returns when they are done.
-Multiply = Callable[[MatMul, str], Callable[[int], None]]
-
-
 class Speed(TypedDict):
     """What each report says of the timed steps.
 
@@ -275,7 +268,7 @@ def speed(seconds: list[float], flops: int, rate: "MatmulRate") -> Speed:
     }
 
 
-def tensorflow_multiply(matmul: MatMul, dtype: str) -> Callable[[int], None]:
+def repeated_product(matmul: MatMul, dtype: str) -> Callable[[int], None]:
     """Returns a function that repeats a product in one graph of TensorFlow."""
     import tensorflow as tf
 
@@ -308,30 +301,6 @@ def tensorflow_multiply(matmul: MatMul, dtype: str) -> Callable[[int], None]:
     return run
 
 
-def jax_multiply(matmul: MatMul, dtype: str) -> Callable[[int], None]:
-    """Returns a function that repeats a product on JAX's first device."""
-    import jax
-    from jax import numpy as jnp
-
-    key = jax.random.key(1)
-    shape_a, shape_b = _operand_shapes(matmul)
-    a = jax.random.normal(key, shape_a).astype(dtype)
-    b = jax.random.normal(key, shape_b).astype(dtype)
-
-    @jax.jit
-    def multiply(a: "jax.Array", b: "jax.Array") -> "jax.Array":
-        a = jnp.swapaxes(a, -1, -2) if matmul.transpose_a else a
-        b = jnp.swapaxes(b, -1, -2) if matmul.transpose_b else b
-        return jnp.matmul(a, b)
-
-    def run(repetitions: int) -> None:
-        for _ in range(repetitions):  # dispatched without waiting
-            product = multiply(a, b)
-        product.block_until_ready()
-
-    return run
-
-
 def tensorflow_bandwidth() -> float:
     """Returns the bytes per second that the processor reads from memory."""
     import tensorflow as tf
@@ -348,12 +317,7 @@ class MatmulRate:
     the median time of each shape, weighted by how often it occurs in the step.
     """
 
-    def __init__(
-        self,
-        matmuls: Iterable[MatMul],
-        dtype: str,
-        multiply: Multiply = tensorflow_multiply,
-    ) -> None:
+    def __init__(self, matmuls: Iterable[MatMul], dtype: str) -> None:
         self._matmuls = list(matmuls)
         self._repetitions: dict[MatMul, int] = {}
         self._times: dict[MatMul, list[float]] = defaultdict(list)
@@ -362,7 +326,7 @@ class MatmulRate:
             shape = _shape_of(matmul)
             if shape in self._runs:
                 continue
-            run = multiply(shape, dtype)
+            run = repeated_product(shape, dtype)
             run(1)
             seconds = seconds_of(lambda run=run: run(1))
             self._repetitions[shape] = math.ceil(MIN_SECONDS / seconds)

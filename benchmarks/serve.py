@@ -5,12 +5,8 @@ r"""Benchmark of `t2t serve`: texts per second and latency of several models.
 
 Each model has a server in a separate process; each client is a thread that sends its
 next text after the answer to the previous one. The rounds of all models alternate, so
-that a slow phase of the machine affects all. With `--long_clients 4`, each number of
-clients is also measured while four other clients send long texts.
-
-For comparison, `t2t translate` translates the whole input, and the directory of a
-CTranslate2 export also runs without a server: each client is a thread that calls
-`translate_batch` with its sentence.
+that a slow phase of the machine affects all. For comparison, `t2t translate` translates
+the whole input.
 """
 
 import argparse
@@ -25,9 +21,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import workload
 
@@ -52,12 +47,6 @@ def main() -> None:
     parser.add_argument("--input", required=True, help="one sentence per line")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 32, 200])
     parser.add_argument(
-        "--long_clients", type=int, default=0, help="other clients, with long texts"
-    )
-    parser.add_argument(
-        "--characters", type=int, default=2000, help="characters of a long text"
-    )
-    parser.add_argument(
         "--seconds",
         type=float,
         default=5.0,
@@ -69,7 +58,6 @@ def main() -> None:
     report: dict[str, object] = {
         "device": workload.processor(),
         "rounds": args.rounds,
-        "long_clients": args.long_clients,
     }
     workload.print_report(report | _medians(args), args.json)
 
@@ -78,7 +66,6 @@ def _medians(args: argparse.Namespace) -> dict[str, float]:
     """Returns the median of each measurement over the rounds."""
     lines = Path(args.input).read_text(encoding="utf-8").splitlines()
     sentences = [line for line in lines if line.strip()]
-    long_texts = _long_texts(sentences, args.characters)
     models = dict(model.split("=", 1) for model in args.models)
     values: dict[str, list[float]] = {}
 
@@ -87,16 +74,12 @@ def _medians(args: argparse.Namespace) -> dict[str, float]:
 
     with contextlib.ExitStack() as stack:
         servers: dict[str, Server] = {}
-        connects: dict[str, Connect] = {}
         for name, path in models.items():
             servers[name] = stack.enter_context(server(path))
-            connects[name] = servers[name].client
             add(f"{name} seconds to start", servers[name].seconds)
-            if (Path(path) / "model.bin").exists():
-                connects[f"{name} in Python"] = ctranslate2_client(path)
 
         for i in range(args.rounds + 1):
-            results = _measure_all(connects, sentences, long_texts, args)
+            results = _measure_all(servers, sentences, args)
             if i == 0:
                 continue  # The first round warms up.
             for name, path in models.items():
@@ -111,33 +94,15 @@ def _medians(args: argparse.Namespace) -> dict[str, float]:
 
 
 def _measure_all(
-    connects: "dict[str, Connect]",
-    sentences: list[str],
-    long_texts: list[str],
-    args: argparse.Namespace,
+    servers: "dict[str, Server]", sentences: list[str], args: argparse.Namespace
 ) -> dict[str, float]:
     """Returns rate and latencies of each model with each number of clients."""
     results: dict[str, float] = {}
-    for count, (name, connect) in itertools.product(args.clients, connects.items()):
-        cases = {f"{name}, {count} clients": [sentences] * count}
-        if args.long_clients:
-            clients = [sentences] * count + [long_texts] * args.long_clients
-            cases[f"{name}, {count} clients beside long texts"] = clients
-        for title, clients in cases.items():
-            for metric, value in measure(connect, clients, count, args.seconds).items():
-                results[f"{title}: {metric}"] = value
+    for count, (name, running) in itertools.product(args.clients, servers.items()):
+        measured = measure(running, sentences, count, args.seconds)
+        for metric, value in measured.items():
+            results[f"{name}, {count} clients: {metric}"] = value
     return results
-
-
-def _long_texts(sentences: list[str], characters: int) -> list[str]:
-    """Returns all sentences, joined and cut into texts of as many characters."""
-    text = " ".join(sentences)
-    starts = range(0, max(len(text) - characters, 1), characters)
-    return [text[start : start + characters] for start in starts]
-
-
-# Opens a client's connection, a function that has a text translated.
-Connect: TypeAlias = Callable[[], AbstractContextManager[Callable[[str], None]]]
 
 
 class Server(NamedTuple):
@@ -235,66 +200,32 @@ def _is_ready(port: int) -> bool:
 
 
 def measure(
-    connect: Connect, clients: list[list[str]], measured: int, seconds: float
+    running: Server, sentences: list[str], clients: int, seconds: float
 ) -> dict[str, float]:
-    """Returns the rate and latencies of the first clients.
-
-    Args:
-        connect: opens the connection of a client.
-        clients: the texts of each client.
-        measured: how many of the clients are measured.
-        seconds: how long they send texts.
-    """
+    """Returns the rate and latencies of clients that send texts for some seconds."""
     indices = itertools.count()
     deadline = time.monotonic() + seconds
     latencies: list[float] = []
 
-    def client(texts: list[str], is_measured: bool) -> None:
-        with connect() as send:
+    def client() -> None:
+        with running.client() as send:
             while (start := time.monotonic()) < deadline:
-                send(texts[next(indices) % len(texts)])
-                if is_measured:
-                    latencies.append(1000 * (time.monotonic() - start))
+                send(sentences[next(indices) % len(sentences)])
+                latencies.append(1000 * (time.monotonic() - start))
 
-    threads = []
-    for i, texts in enumerate(clients):
-        threads.append(threading.Thread(target=client, args=(texts, i < measured)))
+    threads = [threading.Thread(target=client) for _ in range(clients)]
     start = time.monotonic()
     for thread in threads:
         thread.start()
-    for thread in threads[:measured]:
-        thread.join()
-    duration = time.monotonic() - start
     for thread in threads:
         thread.join()
+    duration = time.monotonic() - start
     latencies.sort()
     return {
         "texts_per_s": len(latencies) / duration,
         "p50_ms": statistics.median(latencies),
         "p99_ms": latencies[int(0.99 * len(latencies))],
     }
-
-
-def ctranslate2_client(path: str) -> Connect:
-    """Returns clients of CTranslate2's `Translator` in this process, beam 4."""
-    import ctranslate2
-    import sentencepiece
-
-    engine = ctranslate2.Translator(path, inter_threads=2, intra_threads=1)
-    tokenizer = sentencepiece.SentencePieceProcessor(
-        model_file=str(Path(path) / "source.spm")
-    )
-
-    def send(text: str) -> None:
-        tokens = [*tokenizer.encode(text, out_type=str), "</s>"]
-        (result,) = engine.translate_batch([tokens], beam_size=4, length_penalty=0.6)
-        tokenizer.decode(result.hypotheses[0])
-
-    @contextlib.contextmanager
-    def connect() -> Iterator[Callable[[str], None]]:
-        yield send
-
-    return connect
 
 
 def translate(path: str, source: str) -> float:

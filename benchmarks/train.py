@@ -5,8 +5,8 @@
 
 Runs `TrainStep` on random ids: a step of `t2t train` without reading the data. With
 `--replicas 2` two simulated devices share the processor, so that the additional time is
-the overhead of replicas. With `--backend jax` it runs loss and gradient on JAX, without
-TensorFlow; with `--baseline fit` it also runs Keras's training loop on the same model.
+the overhead of replicas. With `--baseline fit` it also runs Keras's training loop on
+the same model.
 
 With `--memory` each of these batches is trained on in a separate process, whose peak
 resident set the system reports. A line through these points gives the fixed memory, for
@@ -16,7 +16,6 @@ weights and optimizer, and the memory for each target token, and so the largest 
 import argparse
 import dataclasses
 import multiprocessing
-import os
 import resource
 import statistics
 from collections import defaultdict
@@ -31,9 +30,8 @@ from workload import LEARNING_RATE, Workload
 
 from t2t_keras import HParams
 
-# Keras is imported inside functions: `--backend` chooses its backend.
+# TensorFlow is imported inside functions, after `workload` has set its environment.
 if TYPE_CHECKING:
-    import jax
     import tensorflow as tf
 
     from t2t_keras.model.backend import Tensor
@@ -53,9 +51,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12, help="timed steps")
     parser.add_argument("--replicas", type=int, default=1, help="simulated on the CPU")
     parser.add_argument(
-        "--backend", choices=("tensorflow", "jax"), default="tensorflow"
-    )
-    parser.add_argument(
         "--accumulate", type=int, default=1, help="micro-batches of each replica"
     )
     parser.add_argument("--baseline", choices=("fit",), help="to compare with")
@@ -67,26 +62,13 @@ def main() -> None:
         help="measure the memory of batches with these numbers of target tokens",
     )
     args = parser.parse_args()
-    shards = args.replicas * args.accumulate
-    if args.backend == "jax" and (shards > 1 or args.baseline or args.memory):
-        parser.error(
-            "--replicas, --accumulate, --baseline and --memory need --backend "
-            "tensorflow"
-        )
-    os.environ["KERAS_BACKEND"] = args.backend
-
     work = workload.from_flags(args)
-    report = workload.description(args, work) | {"backend": args.backend}
-    if args.memory:
-        report |= _memory_report(work, args)
-    elif args.backend == "jax":
-        report |= _jax_report(work, args)
-    else:
-        report |= _tensorflow_report(work, args)
+    report = workload.description(args, work)
+    report |= (_memory_report if args.memory else _speed_report)(work, args)
     workload.print_report(report, args.json)
 
 
-def _tensorflow_report(work: Workload, args: argparse.Namespace) -> dict[str, object]:
+def _speed_report(work: Workload, args: argparse.Namespace) -> dict[str, object]:
     """Times `TrainStep`, and what it is compared with."""
     step = train_step(work, args.replicas, args.accumulate)
     report: dict[str, object] = {
@@ -94,35 +76,17 @@ def _tensorflow_report(work: Workload, args: argparse.Namespace) -> dict[str, ob
         "accumulate": args.accumulate,
         "parameters": step.parameters,
     }
-    report |= _speed(work, args, step.run, rates.tensorflow_multiply)
-    if args.baseline:
-        report |= _compared_with_fit(work, step.run)
-    return report | {"traces": step.traces()}
-
-
-def _jax_report(work: Workload, args: argparse.Namespace) -> dict[str, object]:
-    """Times loss and gradient on JAX's first device."""
-    step = jax_step(work)
-    report: dict[str, object] = {"device": step.device, "parameters": step.parameters}
-    report |= _speed(work, args, step.run, rates.jax_multiply)
-    return report | {"traces": step.traces()}
-
-
-def _speed(
-    work: Workload,
-    args: argparse.Namespace,
-    step: Callable[[], None],
-    multiply: rates.Multiply,
-) -> dict[str, object]:
-    """Times a step; returns tokens per second and the speed of the step."""
     matmuls = rates.training_matmuls(
         work.hparams, work.vocab_size, work.batch, work.length, work.length
     )
-    rate = rates.MatmulRate(matmuls, args.dtype, multiply)
-    seconds = rates.seconds_of_steps(step, args.steps, rate)
+    rate = rates.MatmulRate(matmuls, args.dtype)
+    seconds = rates.seconds_of_steps(step.run, args.steps, rate)
     speed = rates.speed(seconds, rates.total_flops(matmuls), rate)
     tokens_per_s = work.batch * work.length / speed["seconds_per_step"]
-    return {"target_tokens_per_s": tokens_per_s, **speed}
+    report |= {"target_tokens_per_s": tokens_per_s, **speed}
+    if args.baseline:
+        report |= _compared_with_fit(work, step.run)
+    return report | {"traces": step.traces()}
 
 
 def _compared_with_fit(work: Workload, step: Callable[[], None]) -> dict[str, object]:
@@ -190,13 +154,11 @@ class TimedStep(NamedTuple):
         run: does the step and returns when it is done.
         traces: returns how often the step has been traced so far.
         parameters: number of the model's parameters.
-        device: name of JAX's device, or empty.
     """
 
     run: Callable[[], None]
     traces: Callable[[], int]
     parameters: int
-    device: str = ""
 
 
 def model_and_step(
@@ -271,45 +233,6 @@ def train_step(work: Workload, replicas: int = 1, micro_batches: int = 1) -> Tim
 
     traces = train.function.experimental_get_tracing_count
     return TimedStep(run, traces, model.count_params())
-
-
-def jax_step(work: Workload) -> TimedStep:
-    """Returns loss and gradient on JAX's first device.
-
-    Model and loss are those of training. The optimizer and the replicas use TensorFlow
-    and are left out.
-    """
-    import jax
-    from jax import numpy as jnp
-
-    from t2t_keras.model.loss import summed_cross_entropies
-    from t2t_keras.model.transformer import Transformer
-
-    model = Transformer(work.hparams, work.vocab_size)
-    weights = [weight.value for weight in model.trainable_variables]
-    constants = [weight.value for weight in model.non_trainable_variables]
-    source = jnp.asarray(work.ids(0))
-    target = jnp.asarray(work.ids(1))
-    smoothing = work.hparams.label_smoothing
-    traces = 0
-
-    def loss(weights: "list[jax.Array]", seed: "jax.Array") -> "jax.Array":
-        nonlocal traces
-        traces += 1
-        logits, _ = model.stateless_call(weights, constants, source, target, seed=seed)
-        return summed_cross_entropies(logits, target, smoothing)[0]
-
-    gradient = jax.jit(jax.value_and_grad(loss))
-    step = 0
-
-    def run() -> None:
-        nonlocal step
-        seed = jnp.array([0, step], jnp.uint32)
-        jax.block_until_ready(gradient(weights, seed))
-        step += 1
-
-    device = jax.devices()[0].device_kind
-    return TimedStep(run, lambda: traces, model.count_params(), device)
 
 
 def fit_steps(work: Workload, jit_compile: bool) -> Callable[[int], None]:

@@ -10,7 +10,6 @@ import tensorflow as tf
 from train import model_and_step, updates_of
 from workload import Workload
 
-import t2t_keras.training.step
 from t2t_keras.training.strategy import make_strategy
 
 if TYPE_CHECKING:
@@ -23,51 +22,25 @@ class Variant(NamedTuple):
 
     Attributes:
         jit_compile: whether XLA compiles the update.
-        only_gradients: whether XLA compiles forward and backward pass only.
         is_deterministic: whether operations are deterministic, as `t2t train` has them.
-        xla_flags: further flags; "{folder}" is where they keep files.
-        xla_scatter: whether XLA's scatter adds up the gradients of embeddings.
         logical_gpus: the parts into which the first GPU is divided, each a replica.
         micro_batches: of each replica.
         pairs_in_row: pairs in each packed row; 1: rows are not packed.
     """
 
     jit_compile: bool = True
-    only_gradients: bool = False
     is_deterministic: bool = True
-    xla_flags: str = ""
-    xla_scatter: bool = False
     logical_gpus: int = 1
     micro_batches: int = 1
     pairs_in_row: int = 4
 
 
-_TRITON = "--xla_gpu_enable_triton_gemm=true"
-_EXPANDER = "--xla_gpu_enable_scatter_determinism_expander=true"
-# XLA times its matrix products and chooses among those that are deterministic.
-_AUTOTUNING = f"{_TRITON} --xla_gpu_exclude_nondeterministic_ops=true"
-_CHOICES = "{folder}/autotuning.txt"
 DEFAULT = "packed"
-AUTOTUNED = "autotuned"
 VARIANTS = {
     DEFAULT: Variant(),
     "unpacked": Variant(pairs_in_row=1),
     "without_xla": Variant(jit_compile=False),
-    "only_gradients": Variant(only_gradients=True),
     "not_deterministic": Variant(is_deterministic=False),
-    "triton": Variant(xla_flags=_TRITON),
-    "cublaslt": Variant(xla_flags="--xla_gpu_enable_cublaslt=true"),
-    "triton_not_deterministic": Variant(is_deterministic=False, xla_flags=_TRITON),
-    "autotuning": Variant(
-        is_deterministic=False,
-        xla_flags=f"{_AUTOTUNING} --xla_gpu_dump_autotune_results_to={_CHOICES}",
-    ),
-    AUTOTUNED: Variant(
-        is_deterministic=False,
-        xla_flags=f"{_AUTOTUNING} --xla_gpu_load_autotune_results_from={_CHOICES}",
-    ),
-    "xla_scatter": Variant(is_deterministic=False, xla_scatter=True),
-    "expanded_scatter": Variant(xla_flags=_EXPANDER, xla_scatter=True),
     "two_logical_gpus": Variant(logical_gpus=2),
     "two_micro_batches": Variant(micro_batches=2),
 }
@@ -101,15 +74,11 @@ def start_training(work: Workload, variant: Variant) -> Training:
     strategy = make_strategy(_divide_first_device(variant.logical_gpus))
     if variant.is_deterministic:
         tf.config.experimental.enable_op_determinism()
-    if variant.xla_scatter:
-        t2t_keras.training.step.segment_sums = tf.math.unsorted_segment_sum
     replicas = strategy.num_replicas_in_sync
     parts = replicas * variant.micro_batches
     model, step = model_and_step(
         hparams, work.vocab_size, strategy, variant.micro_batches
     )
-    if variant.only_gradients:
-        step.compiled_apply = step.apply
     batch = {}
     for seed, side in enumerate(("source", "target")):
         ids = np.tile(work.ids(seed), (parts, 1))

@@ -12,9 +12,8 @@
 
 Every file is written atomically, and a stage is skipped if its output exists: the same
 command continues an interrupted run. The bytes depend only on the problem, the
-sources and the seed (`DataConfig`), and the memory does not depend on the number of
-pairs, except for the tables that docs/data.md lists. TensorFlow is not imported unless
-a source needs it.
+sources and the seed (`DataConfig`), and the memory hardly depends on the number of
+pairs. TensorFlow is not imported unless a source needs it.
 
 `Stages` does the long work on this machine; a subclass may do it on others.
 

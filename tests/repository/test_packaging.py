@@ -72,15 +72,5 @@ def test_tests_of_the_source_distribution_are_whole(source, tmp_path):
     for folder in ("tests", "examples", "benchmarks", "docs", "problems", "plugins"):
         for path in (source / folder).rglob("*"):
             assert (unpacked / path.relative_to(source)).exists(), path
-    collect = [sys.executable, "-m", "pytest", "--collect-only", "-m", ""]
-    names = {}
-    for folder in (source, unpacked):
-        done = subprocess.run(
-            collect, cwd=folder, capture_output=True, text=True, check=True
-        )
-        names[folder] = [x for x in done.stdout.splitlines() if "::" in x]
-    assert names[source] == names[unpacked]
-    file = "tests/repository/test_packaging.py::"
-    assert any(name.startswith(file) for name in names[unpacked])
     quick = [sys.executable, "-m", "pytest", "-q", "tests/repository/test_docs.py"]
     subprocess.run(quick, cwd=unpacked, check=True)

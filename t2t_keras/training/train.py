@@ -238,7 +238,8 @@ def open_run(
     """
     if group.is_chief:
         run = RunDirectory.create(path, config, hparams, change_settings)
-        remove_incomplete(run.path, ["model.ckpt-", "best.ckpt-"])
+        remove_incomplete(run.path, "model.ckpt-")
+        remove_incomplete(run.path, "best.ckpt-")
         group.barrier()
         return run
     group.barrier()

@@ -41,7 +41,7 @@ def open_split(
     split: Split,
     data_dir: str | Path | None = None,
 ) -> Evaluator:
-    """Opens a split of a run's data; see `Evaluator.open`.
+    """Opens a split of a run's data; see `Evaluator`.
 
     Args:
         run: the run directory.
@@ -50,7 +50,7 @@ def open_split(
         data_dir: the data directory; None: the one used in training.
     """
     data_dir = data_dir or run.config.data_dir
-    return Evaluator.open(translator, split, data_dir, run.config.vocab_sha256)
+    return Evaluator(translator, split, data_dir, run.config.vocab_sha256)
 
 
 def split_texts(
@@ -88,7 +88,6 @@ class _Subject(NamedTuple):
     facts: dict[str, object]  # that the history of the run records
     translator: ModelTranslator
     options: DecodingOptions
-    export: LoadedExport | None = None
 
 
 def evaluate(
@@ -135,6 +134,7 @@ def evaluate(
     problem = problem or run.problem
     if export:
         subject = _export_subject(run, problem, *export, options)
+        engine = export[1]
     else:
         subject = _checkpoint_subject(run, checkpoint, options)
     evaluator = open_split(run, subject.translator, split, data_dir)
@@ -142,7 +142,6 @@ def evaluate(
     count = 0
     decoder: dict[str, object] = {}
     if sentences != 0:
-        engine = subject.export or engine
         decoded = evaluator.decode(sentences, progress, engine, **options)
         decoder["engine"] = (engine or subject.translator).engine_name
         sources, references, outputs, repaired = decoded
@@ -184,7 +183,7 @@ def _export_subject(
     translator = ModelTranslator(problem, run.build_model(), *run.tokenizers)
     recorded = export.settings.decoding | options
     resolved = DecodingOptions.of_recorded(recorded, Path(path))
-    return _Subject({"checkpoint": path, "export": True}, translator, resolved, export)
+    return _Subject({"checkpoint": path, "export": True}, translator, resolved)
 
 
 def _checkpoint_subject(

@@ -55,7 +55,7 @@ def chief_hooks(
     optimizer: Optimizer,
     options: TrainOptions,
     callbacks: Sequence[keras.callbacks.Callback],
-    plugins: Sequence[HookPlugin] = (),
+    plugins: Sequence[HookPlugin],
 ) -> list[Hook]:
     """Returns the hooks of the chief, which evaluates and writes."""
     evaluator = _open_dev(run, model)

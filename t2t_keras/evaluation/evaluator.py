@@ -42,10 +42,12 @@ class SplitData(NamedTuple):
         records: the records.
         texts: their raw sources and targets, see `read_texts`; None: they are decoded
             from the records.
+        fingerprint: see `Manifest.fingerprint`.
     """
 
     records: RecordIndex
     texts: tuple[list[str], list[str]] | None
+    fingerprint: str
 
     @classmethod
     def open(
@@ -66,7 +68,7 @@ class SplitData(NamedTuple):
         index = manifest.open_index(data_dir, split, problem.reverse)
         checksums = manifest.text_sha256.get(split)
         texts = read_texts(data_dir, problem.data_name, split, index, checksums)
-        return cls(index, texts)
+        return cls(index, texts, manifest.fingerprint(split))
 
     def sentences(
         self,
@@ -150,6 +152,7 @@ class Evaluator:
         vocab_sha256: hashes of the model's vocabularies, as in the manifest.
 
     Attributes:
+        data: the examples of the split.
         decoded: the sentences that the last call of `metrics` has decoded; None: none.
 
     Raises:
@@ -165,8 +168,8 @@ class Evaluator:
     ) -> None:
         self.translator = translator
         self.problem = translator.problem
-        self._data = SplitData.open(self.problem, split, data_dir, vocab_sha256)
-        self._index = index = self._data.records
+        self.data = SplitData.open(self.problem, split, data_dir, vocab_sha256)
+        self._index = index = self.data.records
         if not len(index):
             raise UserError("the split has no examples; generate it again")
         self._split = split
@@ -218,7 +221,7 @@ class Evaluator:
             self.translator.source_tokenizer,
             self.translator.target_tokenizer,
         )
-        return self._data.sentences(self.problem, tokenizers, sentences)
+        return self.data.sentences(self.problem, tokenizers, sentences)
 
     def decode(
         self,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 from t2t_keras.checking import Rule
 from t2t_keras.console import progress, say
-from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
@@ -56,13 +55,9 @@ def open_split(
 def split_texts(
     run: RunDirectory, split: Split, data_dir: str | Path | None, sentences: int | None
 ) -> tuple[list[str], list[str]]:
-    """Returns the sources and references of a split, without the run's model.
+    """Returns the first sources and references of a split, without the run's model.
 
-    Args:
-        run: the run directory.
-        split: the split.
-        data_dir: see `open_split`.
-        sentences: number of sentences; None: all.
+    The arguments are those of `evaluate`.
     """
     data_dir = data_dir or run.config.data_dir
     data = SplitData.open(run.problem, split, data_dir, run.config.vocab_sha256)
@@ -93,7 +88,7 @@ class _Subject(NamedTuple):
 def evaluate(
     run: RunDirectory,
     split: Split,
-    problem: Problem | None = None,
+    problem: Problem,
     *,
     checkpoint: str | int | Path | None = None,
     export: tuple[str, RecordedExport] | None = None,
@@ -108,7 +103,7 @@ def evaluate(
     Args:
         run: the run directory.
         split: the split of its data.
-        problem: the run's problem, which may have other metrics; None: the run's.
+        problem: the run's problem, which may have other metrics.
         checkpoint: see `RunDirectory.restore`.
         export: an export of the run to evaluate instead of a checkpoint: its
             directory, and what `t2t_keras.load` returns for it. The loss is not
@@ -131,7 +126,6 @@ def evaluate(
     Raises:
         UserError: there is no such checkpoint, or there are no such data.
     """
-    problem = problem or run.problem
     if export:
         subject = _export_subject(run, problem, *export, options)
         engine = export[1]
@@ -154,13 +148,12 @@ def evaluate(
         result |= repaired
     if not export:
         result |= evaluator.loss(progress)
-    manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
     record_event(
         run.path,
         "evaluation",
         **subject.facts,
         split=split,
-        data=manifest.fingerprint(split),
+        data=evaluator.data.fingerprint,
         sentences=count,
         **decoder,
         decoding=decoding_settings(subject.options),
@@ -312,7 +305,7 @@ class Curve:
             self._events.close()
 
 
-def await_run(path: str | Path, wait_minutes: float = 0.0) -> RunDirectory:
+def await_run(path: str | Path, wait_minutes: float) -> RunDirectory:
     """Opens a run directory, and waits for it if its training has not begun.
 
     Raises:
@@ -360,10 +353,9 @@ def continuous_eval(
     translator = ModelTranslator(problem, model, *run.tokenizers)
     evaluator = open_split(run, translator, split, data_dir)
     decoding = decoding_settings(translator.choose(**options))
-    manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
     settings = {
         **decoding,
-        "data": manifest.fingerprint(split)[:12],
+        "data": evaluator.data.fingerprint[:12],
         "sentences": "all" if sentences is None else sentences,
         **metrics_of(problem, evaluator.references(GUESSING_TEXTS)).settings(),
     }

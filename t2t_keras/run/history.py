@@ -53,9 +53,7 @@ def record_event(run_dir: Path, event: str, **facts: object) -> None:
 def read_history(run_dir: Path, warns: bool = True) -> list[dict[str, Any]]:
     """Returns the events of a run, the oldest first.
 
-    Args:
-        run_dir: the run directory.
-        warns: whether to warn of damaged lines, which are left out.
+    Damaged lines are left out, with a warning if `warns`.
     """
     return read_log(run_dir / HISTORY_FILE, warns=warns)
 
@@ -109,12 +107,9 @@ class DevSamples(NamedTuple):
 
 
 def samples_of(step: int, problem: Problem, decoded: "Decoded") -> DevSamples:
-    """Returns what to record of the decoded sentences of an evaluation.
+    """Returns what to record of the decoded sentences of an evaluation, at least one.
 
-    Args:
-        step: the number of updates.
-        problem: the problem, whose first corpus metric scores the sentences.
-        decoded: the sentences, at least one.
+    The problem's first corpus metric scores them.
     """
     sources, references, outputs, _ = decoded
     metrics = metrics_of(problem, references).corpus_metrics()
@@ -151,9 +146,7 @@ def write_samples(file: TextIO, record: DevSamples) -> None:
 def read_samples(run_dir: Path, warns: bool = True) -> list[DevSamples]:
     """Returns the recorded evaluations; see `without_repeated_steps`.
 
-    Args:
-        run_dir: the run directory.
-        warns: whether to warn of damaged lines, which are left out.
+    Damaged lines are left out, with a warning if `warns`.
     """
     from pydantic import TypeAdapter, ValidationError
 

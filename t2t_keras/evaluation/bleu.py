@@ -61,13 +61,6 @@ class Bleu(Metrics):
         """The language code of the outputs; None: unknown."""
         return (self.languages[1] or None) if self.languages else None
 
-    def with_tokens(self, references: Sequence[str]) -> "Bleu":
-        """Returns the same with `bleu_tokens` chosen for the language of references."""
-        if self.bleu_tokens is not None:
-            return self
-        tokens = tokenization(self.target_language, references)
-        return dataclasses.replace(self, bleu_tokens=tokens)
-
     def score(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> dict[str, float]:
@@ -117,7 +110,10 @@ def metrics_of(problem: Problem, references: Sequence[str] = ()) -> Metrics:
         return metrics
     if metrics.languages is None:
         metrics = dataclasses.replace(metrics, languages=problem.languages)
-    return metrics.with_tokens(references) if references else metrics
+    if references and metrics.bleu_tokens is None:
+        tokens = tokenization(metrics.target_language, references)
+        metrics = dataclasses.replace(metrics, bleu_tokens=tokens)
+    return metrics
 
 
 def with_bleu(

@@ -42,10 +42,12 @@ class SplitData(NamedTuple):
         records: the records.
         texts: their raw sources and targets, see `read_texts`; None: they are decoded
             from the records.
+        fingerprint: see `Manifest.fingerprint`.
     """
 
     records: RecordIndex
     texts: tuple[list[str], list[str]] | None
+    fingerprint: str
 
     @classmethod
     def open(
@@ -55,7 +57,7 @@ class SplitData(NamedTuple):
         data_dir: str | Path,
         vocab_sha256: Mapping[str, str],
     ) -> Self:
-        """Opens a split of a data directory; see `Evaluator.open`."""
+        """Opens a split of a data directory; see `Evaluator`."""
         data_dir = Path(data_dir)
         manifest = Manifest.open(data_dir, problem.data_name)
         if manifest.vocab_sha256 != vocab_sha256:
@@ -66,7 +68,7 @@ class SplitData(NamedTuple):
         index = manifest.open_index(data_dir, split, problem.reverse)
         checksums = manifest.text_sha256.get(split)
         texts = read_texts(data_dir, problem.data_name, split, index, checksums)
-        return cls(index, texts)
+        return cls(index, texts, manifest.fingerprint(split))
 
     def sentences(
         self,
@@ -144,28 +146,33 @@ class Evaluator:
     """Evaluates a model on one split, with the weights that it has at each call.
 
     Args:
-        translator: the translator with the model.
-        data: the examples of the split.
-        name: name of the split, for messages.
+        translator: the translator with the model, with any weights.
+        split: the split of the problem's data.
+        data_dir: the data directory.
+        vocab_sha256: hashes of the model's vocabularies, as in the manifest.
 
     Attributes:
+        data: the examples of the split.
         decoded: the sentences that the last call of `metrics` has decoded; None: none.
+
+    Raises:
+        UserError: there are no such data, or their vocabulary is another one.
     """
 
     def __init__(
         self,
         translator: ModelTranslator,
-        data: SplitData,
-        name: str = "held-out",
+        split: Split,
+        data_dir: str | Path,
+        vocab_sha256: Mapping[str, str],
     ) -> None:
-        index = data.records
-        if not len(index):
-            raise UserError("the split has no examples; generate it again")
         self.translator = translator
         self.problem = translator.problem
-        self._index = index
-        self._data = data
-        self._name = name
+        self.data = SplitData.open(self.problem, split, data_dir, vocab_sha256)
+        self._index = index = self.data.records
+        if not len(index):
+            raise UserError("the split has no examples; generate it again")
+        self._split = split
         self.decoded: Decoded | None = None
         longest = max(index.source_length.max(), index.target_length.max())
         self._batch_tokens = max(4096, int(longest))
@@ -174,28 +181,6 @@ class Evaluator:
     def __len__(self) -> int:
         """The number of sentences of the split."""
         return len(self._index)
-
-    @classmethod
-    def open(
-        cls,
-        translator: ModelTranslator,
-        split: Split,
-        data_dir: str | Path,
-        vocab_sha256: Mapping[str, str],
-    ) -> Self:
-        """Opens a split of a data directory.
-
-        Args:
-            translator: the translator with the model, with any weights.
-            split: the split of the problem's data.
-            data_dir: the data directory.
-            vocab_sha256: hashes of the model's vocabularies, as in the manifest.
-
-        Raises:
-            UserError: there are no such data, or their vocabulary is another one.
-        """
-        data = SplitData.open(translator.problem, split, data_dir, vocab_sha256)
-        return cls(translator, data, split)
 
     def loss(self, meter: Meter = unwatched) -> dict[str, float]:
         """Returns the loss on the whole split, a mean over all tokens, EOS included.
@@ -210,7 +195,7 @@ class Evaluator:
         count = len(self._index)
         with (
             damage_named(self._index),
-            meter(f"loss on {self._name}", "sentences", count) as advance,
+            meter(f"loss on {self._split}", "sentences", count) as advance,
         ):
             with busy("building the graph"):
                 self._sums.get_concrete_function()
@@ -236,7 +221,7 @@ class Evaluator:
             self.translator.source_tokenizer,
             self.translator.target_tokenizer,
         )
-        return self._data.sentences(self.problem, tokenizers, sentences)
+        return self.data.sentences(self.problem, tokenizers, sentences)
 
     def decode(
         self,
@@ -257,7 +242,7 @@ class Evaluator:
         """
         ids, sources, references = self._sentences(sentences)
         count = len(ids)
-        with meter(f"decoding {self._name}", "sentences", count) as advance:
+        with meter(f"decoding {self._split}", "sentences", count) as advance:
             if export:
                 n_best = export.n_best(sources, 1, advance=advance, **options)
             else:

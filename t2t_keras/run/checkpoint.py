@@ -20,7 +20,6 @@ of checkpoints, `average.ckpt-1000`, and the checkpoint that was best on dev,
 
 import concurrent.futures
 import contextlib
-import glob
 import os
 import re
 import shutil
@@ -71,7 +70,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
     except OSError as error:
         raise UserError(f"cannot write checkpoint {path}: {error.strerror}") from None
     finally:
-        remove_incomplete(path.parent, [f"{path.name}."])
+        remove_incomplete(path.parent, f"{path.name}.")
 
 
 def _flush(path: str | Path) -> None:
@@ -89,26 +88,18 @@ def delete_checkpoint(path: Path) -> None:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
-def rename_checkpoint(path: Path, new_path: Path) -> None:
-    """Renames the files of a checkpoint, which may be incomplete."""
-    for suffix in _SUFFIXES:
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(f"{path}{suffix}", f"{new_path}{suffix}")
-
-
-def remove_incomplete(directory: Path, prefixes: Sequence[str]) -> None:
+def remove_incomplete(directory: Path, prefix: str) -> None:
     """Removes incomplete checkpoints, which killed processes have left.
 
-    No other process may be writing checkpoints whose names begin with one of the
-    prefixes, such as "model.ckpt-".
+    No other process may be writing checkpoints whose names begin with the prefix, such
+    as "model.ckpt-".
     """
-    for prefix in prefixes:
-        # TensorFlow appends a random suffix while it writes.
-        for path in directory.glob(f"{_INCOMPLETE}{glob.escape(prefix)}*"):
+    # TensorFlow appends a random suffix while it writes.
+    for path in directory.glob(f"{_INCOMPLETE}{prefix}*"):
+        path.unlink(missing_ok=True)
+    for path in directory.glob(f"{prefix}*{_DATA}"):
+        if not Path(str(path).removesuffix(_DATA) + ".index").exists():
             path.unlink(missing_ok=True)
-        for path in directory.glob(f"{glob.escape(prefix)}*{_DATA}"):
-            if not Path(str(path).removesuffix(_DATA) + ".index").exists():
-                path.unlink(missing_ok=True)
 
 
 def _reason(error: tf.errors.OpError) -> str:
@@ -322,9 +313,13 @@ class CheckpointDirectory(CheckpointPaths):
         """
         self.require_place()
         for later_step in self.steps():
-            if later_step > step:
-                path = self.path(later_step)
-                rename_checkpoint(path, path.with_name(f"damaged.{path.name}"))
+            if later_step <= step:
+                continue
+            path = self.path(later_step)
+            for suffix in _SUFFIXES:
+                with contextlib.suppress(FileNotFoundError):
+                    file = path.with_name(f"{path.name}{suffix}")
+                    file.rename(path.with_name(f"damaged.{file.name}"))
 
     def start_saving(
         self,
@@ -412,7 +407,7 @@ def average_run(output_dir: str | Path, count: Positive) -> Path:
     steps = steps[-count:]
     means = mean_weights([directory.path(step) for step in steps])
     tensors = {name: tf.constant(value) for name, value in means}
-    remove_incomplete(directory.directory, ["average.ckpt-"])
+    remove_incomplete(directory.directory, "average.ckpt-")
     average = directory.path(steps[-1], "average.ckpt")
     write_checkpoint(average, tensors | {"step": tf.constant(steps[-1], tf.int64)})
     if is_run(output_dir):

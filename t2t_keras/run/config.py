@@ -1,7 +1,6 @@
 """The settings of a run directory and the paths of its checkpoints."""
 
 import dataclasses
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -105,8 +104,6 @@ class CheckpointPaths:
 
 # The file of a run directory that the process which trains there has locked.
 TRAINING_LOCK = "train.lock"
-# The fields of `RunConfig` that are paths.
-_PATHS = ("data_dir", "usr_dir", "init_from")
 # Fields that may differ when a run is resumed.
 _CHANGEABLE_FIELDS = {
     *("data_dir", "usr_dir", "hparams_set", "symbols", "tags", "languages"),
@@ -181,15 +178,11 @@ class RunConfig:
                 f"{run} is not a run directory: its config.json is that of an export "
                 "or of another program's model; give the --output_dir of `t2t train`"
             )
-        config = from_fields(cls, fields, path)
-        paths = {name: _from_utf8(getattr(config, name)) for name in _PATHS}
-        return cls(**vars(config) | paths)
+        return from_fields(cls, fields, path)
 
     def write(self, run: Path) -> None:
         """Writes the `config.json` of a run, atomically."""
-        fields = dataclasses.asdict(self)
-        fields |= {name: _to_utf8(fields[name]) for name in _PATHS}
-        write_json(run / "config.json", fields, with_checksum=True)
+        write_json(run / "config.json", dataclasses.asdict(self), with_checksum=True)
 
     def tokenizers(self, directory: Path) -> Tokenizers:
         """Returns the source and target tokenizers; one object if they are the same.
@@ -230,9 +223,6 @@ class RunConfig:
     def changed_hparams(self, hparams: HParams) -> dict[str, object]:
         """Returns the values that differ from those of the named set, by field.
 
-        Args:
-            hparams: the hyper-parameters of the run.
-
         Raises:
             UserError: the set is neither registered nor in the user's directory.
         """
@@ -271,11 +261,8 @@ class RunConfig:
     def require_training(self, run: str | Path) -> None:
         """Refuses a run that has not been trained, only imported.
 
-        Args:
-            run: the run directory, for the message.
-
         Raises:
-            UserError: it has not been trained.
+            UserError: it has not been trained; the message names the directory.
         """
         if self.batch_parts is None:
             raise UserError(
@@ -344,9 +331,6 @@ class RunConfig:
         """Returns the old and new values that keep a run from being resumed.
 
         A data directory may be moved as long as its content is the same.
-
-        Args:
-            new_config: the configuration to resume the run with.
         """
         old_fields = dataclasses.asdict(self)
         new_fields = dataclasses.asdict(new_config)
@@ -376,16 +360,6 @@ class RunConfig:
                 "replicas cannot share equally; use another number of GPUs"
             )
         return parts // num_replicas
-
-
-def _to_utf8(path: str | None) -> str | None:
-    """Returns a path in UTF-8, whatever the encoding of this locale."""
-    return path and os.fsencode(path).decode("utf-8", "surrogateescape")
-
-
-def _from_utf8(path: str | None) -> str | None:
-    """Returns a path in the encoding of this locale, the inverse of `_to_utf8`."""
-    return path and os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
 def config_for(

@@ -51,34 +51,7 @@ from t2t_keras.run.config import (
     is_run,
     require_run,
 )
-from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.vocabulary import UNK
-
-
-def source_texts(
-    data_dir: Path, problem: Problem, tokenizer: Tokenizer, count: int
-) -> list[str]:
-    """Returns sources of the dev data, or else of the training data.
-
-    If the data are absent, they are random sequences of tokens.
-
-    Args:
-        data_dir: the data directory.
-        problem: the problem.
-        tokenizer: the tokenizer of the sources.
-        count: the number of sources; there are fewer if the data have fewer.
-    """
-    splits: tuple[Split, ...] = ("dev", "train")
-    for split in splits:
-        with contextlib.suppress(UserError):
-            manifest = Manifest.open(data_dir, problem.data_name)
-            index = manifest.open_index(data_dir, split, problem.reverse)
-            interval = max(1, len(index) // max(1, count))
-            records = range(0, len(index), interval)[:count]
-            return [tokenizer.decode(ids) for ids, _ in read_pairs(index, records)]
-    random = np.random.default_rng(0)
-    ids = random.integers(UNK + 1, tokenizer.vocab_size, (count, 12))
-    return [tokenizer.decode(row) for row in ids.tolist()]
 
 
 class RunDirectory:
@@ -246,7 +219,7 @@ class RunDirectory:
         return translator
 
     def example_sources(self, count: int) -> list[str]:
-        """Returns sources of the dev data, in the form of the training data's.
+        """Returns sources of the dev data, or else of the training data.
 
         If the run's data are absent, they are random sequences of tokens.
 
@@ -254,7 +227,19 @@ class RunDirectory:
             count: the number of sources; there are fewer if the data have fewer.
         """
         data_dir = Path(self.config.data_dir)
-        return source_texts(data_dir, self.problem, self.tokenizers[0], count)
+        problem = self.problem
+        tokenizer = self.tokenizers[0]
+        splits: tuple[Split, ...] = ("dev", "train")
+        for split in splits:
+            with contextlib.suppress(UserError):
+                manifest = Manifest.open(data_dir, problem.data_name)
+                index = manifest.open_index(data_dir, split, problem.reverse)
+                interval = max(1, len(index) // max(1, count))
+                records = range(0, len(index), interval)[:count]
+                return [tokenizer.decode(ids) for ids, _ in read_pairs(index, records)]
+        random = np.random.default_rng(0)
+        ids = random.integers(UNK + 1, tokenizer.vocab_size, (count, 12))
+        return [tokenizer.decode(row) for row in ids.tolist()]
 
     def checkpoint_path(self, checkpoint: str | int | Path | None = None) -> Path:
         """Returns the prefix of the checkpoint from which `restore` takes weights.

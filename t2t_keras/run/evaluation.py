@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 from t2t_keras.checking import Rule
 from t2t_keras.console import progress, say
-from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
@@ -41,7 +40,7 @@ def open_split(
     split: Split,
     data_dir: str | Path | None = None,
 ) -> Evaluator:
-    """Opens a split of a run's data; see `Evaluator.open`.
+    """Opens a split of a run's data; see `Evaluator`.
 
     Args:
         run: the run directory.
@@ -50,19 +49,15 @@ def open_split(
         data_dir: the data directory; None: the one used in training.
     """
     data_dir = data_dir or run.config.data_dir
-    return Evaluator.open(translator, split, data_dir, run.config.vocab_sha256)
+    return Evaluator(translator, split, data_dir, run.config.vocab_sha256)
 
 
 def split_texts(
     run: RunDirectory, split: Split, data_dir: str | Path | None, sentences: int | None
 ) -> tuple[list[str], list[str]]:
-    """Returns the sources and references of a split, without the run's model.
+    """Returns the first sources and references of a split, without the run's model.
 
-    Args:
-        run: the run directory.
-        split: the split.
-        data_dir: see `open_split`.
-        sentences: number of sentences; None: all.
+    The arguments are those of `evaluate`.
     """
     data_dir = data_dir or run.config.data_dir
     data = SplitData.open(run.problem, split, data_dir, run.config.vocab_sha256)
@@ -88,13 +83,12 @@ class _Subject(NamedTuple):
     facts: dict[str, object]  # that the history of the run records
     translator: ModelTranslator
     options: DecodingOptions
-    export: LoadedExport | None = None
 
 
 def evaluate(
     run: RunDirectory,
     split: Split,
-    problem: Problem | None = None,
+    problem: Problem,
     *,
     checkpoint: str | int | Path | None = None,
     export: tuple[str, RecordedExport] | None = None,
@@ -109,7 +103,7 @@ def evaluate(
     Args:
         run: the run directory.
         split: the split of its data.
-        problem: the run's problem, which may have other metrics; None: the run's.
+        problem: the run's problem, which may have other metrics.
         checkpoint: see `RunDirectory.restore`.
         export: an export of the run to evaluate instead of a checkpoint: its
             directory, and what `t2t_keras.load` returns for it. The loss is not
@@ -132,9 +126,9 @@ def evaluate(
     Raises:
         UserError: there is no such checkpoint, or there are no such data.
     """
-    problem = problem or run.problem
     if export:
         subject = _export_subject(run, problem, *export, options)
+        engine = export[1]
     else:
         subject = _checkpoint_subject(run, checkpoint, options)
     evaluator = open_split(run, subject.translator, split, data_dir)
@@ -142,7 +136,6 @@ def evaluate(
     count = 0
     decoder: dict[str, object] = {}
     if sentences != 0:
-        engine = subject.export or engine
         decoded = evaluator.decode(sentences, progress, engine, **options)
         decoder["engine"] = (engine or subject.translator).engine_name
         sources, references, outputs, repaired = decoded
@@ -155,13 +148,12 @@ def evaluate(
         result |= repaired
     if not export:
         result |= evaluator.loss(progress)
-    manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
     record_event(
         run.path,
         "evaluation",
         **subject.facts,
         split=split,
-        data=manifest.fingerprint(split),
+        data=evaluator.data.fingerprint,
         sentences=count,
         **decoder,
         decoding=decoding_settings(subject.options),
@@ -184,7 +176,7 @@ def _export_subject(
     translator = ModelTranslator(problem, run.build_model(), *run.tokenizers)
     recorded = export.settings.decoding | options
     resolved = DecodingOptions.of_recorded(recorded, Path(path))
-    return _Subject({"checkpoint": path, "export": True}, translator, resolved, export)
+    return _Subject({"checkpoint": path, "export": True}, translator, resolved)
 
 
 def _checkpoint_subject(
@@ -313,7 +305,7 @@ class Curve:
             self._events.close()
 
 
-def await_run(path: str | Path, wait_minutes: float = 0.0) -> RunDirectory:
+def await_run(path: str | Path, wait_minutes: float) -> RunDirectory:
     """Opens a run directory, and waits for it if its training has not begun.
 
     Raises:
@@ -361,10 +353,9 @@ def continuous_eval(
     translator = ModelTranslator(problem, model, *run.tokenizers)
     evaluator = open_split(run, translator, split, data_dir)
     decoding = decoding_settings(translator.choose(**options))
-    manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
     settings = {
         **decoding,
-        "data": manifest.fingerprint(split)[:12],
+        "data": evaluator.data.fingerprint[:12],
         "sentences": "all" if sentences is None else sentences,
         **metrics_of(problem, evaluator.references(GUESSING_TEXTS)).settings(),
     }

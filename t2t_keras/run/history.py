@@ -53,9 +53,7 @@ def record_event(run_dir: Path, event: str, **facts: object) -> None:
 def read_history(run_dir: Path, warns: bool = True) -> list[dict[str, Any]]:
     """Returns the events of a run, the oldest first.
 
-    Args:
-        run_dir: the run directory.
-        warns: whether to warn of damaged lines, which are left out.
+    Damaged lines are left out, with a warning if `warns`.
     """
     return read_log(run_dir / HISTORY_FILE, warns=warns)
 
@@ -68,7 +66,6 @@ def sessions(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 SAMPLES_FILE = "samples.jsonl"
 
 
-_LISTS = ("samples", "worst", "best")  # the fields of `DevSamples` that are lists
 _SAMPLES = 10
 _EXTREMES = 5
 
@@ -110,12 +107,9 @@ class DevSamples(NamedTuple):
 
 
 def samples_of(step: int, problem: Problem, decoded: "Decoded") -> DevSamples:
-    """Returns what to record of the decoded sentences of an evaluation.
+    """Returns what to record of the decoded sentences of an evaluation, at least one.
 
-    Args:
-        step: the number of updates.
-        problem: the problem, whose first corpus metric scores the sentences.
-        decoded: the sentences, at least one.
+    The problem's first corpus metric scores them.
     """
     sources, references, outputs, _ = decoded
     metrics = metrics_of(problem, references).corpus_metrics()
@@ -144,7 +138,7 @@ def samples_of(step: int, problem: Problem, decoded: "Decoded") -> DevSamples:
 def write_samples(file: TextIO, record: DevSamples) -> None:
     """Writes the line of an evaluation."""
     fields = record._asdict()
-    for name in _LISTS:
+    for name in ("samples", "worst", "best"):
         fields[name] = [sample._asdict() for sample in fields[name]]
     file.write(json.dumps(fields, ensure_ascii=False) + "\n")
 
@@ -152,41 +146,18 @@ def write_samples(file: TextIO, record: DevSamples) -> None:
 def read_samples(run_dir: Path, warns: bool = True) -> list[DevSamples]:
     """Returns the recorded evaluations; see `without_repeated_steps`.
 
-    Args:
-        run_dir: the run directory.
-        warns: whether to warn of damaged lines, which are left out.
+    Damaged lines are left out, with a warning if `warns`.
     """
-    records: list[DevSamples] = []
-    lines = read_log(run_dir / SAMPLES_FILE, _is_record, warns)
-    for fields in without_repeated_steps(lines):
-        lists = []
-        for name in _LISTS:
-            lists.append([Sample(**sample) for sample in fields[name]])
-        records.append(DevSamples(fields["step"], fields["metric"], *lists))
-    return records
+    from pydantic import TypeAdapter, ValidationError
 
+    adapter = TypeAdapter(DevSamples)
 
-def _is_record(fields: dict[str, Any]) -> bool:
-    """Returns whether a line is one that `write_samples` has written."""
-    match fields:
-        case {"step": int(), "metric": str()}:
-            pass
-        case _:
+    def is_record(fields: dict[str, Any]) -> bool:
+        try:
+            adapter.validate_python(fields, strict=True)
+        except ValidationError:
             return False
-    for name in _LISTS:
-        samples = fields.get(name)
-        if not isinstance(samples, list):
-            return False
-        for sample in samples:
-            match sample:
-                case {
-                    "line": int(),
-                    "source": str(),
-                    "reference": str(),
-                    "output": str(),
-                    "score": float() | None,
-                } if len(sample) == len(Sample._fields):
-                    pass
-                case _:
-                    return False
-    return True
+        return True
+
+    lines = read_log(run_dir / SAMPLES_FILE, is_record, warns)
+    return [adapter.validate_python(fields) for fields in without_repeated_steps(lines)]

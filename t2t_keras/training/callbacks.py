@@ -64,7 +64,7 @@ class Callbacks(Hook):
         # Callbacks count epochs in another way than the metric "epoch".
         logs = {name: value for name, value in metrics.items() if name != "epoch"}
         self._begin_epoch(step)
-        self._logs = dict(logs)
+        self._logs = logs
         self._model.optimizer.learning_rate = metrics["learning_rate"]
         self._call("on_train_batch_begin", step - 1, {})
         self._call("on_train_batch_end", step - 1, logs)

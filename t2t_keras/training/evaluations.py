@@ -22,17 +22,14 @@ from t2t_keras.run.checkpoint import (
     snapshot,
 )
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.hooks import EvaluationReporter, Hook
+from t2t_keras.training.hooks import Hook
 from t2t_keras.training.metrics_files import read_evaluations
+from t2t_keras.training.reporting import Reporter
 from t2t_keras.training.settings import TrainOptions
 
 
 class Evaluations:
-    """The metrics on dev by step.
-
-    Args:
-        problem: the problem, whose metrics `best_by=metric` compares.
-        options: the options, of which `best_by` is used.
+    """The metrics on dev by step, which `best_by` compares.
 
     Attributes:
         by_step: the metrics of each evaluated step.
@@ -69,23 +66,14 @@ class Evaluations:
             return -metrics["nll"]
         return metrics_of(self._problem).selection_score(metrics)
 
-    def count_since_best(self) -> int:
-        """Returns the number of evaluations after the best one."""
-        best_step = self.best_step
-        if best_step is None:
-            return 0
-        return sum(step > best_step for step in self.by_step)
-
 
 class Validation(Hook):
     """Evaluates the current weights every `eval_every` steps and at the end.
 
-    Args:
-        run_dir: the run directory, whose earlier evaluations are read.
-        evaluator: evaluates the model on dev.
-        evaluations: gets the metrics.
-        eval_sentences: the number of sentences to decode.
+    It reads the earlier evaluations of the run.
     """
+
+    evaluations_at_end = 1
 
     def __init__(
         self,
@@ -96,7 +84,6 @@ class Validation(Hook):
     ) -> None:
         self._run_dir = run_dir
         self.evaluator = evaluator
-        self.evaluations_at_end = 1
         self.evaluations = evaluations
         self._eval_sentences = eval_sentences
 
@@ -108,7 +95,7 @@ class Validation(Hook):
         """Says which sentences the metrics are of, if not all are decoded."""
         return counts_line("dev", len(self.evaluator), self._eval_sentences) or None
 
-    def evaluate(self, step: int, reporter: EvaluationReporter) -> dict[str, object]:
+    def evaluate(self, step: int, reporter: Reporter) -> dict[str, object]:
         """Evaluates the weights, unless this step has been evaluated already.
 
         Returns:
@@ -125,20 +112,14 @@ class Validation(Hook):
             problem_metrics.pop(name, None)
         return {"dev_nll": metrics["nll"], "dev_metrics": problem_metrics}
 
-    def measure(self, reporter: EvaluationReporter) -> dict[str, float]:
+    def measure(self, reporter: Reporter) -> dict[str, float]:
         """Returns the metrics of the weights that the model has now."""
         with reporter.evaluating():
             return self.evaluator.metrics(self._eval_sentences, reporter.task)
 
 
 class BestCheckpoint(Hook):
-    """Keeps the weights of the best evaluation.
-
-    Args:
-        evaluations: the evaluations on dev.
-        weights: the model's weights by their names in a checkpoint.
-        checkpoints: the directory of the run's checkpoints.
-    """
+    """Keeps the weights of the best evaluation."""
 
     def __init__(
         self,
@@ -177,9 +158,7 @@ class BestCheckpoint(Hook):
         if label == "dev" and self._evaluations.best_step == step:
             self._checkpoints.save_best(step, snapshot(self._weights, step))
 
-    def evaluate_at_end(
-        self, step: int, reporter: EvaluationReporter
-    ) -> dict[str, object]:
+    def evaluate_at_end(self, step: int, reporter: Reporter) -> dict[str, object]:
         """Reports the metrics of the best checkpoint.
 
         Returns:
@@ -194,12 +173,7 @@ class BestCheckpoint(Hook):
 
 
 class Patience(Hook):
-    """Ends a training after `patience` evaluations without a new best.
-
-    Args:
-        evaluations: the evaluations on dev.
-        patience: how many; 0: never.
-    """
+    """Ends a training after `patience` evaluations without a new best; 0: never."""
 
     def __init__(self, evaluations: Evaluations, patience: int) -> None:
         self._evaluations = evaluations
@@ -209,8 +183,9 @@ class Patience(Hook):
         """Returns "patience" if the best evaluation is too long ago."""
         if not self._patience:
             return None
-        has_ended = self._evaluations.count_since_best() >= self._patience
-        return "patience" if has_ended else None
+        best_step = self._evaluations.best_step or 0
+        later = sum(step > best_step for step in self._evaluations.by_step)
+        return "patience" if later >= self._patience else None
 
 
 class FinalAverages(Hook):
@@ -222,9 +197,8 @@ class FinalAverages(Hook):
     Args:
         validation: evaluates the model on dev.
         weights: the model's weights by their names in a checkpoint.
-        moving_averages: the moving averages by the names of the weights; empty without
-            `ema_decay`.
-        checkpoints: the directory of the run's checkpoints.
+        moving_averages: by the names of the weights; empty without `ema_decay`.
+        checkpoints: the run's.
         average_last: the number of checkpoints to average; 0: none.
     """
 
@@ -243,9 +217,7 @@ class FinalAverages(Hook):
         self._average_last = average_last
         self.evaluations_at_end = bool(average_last) + bool(moving_averages)
 
-    def evaluate_at_end(
-        self, step: int, reporter: EvaluationReporter
-    ) -> dict[str, object]:
+    def evaluate_at_end(self, step: int, reporter: Reporter) -> dict[str, object]:
         """Evaluates the averages; the weights are those of the step's checkpoint again.
 
         Returns:
@@ -268,7 +240,7 @@ class FinalAverages(Hook):
         return results
 
     def _evaluate_average(
-        self, step: int, steps: list[int], reporter: EvaluationReporter
+        self, step: int, steps: list[int], reporter: Reporter
     ) -> dict[str, float]:
         """Evaluates the average of some checkpoints; keeps it if it is good."""
         means = mean_weights([self._checkpoints.path(step) for step in steps])
@@ -291,12 +263,7 @@ class FinalAverages(Hook):
 
 
 class UnevaluatedAverage(Hook):
-    """Keeps the average of the last checkpoints where there is no dev split.
-
-    Args:
-        run: the run directory.
-        average_last: the number of checkpoints to average; 0: none.
-    """
+    """Keeps the average of the last checkpoints where there is no dev split."""
 
     def __init__(self, run: RunDirectory, average_last: int) -> None:
         self._run = run
@@ -306,7 +273,7 @@ class UnevaluatedAverage(Hook):
         """Says that nothing is evaluated."""
         return "there are no dev data: nothing is evaluated, and no checkpoint is best"
 
-    def on_last_step(self, step: int, reporter: EvaluationReporter) -> None:
+    def on_last_step(self, step: int, reporter: Reporter) -> None:
         """Writes the average."""
         self._run.checkpoints.wait()
         count = min(len(self._run.checkpoints.steps()), self._average_last)

@@ -12,6 +12,7 @@ from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import CheckpointDirectory, model_variables
 from t2t_keras.run.directory import RunDirectory
+from t2t_keras.run.evaluation import open_split
 from t2t_keras.training.callbacks import Callbacks
 from t2t_keras.training.evaluations import (
     BestCheckpoint,
@@ -54,7 +55,7 @@ def chief_hooks(
     optimizer: Optimizer,
     options: TrainOptions,
     callbacks: Sequence[keras.callbacks.Callback],
-    plugins: Sequence[HookPlugin] = (),
+    plugins: Sequence[HookPlugin],
 ) -> list[Hook]:
     """Returns the hooks of the chief, which evaluates and writes."""
     evaluator = _open_dev(run, model)
@@ -102,10 +103,9 @@ def dev_hooks(
 
 def _open_dev(run: RunDirectory, model: Transformer) -> Evaluator | None:
     """Opens the dev split of the run's data, if they have one."""
-    data_dir = run.config.data_dir
     problem = run.problem
-    manifest = Manifest.open(Path(data_dir), problem.data_name)
+    manifest = Manifest.open(Path(run.config.data_dir), problem.data_name)
     if not manifest.examples.get("dev"):
         return None
     translator = ModelTranslator(problem, model, *run.tokenizers)
-    return Evaluator.open(translator, "dev", data_dir, run.config.vocab_sha256)
+    return open_split(run, translator, "dev")

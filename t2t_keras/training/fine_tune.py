@@ -21,23 +21,6 @@ from t2t_keras.training.hooks import Hook
 
 
 class FineTuning(Hook):
-    """Gives a fresh model the weights of another run; see `initialise_from`."""
-
-    def __init__(
-        self, init_from: str | Path, model: Transformer, tokenizers: Tokenizers
-    ) -> None:
-        self._init_from = init_from
-        self._model = model
-        self._tokenizers = tokenizers
-
-    def on_fresh_weights(self) -> str:
-        """Replaces the weights."""
-        return initialise_from(self._init_from, self._model, self._tokenizers)
-
-
-def initialise_from(
-    init_from: str | Path, model: Transformer, tokenizers: Tokenizers
-) -> str:
     """Gives a fresh model the weights of another run.
 
     Rows of tokens that the other vocabulary does not have keep their fresh values.
@@ -47,33 +30,44 @@ def initialise_from(
             newest checkpoint is taken; or one of its checkpoints.
         model: the model to train.
         tokenizers: the source's and the target's.
-
-    Returns:
-        A sentence that says what was taken.
-
-    Raises:
-        UserError: there is no such run or checkpoint, or a weight that is not a
-            vocabulary's matrix has another name or shape in the checkpoint.
     """
-    run, path = find_weights(init_from)
-    checkpoint = Checkpoint(path)
-    weights = model_variables(model)
-    matrices = _vocabularies(model, tokenizers)
-    _refuse_difference(checkpoint, weights, matrices)
-    old_matrices = _vocabularies(model, run.tokenizers)
-    shares = []
-    for name, weight in weights.items():
-        value = checkpoint.tensor(name)
-        if name in matrices:
-            old_ids, new_ids = matching_rows(
-                old_matrices[name].pieces, matrices[name].pieces
-            )
-            rows = weight.read_value().numpy()
-            rows[new_ids] = value[old_ids]
-            shares.append(f"{len(new_ids):,} of {len(rows):,} rows of {name}")
-            value = rows
-        weight.assign(value)
-    return f"initialised from {path}: {', '.join(shares)}, and all other weights"
+
+    def __init__(
+        self, init_from: str | Path, model: Transformer, tokenizers: Tokenizers
+    ) -> None:
+        self._init_from = init_from
+        self._model = model
+        self._tokenizers = tokenizers
+
+    def on_fresh_weights(self) -> str:
+        """Replaces the weights.
+
+        Returns:
+            A sentence that says what was taken.
+
+        Raises:
+            UserError: there is no such run or checkpoint, or a weight that is not a
+                vocabulary's matrix has another name or shape in the checkpoint.
+        """
+        run, path = find_weights(self._init_from)
+        checkpoint = Checkpoint(path)
+        weights = model_variables(self._model)
+        matrices = _vocabularies(self._model, self._tokenizers)
+        _refuse_difference(checkpoint, weights, matrices)
+        old_matrices = _vocabularies(self._model, run.tokenizers)
+        shares = []
+        for name, weight in weights.items():
+            value = checkpoint.tensor(name)
+            if name in matrices:
+                old_ids, new_ids = matching_rows(
+                    old_matrices[name].pieces, matrices[name].pieces
+                )
+                rows = weight.read_value().numpy()
+                rows[new_ids] = value[old_ids]
+                shares.append(f"{len(new_ids):,} of {len(rows):,} rows of {name}")
+                value = rows
+            weight.assign(value)
+        return f"initialised from {path}: {', '.join(shares)}, and all other weights"
 
 
 def matching_rows(

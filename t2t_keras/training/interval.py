@@ -66,12 +66,7 @@ class Interval:
         self._sums = StepResult(*[0.0] * len(StepResult._fields))
 
     def add(self, result: StepResult, steps: int) -> None:
-        """Counts steps.
-
-        Args:
-            result: what a step returned, or the sum of what several returned.
-            steps: how many.
-        """
+        """Counts steps, whose sum is the result."""
         self._pending.append(result)
         self.steps += steps
         if len(self._pending) >= _MAX_PENDING:
@@ -94,18 +89,6 @@ class Interval:
     def seconds(self) -> float:
         """The seconds of training."""
         return time.monotonic() - self._start - self.pauses.total
-
-    def summary(self) -> dict[str, float]:
-        """Returns the metrics for a line on the screen; see `metrics`."""
-        sums = self.sums
-        summary = {
-            "loss": self._mean(sums.loss_sum),
-            "nll": self._mean(sums.nll_sum),
-            "target_tokens_per_s": sums.target_tokens / self.seconds,
-        }
-        if sums.skipped:
-            summary["skipped_updates"] = sums.skipped
-        return summary
 
     def metrics(self) -> dict[str, float]:
         """Returns the metrics of these steps.

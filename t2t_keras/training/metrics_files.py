@@ -6,7 +6,7 @@ which TensorBoard draws as curves of the same charts.
 
 import json
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,11 +23,6 @@ class MetricsFile(Hook):
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / METRICS_FILE
-        self._file: TextIO | None = None
-
-    def on_train_begin(self) -> None:
-        """Opens the file, so that an error is reported before the first step."""
-        self._open()
 
     def on_report(self, step: int, metrics: dict[str, float]) -> None:
         """Writes a line of kind "train"."""
@@ -37,20 +32,9 @@ class MetricsFile(Hook):
         """Writes a line whose kind is the label."""
         self._write(step, label, metrics)
 
-    def close(self) -> None:
-        """Closes the file."""
-        if self._file:
-            self._file.close()
-            self._file = None
-
-    def _open(self) -> TextIO:
-        self._file = self._file or open_log(self._path)
-        return self._file
-
     def _write(self, step: int, label: str, metrics: dict[str, float]) -> None:
-        file = self._open()
-        file.write(json.dumps({"step": step, "kind": label, **metrics}) + "\n")
-        file.flush()
+        with open_log(self._path) as file:
+            file.write(json.dumps({"step": step, "kind": label, **metrics}) + "\n")
 
 
 def read_evaluations(run_dir: Path, last_step: int) -> dict[int, dict[str, float]]:
@@ -82,10 +66,6 @@ class SampleFile(Hook):
 
     This hook comes before the one that writes `metrics.jsonl`, because a recorded
     evaluation is not repeated after a kill.
-
-    Args:
-        run_dir: the run directory.
-        evaluator: the evaluator of dev.
     """
 
     def __init__(self, run_dir: Path, evaluator: Evaluator) -> None:
@@ -107,12 +87,7 @@ _LOSSES = ("nll", "perplexity", "smoothed_loss", "gradient_norm")
 
 
 def chart(name: str, is_dev: bool) -> str:
-    """Returns the chart of a metric, `GROUP/NAME`.
-
-    Args:
-        name: the name in `metrics.jsonl`.
-        is_dev: whether it is of an evaluation.
-    """
+    """Returns the chart of a metric, `GROUP/NAME`, for its name in `metrics.jsonl`."""
     if name == "loss":
         name = "smoothed_loss"
     if name in _LOSSES:

@@ -36,11 +36,7 @@ _SECONDS_BETWEEN_UPDATES = 0.5
 
 
 class Screen(Hook):
-    """Shows the progress of a training.
-
-    Args:
-        time_left: estimates the remaining time of the steps to run.
-    """
+    """Shows the progress of a training."""
 
     def __init__(self, time_left: TimeLeft) -> None:
         self._time_left = time_left
@@ -106,12 +102,12 @@ class Screen(Hook):
             count = step - self._steps.start
             steps = "first step" if count == 1 else f"first {count} steps"
             elapsed = duration(time_now - self._start)
-            self._print_step(step, interval.summary(), f"{steps} after {elapsed}")
+            self._print_step(step, interval.metrics(), f"{steps} after {elapsed}")
         elif not self._bar and time_now - self._last_shown > _SECONDS_BETWEEN_LINES:
-            self._print_progress(step, interval.summary())
+            self._print_progress(step, interval.metrics())
         if self._bar and time_now - self._last_shown > _SECONDS_BETWEEN_UPDATES:
             self._last_shown = time_now
-            self._update_bar(self._bar, step, interval.summary())
+            self._update_bar(self._bar, step, interval.metrics())
 
     def on_report(self, step: int, metrics: dict[str, float]) -> None:
         """Prints a line."""
@@ -264,13 +260,7 @@ class Reporter:
     def report_evaluation(
         self, step: int, label: str, metrics: dict[str, float]
     ) -> None:
-        """Reports an evaluation.
-
-        Args:
-            step: the number of updates so far.
-            label: see `Hook.on_eval`.
-            metrics: numbers by name; a name contains its unit if there is one.
-        """
+        """Reports an evaluation; see `Hook.on_eval`."""
         for hook in self._hooks:
             hook.on_eval(step, label, metrics)
 

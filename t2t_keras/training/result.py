@@ -79,12 +79,7 @@ _EVERY_TIME = ("step", "stopped_by", "process_group")
 
 
 def results(metrics: Mapping[str, object], options: TrainOptions) -> dict[str, object]:
-    """Returns what `history.jsonl` keeps of the results of a training.
-
-    Args:
-        metrics: the metrics that `Trainer.train` returns.
-        options: the options of the training.
-    """
+    """Returns what `history.jsonl` keeps of the metrics of `Trainer.train`."""
     names = {field.name for field in dataclasses.fields(TrainResult)}
     recorded = {k: v for k, v in metrics.items() if k in names.difference(_EVERY_TIME)}
     return {"options": _result_options(options), "results": recorded}
@@ -94,12 +89,6 @@ def recorded_results(
     run_dir: Path, step: int, stopped_by: str, options: TrainOptions
 ) -> dict[str, object] | None:
     """Returns the metrics of a training that has ended already.
-
-    Args:
-        run_dir: the run directory.
-        step: the last step.
-        stopped_by: what ends the training.
-        options: the options of the training.
 
     Returns:
         The metrics; None: the last session ended otherwise, or had other options.
@@ -113,12 +102,7 @@ def recorded_results(
 
 
 def evaluation_lines(step: int, metrics: Mapping[str, Any]) -> list[str]:
-    """Formats the evaluations at the end of a training, as its log had them.
-
-    Args:
-        step: the last step.
-        metrics: the fields of `TrainResult` that were measured.
-    """
+    """Formats the evaluations at the end of a training, as its log had them."""
     last = {"nll": metrics.get("dev_nll")} | (metrics.get("dev_metrics") or {})
     evaluations: dict[str, Any] = {"dev": last if last["nll"] is not None else None}
     for label in ("dev_best", "dev_average", "dev_ema"):

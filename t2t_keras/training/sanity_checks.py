@@ -34,7 +34,7 @@ def try_largest_batch(
     shape: tuple[int, int, int],
     batch_tokens: int,
     signature: Mapping[str, tf.TensorSpec],
-    micro_batches: int = 1,
+    micro_batches: int,
 ) -> str:
     """Runs the largest batch once; where it does not fit, tries halves of it.
 
@@ -88,7 +88,7 @@ def synthetic_batches(
     strategy: tf.distribute.Strategy,
     shape: tuple[int, int, int],
     signature: Mapping[str, tf.TensorSpec],
-    micro_batches: int = 1,
+    micro_batches: int,
 ) -> tf.distribute.DistributedDataset:
     """Returns one distributed batch of one id; arguments as in `try_largest_batch`.
 

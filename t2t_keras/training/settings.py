@@ -177,7 +177,9 @@ def run_settings(
     hparams.parse(changes)
     checked = TrainOptions(**options)
     task = registry.problem(problem)
-    tokens = _bleu_tokens(checked, recorded)
+    tokens = None if checked.bleu_tokenize == "auto" else checked.bleu_tokenize
+    if tokens is None and recorded is not None:
+        tokens = recorded.bleu_tokenize
     config = config_for(
         task, hparams_set, data_dir, seed or 0, usr_dir, init_from, tokens
     )
@@ -217,25 +219,8 @@ def _inherited(
     return {"decoding": recorded.decoding, "origin": recorded.origin}
 
 
-def _bleu_tokens(
-    options: TrainOptions, recorded: RunConfig | None
-) -> BleuTokens | None:
-    """Returns the tokenization of BLEU; None: by the target language.
-
-    With "auto", a resumed run keeps its tokenization.
-    """
-    if options.bleu_tokenize != "auto":
-        return options.bleu_tokenize
-    return None if recorded is None else recorded.bleu_tokenize
-
-
 def repeated_options(config: RunConfig, changes: OptionValues) -> OptionValues:
-    """Returns the options for resuming a run, with changes.
-
-    Args:
-        config: the configuration of the run.
-        changes: fields of `TrainOptions`.
-    """
+    """Returns the options for resuming a run, with changes to some of them."""
     options: OptionValues = dict(config.train_options)
     if changes.keys() & SAVING:
         options = {name: x for name, x in options.items() if name not in SAVING}

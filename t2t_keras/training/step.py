@@ -15,7 +15,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from t2t_keras.data.pipeline import Batch
+from t2t_keras.data.pipeline import Batch, batch_signature
 from t2t_keras.errors import UserError
 from t2t_keras.model.execution import Execution, executed_by
 from t2t_keras.model.layers.masks import Packing
@@ -24,7 +24,7 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import model_variables, weight_name
 from t2t_keras.training.optimizer import Optimizer
 from t2t_keras.training.segment_sums import segment_sums
-from t2t_keras.training.strategy import batch_spec, on_gpus
+from t2t_keras.training.strategy import distribute_batches, on_gpus
 
 DOUBLE_AFTER = 2000  # updates without overflow
 
@@ -140,12 +140,12 @@ class TrainStep:
         self.loss_scale = LossScale() if hparams.compute_dtype == "float16" else None
         self.skipped = tf.Variable(0, trainable=False, dtype=tf.int64)
         self.skipped_in_a_row = tf.Variable(0, trainable=False, dtype=tf.int64)
+        batch = batch_signature(
+            aligned=hparams.guided_alignment > 0, packed=hparams.bucketing == "packed"
+        )
+        # It keeps TensorFlow from retracing every shape.
         signature = [
-            batch_spec(
-                strategy,
-                aligned=hparams.guided_alignment > 0,
-                packed=hparams.bucketing == "packed",
-            ),
+            distribute_batches(strategy, list, batch).element_spec,
             tf.TensorSpec([], tf.int64),
             tf.TensorSpec([], tf.float32),
             tf.TensorSpec([], tf.bool),
@@ -265,7 +265,9 @@ class TrainStep:
 
         def on_replica(batch: Batch) -> StepResult:
             sums = self.all_reduce(self.accumulate(batch, step))
-            return self.weight_update(sums, step, learning_rate, dry_run)
+            apply = self.compiled_apply if self._is_compiled else self.apply
+            result: StepResult = apply(sums, step, learning_rate, dry_run)
+            return result
 
         # All replicas return the same sums.
         results = self._strategy.run(on_replica, args=(batch,))
@@ -273,7 +275,7 @@ class TrainStep:
         return StepResult(*(local(value)[0] for value in results))
 
     def accumulate(self, batch: Batch, step: tf.Tensor) -> GradientSums:
-        """Sums `gradient_sums` over this replica's micro-batches, one after the other.
+        """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
 
         XLA compiles one micro-batch and not the loop, whose sums would then have other
         bits than those of as many replicas: it would fuse other operations, and round
@@ -290,9 +292,12 @@ class TrainStep:
         }
         count = self._micro_batches
         scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
-        seed = self._dropout_seed(step)
+        seed = tf.stack([tf.constant(self._seed, tf.int64), step])
+        is_compiled = self._is_compiled
+        run = self.compiled_loss_and_grads if is_compiled else self.loss_and_grads
         if count == 1:
-            return self.gradient_sums(batch, seed, scale, self._first_row(batch))
+            sums: GradientSums = run(batch, seed, scale, self._first_row(batch))
+            return sums
         stacks = {}
         for name, rows in batch.items():
             shape = [count, -1, *tf.unstack(tf.shape(rows)[1:])]
@@ -301,7 +306,7 @@ class TrainStep:
         def add(i: tf.Tensor, sums: GradientSums) -> tuple[tf.Tensor, GradientSums]:
             micro_batch = {name: stack[i] for name, stack in stacks.items()}
             first_row = self._first_row(micro_batch, i)
-            addend = self.gradient_sums(micro_batch, seed, scale, first_row)
+            addend = run(micro_batch, seed, scale, first_row)
             return i + 1, tf.nest.map_structure(tf.add, sums, addend)
 
         zero = tf.zeros([])
@@ -315,19 +320,6 @@ class TrainStep:
         )
         return sums
 
-    def gradient_sums(
-        self,
-        batch: Batch,
-        seed: tf.Tensor,
-        scale: tf.Tensor,
-        first_row: tf.Tensor,
-    ) -> GradientSums:
-        """Calls `loss_and_grads`, compiled by XLA if `jit_compile` is on."""
-        is_compiled = self._is_compiled
-        run = self.compiled_loss_and_grads if is_compiled else self.loss_and_grads
-        sums: GradientSums = run(batch, seed, scale, first_row)
-        return sums
-
     def loss_and_grads(
         self,
         batch: Batch,
@@ -339,7 +331,7 @@ class TrainStep:
 
         Args:
             batch: see `update`; ids are int64.
-            seed: [2], of dropout; see `Dropout`.
+            seed: int64 [2], of dropout, another one in every step; see `Dropout`.
             scale: the loss scale, float32 scalar.
             first_row: the number of its first row in the batch of all replicas.
         """
@@ -440,18 +432,6 @@ class TrainStep:
             skipped=tf.where(is_finite, 0.0, 1.0),
         )
 
-    def weight_update(
-        self,
-        sums: GradientSums,
-        step: tf.Tensor,
-        learning_rate: tf.Tensor,
-        dry_run: tf.Tensor,
-    ) -> StepResult:
-        """Calls `apply`, compiled by XLA if `jit_compile` is on."""
-        run = self.compiled_apply if self._is_compiled else self.apply
-        result: StepResult = run(sums, step, learning_rate, dry_run)
-        return result
-
     def apply(
         self,
         sums: GradientSums,
@@ -485,10 +465,6 @@ class TrainStep:
         return result
 
     compiled_apply = tf.function(apply, autograph=False, jit_compile=True)
-
-    def _dropout_seed(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns a different seed, int64 [2], for every step; see `Dropout`."""
-        return tf.stack([tf.constant(self._seed, tf.int64), step])
 
     def _first_row(self, batch: Batch, micro_batch: tf.Tensor | int = 0) -> tf.Tensor:
         """Returns the number of the first row in the batch of all replicas, uint32.

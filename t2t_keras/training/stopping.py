@@ -55,7 +55,9 @@ class Stopping:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._restore_handlers()
+        for signum, handler in self._previous_handlers.items():
+            signal.signal(signum, handler)
+        self._previous_handlers.clear()
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -87,11 +89,6 @@ class Stopping:
     def _interrupt(self) -> None:
         if self._may_interrupt:
             raise _Interrupted
-
-    def _restore_handlers(self) -> None:
-        for signum, handler in self._previous_handlers.items():
-            signal.signal(signum, handler)
-        self._previous_handlers.clear()
 
 
 class _Interrupted(BaseException):

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from t2t_keras.checking import NonNegative, checked
 from t2t_keras.console import say
-from t2t_keras.data.pipeline import Batch, batch_signature, untuned
+from t2t_keras.data.pipeline import Batch, untuned
 from t2t_keras.devices import gpu_details, keep_compiled_programs
 from t2t_keras.errors import UserError, quantity
 
@@ -75,7 +75,6 @@ class ProcessGroup:
         size: the number of processes.
         index: the index of this process; 0 is the chief, which alone writes.
         addresses: "host:port" of each process.
-        strategy: all-reduces between the processes.
     """
 
     def __init__(
@@ -83,12 +82,12 @@ class ProcessGroup:
         size: int = 1,
         index: int = 0,
         addresses: Sequence[str] = (),
-        strategy: tf.distribute.Strategy | None = None,
     ) -> None:
         self.size = size
         self.index = index
         self._addresses = addresses
-        self._strategy = strategy
+        # Which all-reduces between the processes.
+        self._strategy: tf.distribute.Strategy | None = None
 
     @property
     def is_chief(self) -> bool:
@@ -136,7 +135,8 @@ class ProcessGroup:
         if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             return cls()
         group = cls.from_environment()
-        return cls(group.size, group.index, group._addresses, strategy)
+        group._strategy = strategy
+        return group
 
     def connect(self) -> tf.distribute.MultiWorkerMirroredStrategy:
         """Waits for all processes, and returns the strategy with which they train.
@@ -362,22 +362,6 @@ def distribute(
     """Returns distributed batches: each replica of this process takes an element."""
     parts = untuned(parts)
     return strategy.distribute_datasets_from_function(lambda context: parts)
-
-
-def batch_spec(
-    strategy: tf.distribute.Strategy, aligned: bool = False, packed: bool = False
-) -> dict[str, tf.TypeSpec]:
-    """Returns the type of a distributed batch, whose arrays may have any shape.
-
-    As the input signature of a step it keeps TensorFlow from retracing every shape.
-
-    Args:
-        strategy: see `distribute`.
-        aligned: see `batch_signature`.
-        packed: see `batch_signature`.
-    """
-    signature = batch_signature(aligned, packed)
-    return distribute_batches(strategy, list, signature).element_spec
 
 
 def distribute_batches(

@@ -39,10 +39,7 @@ from t2t_keras.training.trainer import Trainer
 def resolve_auto(hparams: HParams, output_dir: str | Path, has_gpus: bool) -> HParams:
     """Returns the hyper-parameters with a value in place of every "auto".
 
-    Args:
-        hparams: the hyper-parameters.
-        output_dir: the run directory; a run that has a checkpoint keeps its values.
-        has_gpus: whether the replicas are on GPUs.
+    A run that has a checkpoint keeps its values.
     """
     if "auto" not in (hparams.bucketing, hparams.jit_compile):
         return hparams
@@ -115,25 +112,7 @@ def train(
 ) -> TrainResult:
     """Trains a model, or resumes its training, for `t2t_keras.train` and `t2t train`.
 
-    `t2t_keras.train` documents the arguments.
-
-    Args:
-        problem: a registered name; None: the run in `output_dir` is resumed.
-        hparams_set: a registered name; None: the hyper-parameters of the run, or of the
-            one in `init_from`.
-        output_dir: the run directory.
-        data_dir: with data of the problem.
-        hparams: changes to the set.
-        train_steps: total number of steps.
-        seed: the seed.
-        init_from: the run or the checkpoint that gives the initial weights.
-        accumulate: number of micro-batches of a replica.
-        simulate_devices: number of replicas on the CPU, for tests.
-        usr_dir: a folder that is imported first.
-        change_settings: whether a run is resumed with other hyper-parameters.
-        callbacks: Keras callbacks.
-        hooks: hooks of plugins, by name or as `HookPlugin`.
-        **options: fields of `TrainOptions`.
+    `t2t_keras.train` documents the arguments; `options` are fields of `TrainOptions`.
 
     Returns:
         The last metrics, and what ended the training.
@@ -145,7 +124,12 @@ def train(
     require_local("output_dir", output_dir)
     require_readable_name("output_dir", output_dir)
     if data_dir is not None:
-        _check_data_dir(data_dir, output_dir)
+        require_local("data_dir", data_dir)
+        if Path(output_dir).resolve() == Path(data_dir).resolve():
+            raise UserError(
+                f"--output_dir: {output_dir} is the --data_dir; give a directory for "
+                "the run"
+            )
     config, base, watching = run_settings(
         output_dir,
         problem,
@@ -162,7 +146,11 @@ def train(
         find_weights(init_from)
     resolved, changed_names = _with_changes(base, hparams, train_steps)
     plugins = hook_plugins(hooks)
-    with disk_errors(output_dir), _exclusive(output_dir) as lock:
+    # Of several processes only the chief keeps other trainings out.
+    exclusive: contextlib.AbstractContextManager[Lock | None] = contextlib.nullcontext()
+    if ProcessGroup.from_environment().is_chief:
+        exclusive = training_lock(output_dir)
+    with disk_errors(output_dir), exclusive as lock:
         strategy = make_strategy(simulate_devices)
         replicas = strategy.num_replicas_in_sync
         if accumulate is None:
@@ -191,15 +179,6 @@ def train(
     return TrainResult.from_metrics(metrics, group)
 
 
-def _check_data_dir(data_dir: str | Path, output_dir: str | Path) -> None:
-    require_local("data_dir", data_dir)
-    if Path(output_dir).resolve() == Path(data_dir).resolve():
-        raise UserError(
-            f"--output_dir: {output_dir} is the --data_dir; give a directory for the "
-            "run"
-        )
-
-
 def _with_changes(
     hparams: HParams, changes: str | Mapping[str, object], train_steps: int | None
 ) -> tuple[HParams, list[str]]:
@@ -213,15 +192,6 @@ def _with_changes(
     if train_steps is not None:
         hparams = hparams.override(train_steps=train_steps)
     return hparams, names
-
-
-def _exclusive(
-    output_dir: str | Path,
-) -> contextlib.AbstractContextManager[Lock | None]:
-    """Keeps other training runs out of the directory; only the chief holds the lock."""
-    if ProcessGroup.from_environment().is_chief:
-        return training_lock(output_dir)
-    return contextlib.nullcontext()
 
 
 def open_run(
@@ -238,7 +208,8 @@ def open_run(
     """
     if group.is_chief:
         run = RunDirectory.create(path, config, hparams, change_settings)
-        remove_incomplete(run.path, ["model.ckpt-", "best.ckpt-"])
+        remove_incomplete(run.path, "model.ckpt-")
+        remove_incomplete(run.path, "best.ckpt-")
         group.barrier()
         return run
     group.barrier()

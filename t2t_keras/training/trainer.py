@@ -50,42 +50,6 @@ _DIVERGED = 10.0  # times the loss of the uniform distribution
 _REMEDY = "a lower learning_rate, a longer warmup_steps or clip_norm=1"
 
 
-def endless_skipping(
-    step: int,
-    skipped_in_a_row: int,
-    good_steps: Sequence[int],
-    bad_steps: Sequence[int],
-) -> UserError:
-    """Returns the error for a training whose last updates have all been skipped.
-
-    Args:
-        step: the number of updates so far.
-        skipped_in_a_row: the number of last updates that were skipped.
-        good_steps: the steps of the good checkpoints, ascending.
-        bad_steps: the steps of the other checkpoints, which were set aside.
-    """
-    if good_steps:
-        advice = (
-            f"the checkpoint of step {good_steps[-1]} is good: continue from there "
-            f"with {_REMEDY} and --change_settings"
-        )
-    else:
-        advice = (
-            f"there is no good checkpoint: start again in a new --output_dir with "
-            f"{_REMEDY}"
-        )
-    if bad_steps:
-        names = ", ".join(f"damaged.model.ckpt-{bad_step}" for bad_step in bad_steps)
-        advice += f" (weights that have only led to such losses are now {names})"
-    skipped = f"{skipped_in_a_row:,} updates, which were skipped"
-    if skipped_in_a_row == 1:
-        skipped = "update, which was skipped"
-    return UserError(
-        f"step {step}: the loss or its gradient was not finite in the last {skipped}; "
-        f"{advice}"
-    )
-
-
 def refuse_divergence(step: int, loss: float, vocab_size: int) -> None:
     """Refuses a loss far above that of guessing.
 
@@ -325,13 +289,7 @@ class Trainer:
         return metrics, step, reason
 
     def _results(self, step: int, reason: str, has_begun: bool) -> dict[str, object]:
-        """Evaluates the end of the training, unless that has been done already.
-
-        Args:
-            step: the last step.
-            reason: why it is the last one.
-            has_begun: whether a step has been run since the start.
-        """
+        """Evaluates the end of the training, unless an earlier start has done that."""
         if self._group.is_chief and not has_begun:
             recorded = recorded_results(self._run.path, step, reason, self._options)
             if recorded is not None:
@@ -452,9 +410,7 @@ class Trainer:
     def _save(self, step: int, is_end: bool = False) -> None:
         """Starts to save a checkpoint, unless its weights are doubtful.
 
-        Args:
-            step: the number of updates so far.
-            is_end: whether to save it anyway, for the evaluations at the end.
+        At the end it is saved anyway, for the evaluations.
         """
         if not self._group.is_chief:
             return
@@ -549,4 +505,20 @@ class Trainer:
             checkpoints.set_aside(last_good)
         good = [saved for saved in saved_steps if saved <= last_good]
         bad = saved_steps[len(good) :]
-        raise endless_skipping(step, skipped, good, bad)
+        if good:
+            advice = (
+                f"the checkpoint of step {good[-1]} is good: continue from there with "
+                f"{_REMEDY} and --change_settings"
+            )
+        else:
+            advice = (
+                "there is no good checkpoint: start again in a new --output_dir with "
+                f"{_REMEDY}"
+            )
+        if bad:
+            names = ", ".join(f"damaged.model.ckpt-{saved}" for saved in bad)
+            advice += f" (weights that have only led to such losses are now {names})"
+        raise UserError(
+            f"step {step}: the loss or its gradient was not finite in the last "
+            f"{quantity(skipped, 'updates')} (skipped); {advice}"
+        )

@@ -206,13 +206,10 @@ def test_an_edited_configuration_is_refused_until_its_checksum_is_removed(
     assert RunConfig.read(tmp_path).seed == 5
 
 
-def test_paths_match_the_system_in_every_locale(data_dir, tmp_path, monkeypatch):
-    """`dü` is stored as UTF-8 and has the same bytes in a locale with another one."""
+def test_paths_may_have_any_bytes(data_dir, tmp_path):
     config = config_for(registry.problem("translate_text"), "tiny", data_dir, 0)
     dataclasses.replace(config, data_dir="/dü", usr_dir="/\udcff").write(tmp_path)
     stored = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     assert stored["data_dir"] == "/dü"
     restored = RunConfig.read(tmp_path)
     assert (restored.data_dir, restored.usr_dir) == ("/dü", "/\udcff")
-    monkeypatch.setattr("os.fsdecode", lambda path: path.decode("latin-1"))
-    assert RunConfig.read(tmp_path).data_dir == "/d\xc3\xbc"

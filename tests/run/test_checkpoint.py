@@ -67,21 +67,6 @@ def test_a_damaged_checkpoint_is_named(tmp_path, suffix, size):
         Checkpoint(tmp_path / "model.ckpt-1").tensor("model/b")
 
 
-def test_damaged_checkpoints_are_skipped_and_not_averaged(tmp_path):
-    checkpoints = saved(tmp_path, 1, 2, 3)
-    warnings = []
-    for step in (2, 3):
-        (tmp_path / f"model.ckpt-{step}{DATA}").write_bytes(b"")
-    variables = {"model/b": tf.Variable(tf.zeros([4]))}
-    assert checkpoints.restore_newest(variables, warnings.append) == 1
-    assert warnings[1].endswith("; training resumes from step 1")
-    checkpoints.set_aside(1)
-    assert checkpoints.steps() == [1]
-    assert len([*tmp_path.glob("damaged.model.ckpt-*")]) == 4
-    (tmp_path / f"model.ckpt-1{DATA}").write_bytes(b"")
-    refused("cannot be read", checkpoints.restore_newest, variables, warnings.append)
-
-
 def test_find(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     assert checkpoints.find().name == "model.ckpt-2"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import run, run_json, run_refused, standard_input, write
-from helpers.errors import refused
 from helpers.small_run import assert_same, replace_updates, weights
 
 import t2t_keras
@@ -96,21 +95,6 @@ def test_training_from_python_matches_the_command(trained, tmp_path):
     assert_same(weights(tmp_path), weights(trained / "run"))
     for name in ("config.json", "hparams.json"):
         assert (tmp_path / name).read_text() == (trained / "run" / name).read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"accumulate": 0}, "accumulate must be at least 1"),
-        ({"hparams": {"dropuot": 0.1}}, "did you mean 'dropout'"),
-        ({"usr_dir": "absent"}, "there is no directory absent"),
-    ],
-)
-def test_mistakes_from_python(arguments, message, trained, tmp_path):
-    names = ("translate_text", "tiny")
-    folders = {"data_dir": trained / "data", "output_dir": tmp_path / "new"}
-    refused(message, t2t_keras.train, *names, **folders, **arguments)
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])

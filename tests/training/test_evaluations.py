@@ -131,28 +131,16 @@ def test_the_best_is_kept_and_patience_counts_from_it(best_by, best, at, tmp_pat
 def test_evaluations_of_a_killed_process_are_recalled_up_to_its_checkpoint(tmp_path):
     evaluated(tmp_path, list(VALUES), [1, 2, 3])
     with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "kind": "dev", "lobs": 1.0}\n')  # damaged
         file.write('{"step": 3, "ki')  # killed while it wrote
     recalled = evaluated(tmp_path, [(9.0, 1.0)], [3])  # its checkpoint was of step 2
     assert recalled.best_step == 2
     records = [line for line in (tmp_path / "metrics.jsonl").open() if '"dev"' in line]
-    assert len(records) == 4
+    assert len(records) == 5
     resumed = DevEvaluations(tmp_path, Dev([]), {}, patience=1)
     resumed.resume(2)
     assert not resumed.lost_patience
     assert resumed.best_step == 2
-
-
-def test_damaged_records_are_skipped_with_a_warning(tmp_path, capfd):
-    evaluated(tmp_path, list(VALUES), [1, 2, 3])
-    file = tmp_path / "metrics.jsonl"
-    intact = file.read_bytes().splitlines()[:2]
-    damaged = b'{"step": 3, "kind": "dev", "lobs": 1.0}'
-    file.write_bytes(b"\n".join([*intact, damaged, b""]))
-    resumed = DevEvaluations(tmp_path, Dev([]), {}, patience=1)
-    resumed.resume(3)
-    assert list(resumed.evaluations.by_step) == [1, 2]
-    warning = "damaged lines are passed over: 1 of 3, the first is line 3"
-    assert f"warning: {file}: {warning}" in capfd.readouterr().err
 
 
 def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):

@@ -72,21 +72,6 @@ def test_the_directory_alone_resumes_with_all_settings(copy):
     assert resumed.config == dataclasses.replace(config, hparams_sha256=digest)
 
 
-def test_the_configuration_of_a_resumed_run_is_read_once(copy, monkeypatch):
-    paths = []
-    read = RunConfig.read.__func__
-
-    def count(cls, path):
-        paths.append(path)
-        return read(cls, path)
-
-    monkeypatch.setattr(RunConfig, "read", classmethod(count))
-    config, _, _ = run_settings(copy)
-    assert paths == [copy]
-    unset = {"accumulate": None, "hparams_sha256": None}
-    assert config == dataclasses.replace(read(RunConfig, copy), **unset)
-
-
 def test_what_is_given_changes_the_settings(copy, data_dir, tmp_path, capfd):
     moved = shutil.copytree(data_dir, tmp_path / "moved")
     argv = ("train", "--output_dir", copy, "--train_steps", 3, "--data_dir", moved)

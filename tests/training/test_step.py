@@ -96,14 +96,12 @@ def test_dropout_is_different_in_every_row_and_step():
     setup = Setup(1, HPARAMS.override(dropout=0.5))
     source, target = (np.tile(ids[:1], (2, 1)) for ids in unequal_batch(2))
 
-    def decoded_rows(step):
-        seed = setup.step._dropout_seed(tf.constant(step, tf.int64))
-        return setup.model.decoder_outputs(source, target, seed)[0].numpy()
-
-    rows = decoded_rows(0)
-    np.testing.assert_array_equal(decoded_rows(0), rows)
+    rows = setup.model.decoder_outputs(source, target, np.array([5, 0]))[0].numpy()
     assert np.abs(rows[1] - rows[0]).max() > 0.1
-    assert np.abs(decoded_rows(1)[0] - rows[0]).max() > 0.1
+    batch = setup.batch(source, target)
+    results = [setup.step.update(batch, step, 0.0, dry_run=True) for step in (0, 0, 1)]
+    losses = [float(result.loss_sum) for result in results]
+    assert losses[0] == losses[1] != pytest.approx(losses[2], rel=1e-3)
 
 
 def test_updates_are_clipped_or_if_they_are_not_finite_skipped_and_counted():
@@ -202,16 +200,6 @@ def test_a_skipped_first_update_is_counted_neither_by_adam_nor_by_the_average():
 
 
 # Micro-batches divide a batch as replicas do: the same gradient, less memory.
-
-
-@pytest.mark.slow
-def test_a_run_resumes_with_other_replicas_but_the_same_parts(data_dir, tmp_path):
-    options = {"parts": 2, "dropout": 0.3}
-    for name, replicas in (("a", 2), ("b", 1)):
-        path = tmp_path / name
-        trainer(data_dir, path, train_steps=2, replicas=2, **options).train()
-        trainer(data_dir, path, train_steps=4, replicas=replicas, **options).train()
-    assert_close(weights(tmp_path / "b"), weights(tmp_path / "a"), relative=1e-5)
 
 
 def test_replicas_that_cannot_share_the_parts_are_refused(data_dir, tmp_path):

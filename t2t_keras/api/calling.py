@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.api.functions import Checkpoint
 from t2t_keras.checking import (
     TypeMismatchError,
     require_type,
@@ -184,7 +183,8 @@ def _argument(flag: Flag, value: Any) -> Any:
 
 def _text(name: str, value: Any) -> str:
     """Returns a name, a path or a checkpoint as text, see `Flag.convert`."""
-    require_type(name, Checkpoint if name == "checkpoint" else str | Path, value)
+    hint = str | int | Path if name == "checkpoint" else str | Path
+    require_type(name, hint, value)
     text = str(value)
     if not text:
         raise UserError(f"{name} is empty; give a value, or leave it out")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from t2t_keras.api.calling import Result, Table, argument_names, call
-from t2t_keras.api.functions import Engine
 from t2t_keras.checking import checked
 from t2t_keras.decoding.graph_engine import ModelTranslator
 from t2t_keras.decoding.options import DecodingOptions
@@ -94,7 +93,7 @@ class Run(ModelTranslator):
         output: str | Path | None = None,
         tokenize: BleuTokens | None = None,
         language: str | None = None,
-        engine: Engine | None = None,
+        engine: Literal["ctranslate2", "tensorflow"] | None = None,
         **decoding: Any,
     ) -> Result:
         """Scores the run on a split, see `t2t_keras.evaluate`.

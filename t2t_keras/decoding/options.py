@@ -46,20 +46,23 @@ def parse_glossary(text: str) -> Glossary:
             cannot be read.
     """
     if text.startswith("["):
-        items = dict(enumerate(parse_list(text), start=1))
-        separator, place, form = "=", "glossary: term", "SOURCE=TARGET"
+        location = "glossary: term"
+        syntax = "SOURCE=TARGET"
+        rows = [item.split("=") for item in parse_list(text)]
+        items = dict(enumerate(rows, start=1))
     else:
+        location = f"{text}: line"
+        syntax = "`source TAB target`"
         # `read_lines` would refuse a glossary, which is a table.
-        items = _lines_of_file(
+        lines = _lines_of_file(
             "glossary", text, lambda path: read_text(path).split("\n")
         )
-        separator, place, form = "\t", f"{text}: line", "`source TAB target`"
+        items = {line: row.split("\t") for line, row in lines.items()}
     pairs = []
-    for number, item in items.items():
-        pair = item.split(separator)
-        if len(pair) != 2:
-            raise UserError(f"{place} {number} is not {form}")
-        pairs.append((pair[0].strip(), pair[1].strip()))
+    for index, item in items.items():
+        if len(item) != 2:
+            raise UserError(f"{location} {index} is not {syntax}")
+        pairs.append((item[0].strip(), item[1].strip()))
     return tuple(pairs)
 
 

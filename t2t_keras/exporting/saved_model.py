@@ -12,7 +12,7 @@ Every loader of SavedModels ignores `assets.extra`, and tools copy it.
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -29,7 +29,6 @@ from t2t_keras.exporting.directory import (
     require_intact,
     size_of,
 )
-from t2t_keras.exporting.formats import require_quantization
 from t2t_keras.exporting.saved_model_engine import SavedModelEngine
 from t2t_keras.exporting.served_graph import ServedGraph
 from t2t_keras.exporting.settings import (
@@ -114,7 +113,7 @@ def export_saved_model(
     export_dir: str | Path,
     *,
     ids_only: bool = False,
-    quantization: str | None = None,
+    quantization: Literal["int8", "float16", "bfloat16"] | None = None,
     overwrite: bool = False,
     verify: Verification | None = None,
     **options: Any,
@@ -197,10 +196,8 @@ def export_saved_model(
         UserError: `export_dir` is not empty, and it is no export or `overwrite` is
             false; or options are impossible, or the problem's constraint is left out
             although its text processor repairs outputs; or `ids_only` does not go with
-            them or with the problem; or a SavedModel has no such quantization; or the
-            verification fails.
+            them or with the problem; or the verification fails.
     """
-    require_quantization(quantization, "savedmodel")
     resolved = translator.choose(**options)
     if resolved.jit_compile == "auto":  # An export may go to another machine.
         resolved = dataclasses.replace(resolved, jit_compile="false")

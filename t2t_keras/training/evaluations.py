@@ -22,9 +22,8 @@ from t2t_keras.run.checkpoint import (
     snapshot,
 )
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.hooks import Hook
+from t2t_keras.training.hooks import EvaluationReporter, Hook
 from t2t_keras.training.metrics_files import read_evaluations
-from t2t_keras.training.reporting import Reporter
 from t2t_keras.training.settings import TrainOptions
 
 
@@ -95,7 +94,7 @@ class Validation(Hook):
         """Says which sentences the metrics are of, if not all are decoded."""
         return counts_line("dev", len(self.evaluator), self._eval_sentences) or None
 
-    def evaluate(self, step: int, reporter: Reporter) -> dict[str, object]:
+    def evaluate(self, step: int, reporter: EvaluationReporter) -> dict[str, object]:
         """Evaluates the weights, unless this step has been evaluated already.
 
         Returns:
@@ -112,7 +111,7 @@ class Validation(Hook):
             problem_metrics.pop(name, None)
         return {"dev_nll": metrics["nll"], "dev_metrics": problem_metrics}
 
-    def measure(self, reporter: Reporter) -> dict[str, float]:
+    def measure(self, reporter: EvaluationReporter) -> dict[str, float]:
         """Returns the metrics of the weights that the model has now."""
         with reporter.evaluating():
             return self.evaluator.metrics(self._eval_sentences, reporter.task)
@@ -158,7 +157,9 @@ class BestCheckpoint(Hook):
         if label == "dev" and self._evaluations.best_step == step:
             self._checkpoints.save_best(step, snapshot(self._weights, step))
 
-    def evaluate_at_end(self, step: int, reporter: Reporter) -> dict[str, object]:
+    def evaluate_at_end(
+        self, step: int, reporter: EvaluationReporter
+    ) -> dict[str, object]:
         """Reports the metrics of the best checkpoint.
 
         Returns:
@@ -184,8 +185,8 @@ class Patience(Hook):
         if not self._patience:
             return None
         best_step = self._evaluations.best_step or 0
-        later = sum(step > best_step for step in self._evaluations.by_step)
-        return "patience" if later >= self._patience else None
+        waited = sum(step > best_step for step in self._evaluations.by_step)
+        return "patience" if waited >= self._patience else None
 
 
 class FinalAverages(Hook):
@@ -217,7 +218,9 @@ class FinalAverages(Hook):
         self._average_last = average_last
         self.evaluations_at_end = bool(average_last) + bool(moving_averages)
 
-    def evaluate_at_end(self, step: int, reporter: Reporter) -> dict[str, object]:
+    def evaluate_at_end(
+        self, step: int, reporter: EvaluationReporter
+    ) -> dict[str, object]:
         """Evaluates the averages; the weights are those of the step's checkpoint again.
 
         Returns:
@@ -240,7 +243,7 @@ class FinalAverages(Hook):
         return results
 
     def _evaluate_average(
-        self, step: int, steps: list[int], reporter: Reporter
+        self, step: int, steps: list[int], reporter: EvaluationReporter
     ) -> dict[str, float]:
         """Evaluates the average of some checkpoints; keeps it if it is good."""
         means = mean_weights([self._checkpoints.path(step) for step in steps])
@@ -273,7 +276,7 @@ class UnevaluatedAverage(Hook):
         """Says that nothing is evaluated."""
         return "there are no dev data: nothing is evaluated, and no checkpoint is best"
 
-    def on_last_step(self, step: int, reporter: Reporter) -> None:
+    def on_last_step(self, step: int, reporter: EvaluationReporter) -> None:
         """Writes the average."""
         self._run.checkpoints.wait()
         count = min(len(self._run.checkpoints.steps()), self._average_last)

@@ -5,7 +5,8 @@ A plugin's hook has a flag of `t2t train` that turns it on.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
 
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, did_you_mean
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from t2t_keras.evaluation.evaluator import Evaluator
     from t2t_keras.run.directory import RunDirectory
     from t2t_keras.training.interval import Interval
-    from t2t_keras.training.reporting import Reporter
 
 
 # What may end a training. If several processes have different reasons, the first one in
@@ -28,6 +28,26 @@ STOP_REASONS = (
     "pruned",
     "callback",
 )
+
+
+class EvaluationReporter(Protocol):
+    """The part of `Reporter` that hooks use when they evaluate."""
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Measures the time of an evaluation."""
+
+    def task(
+        self, task: str, unit: str, total: int
+    ) -> AbstractContextManager[Callable[[int], None]]:
+        """Shows the progress of one part of an evaluation; it is a `Meter`."""
+
+    def report_evaluation(
+        self, step: int, label: str, metrics: dict[str, float]
+    ) -> None:
+        """Calls `on_eval` of all hooks."""
+
+    def say(self, message: str) -> None:
+        """Prints a line."""
 
 
 class Hook:
@@ -83,7 +103,7 @@ class Hook:
             metrics: the metrics by name.
         """
 
-    def evaluate(self, step: int, reporter: "Reporter") -> dict[str, object]:
+    def evaluate(self, step: int, reporter: EvaluationReporter) -> dict[str, object]:
         """Called every `eval_every` steps and after the last one.
 
         A signal may cut it short.
@@ -97,11 +117,13 @@ class Hook:
         """
         return {}
 
-    def evaluate_at_end(self, step: int, reporter: "Reporter") -> dict[str, object]:
+    def evaluate_at_end(
+        self, step: int, reporter: EvaluationReporter
+    ) -> dict[str, object]:
         """Called after the last `evaluate` of a training; see there."""
         return {}
 
-    def on_last_step(self, step: int, reporter: "Reporter") -> None:
+    def on_last_step(self, step: int, reporter: EvaluationReporter) -> None:
         """Called at the end if all of `train_steps` are done."""
 
     def stop_reason(self) -> str | None:

@@ -124,12 +124,7 @@ def train(
     require_local("output_dir", output_dir)
     require_readable_name("output_dir", output_dir)
     if data_dir is not None:
-        require_local("data_dir", data_dir)
-        if Path(output_dir).resolve() == Path(data_dir).resolve():
-            raise UserError(
-                f"--output_dir: {output_dir} is the --data_dir; give a directory for "
-                "the run"
-            )
+        _check_data_dir(data_dir, output_dir)
     config, base, watching = run_settings(
         output_dir,
         problem,
@@ -146,11 +141,7 @@ def train(
         find_weights(init_from)
     resolved, changed_names = _with_changes(base, hparams, train_steps)
     plugins = hook_plugins(hooks)
-    # Of several processes only the chief keeps other trainings out.
-    exclusive: contextlib.AbstractContextManager[Lock | None] = contextlib.nullcontext()
-    if ProcessGroup.from_environment().is_chief:
-        exclusive = training_lock(output_dir)
-    with disk_errors(output_dir), exclusive as lock:
+    with disk_errors(output_dir), _exclusive(output_dir) as lock:
         strategy = make_strategy(simulate_devices)
         replicas = strategy.num_replicas_in_sync
         if accumulate is None:
@@ -177,6 +168,24 @@ def train(
             trainer = Trainer(run, strategy, watching, data, callbacks, plugins)
             metrics = trainer.train()
     return TrainResult.from_metrics(metrics, group)
+
+
+def _check_data_dir(data_dir: str | Path, output_dir: str | Path) -> None:
+    require_local("data_dir", data_dir)
+    if Path(output_dir).resolve() == Path(data_dir).resolve():
+        raise UserError(
+            f"--output_dir: {output_dir} is the --data_dir; give a directory for the "
+            "run"
+        )
+
+
+def _exclusive(
+    output_dir: str | Path,
+) -> contextlib.AbstractContextManager[Lock | None]:
+    """Keeps other training runs out of the directory; only the chief holds the lock."""
+    if ProcessGroup.from_environment().is_chief:
+        return training_lock(output_dir)
+    return contextlib.nullcontext()
 
 
 def _with_changes(

@@ -33,7 +33,9 @@ def opens_text(call: ast.Call) -> bool:
         argument.arg == "encoding" for argument in call.keywords
     ):
         return False
-    if name in ("read_text", "write_text"):
+    if name == "read_text":  # that of a distribution has the name of a file
+        return is_method and not call.args
+    if name == "write_text":
         return is_method
     is_text = any(re.fullmatch(r"[rwax]\+?t?", str(word)) for word in words)
     has_default_mode = name == "open" and not is_method and len(call.args) == 1
@@ -45,6 +47,7 @@ def opens_text(call: ast.Call) -> bool:
     [
         ("path.read_text()", True),
         ("path.read_text('utf-8', 'replace')", False),
+        ("distribution.read_text('METADATA')", False),
         ("path.write_text(text)", True),
         ("path.write_text(text, encoding='utf-8')", False),
         ("open(path)", True),

@@ -1,5 +1,6 @@
 """UserError, and functions that make or raise its one sentence."""
 
+import contextlib
 import difflib
 import importlib.util
 import os
@@ -186,8 +187,11 @@ def install_command(extra: str) -> str:
     clone = Path(__file__).resolve().parents[1]
     if (clone / "pyproject.toml").exists():
         return f'pip install -e "{clone}[{extra}]"'
-    distribution = importlib.metadata.distribution("t2t_keras")
-    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+    origin = {}
+    # A package that was only copied has no metadata.
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        distribution = importlib.metadata.distribution("t2t_keras")
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
     url = origin.get("url")
     if vcs := origin.get("vcs_info"):
         url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"

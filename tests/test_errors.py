@@ -45,6 +45,15 @@ def test_an_extra_is_installed_from_where_the_package_came(
     assert install_command("serve") == f'pip install -e "{tmp_path}[serve]"'
 
 
+def test_an_extra_of_a_package_that_was_only_copied(monkeypatch, tmp_path):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "t2t_keras" / "errors.py"))
+    monkeypatch.setattr(importlib.metadata, "distribution", absent)
+    assert install_command("serve") == 'pip install "t2t_keras[serve]"'
+
+
 def test_the_first_line_of_an_error_of_keras_is_its_reason():
     class Broken(keras.layers.Layer):
         def call(self, x):

@@ -327,6 +327,18 @@ def _adapter(hint: object, text_rule: Rule | None) -> "TypeAdapter[Any]":
     return TypeAdapter(_check(hint, text_rule)[0])
 
 
+def _is_plain(hint: object, value: Any) -> bool:
+    """Returns whether a value has the type of a simple hint, within its limits."""
+    limits: list[object] = []
+    if typing.get_origin(hint) is Annotated:
+        hint, *limits = typing.get_args(hint)
+    if type(value) is not hint or hint not in (bool, int, float, str):
+        return False
+    if hint is float and not math.isfinite(value):
+        return False
+    return all(isinstance(x, Interval) and all(conditions(x, value)) for x in limits)
+
+
 def validated(
     hint: object, value: Any, name: str, text_rule: Rule | None = None
 ) -> Any:
@@ -341,8 +353,7 @@ def validated(
     Raises:
         TypeMismatchError: it has another type, or violates a rule of the hint.
     """
-    is_exact = type(value) is hint and hint in (bool, int, float, str)
-    if is_exact and not text_rule and (hint is not float or math.isfinite(value)):
+    if not text_rule and _is_plain(hint, value):
         return value  # most options: pydantic need not be imported
 
     from pydantic import ValidationError

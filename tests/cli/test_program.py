@@ -43,6 +43,20 @@ assert not {"tensorflow", "keras", "sacrebleu", "sentencepiece"} & sys.modules.k
 """)
 
 
+def test_the_list_of_commands_is_light():
+    """Checks of numbers that definitions give do without pydantic."""
+    python("""
+import sys
+from t2t_keras.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+assert "t2t_keras.problems.translate" in sys.modules
+assert not {"numpy", "pydantic", "cyclopts"} & sys.modules.keys()
+""")
+
+
 def test_every_command_has_help_without_the_extras():
     """And says what to install where it needs one."""
     shown = python("""

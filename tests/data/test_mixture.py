@@ -18,6 +18,7 @@ from t2t_keras.data.training_data import training_index
 from t2t_keras.plugins.corpus.command import decoded_examples
 from t2t_keras.problem import Cleaning, Problem
 from t2t_keras.run.config import config_for
+from t2t_keras.text.alignment import AlignedPair
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import load_tokenizer
 
@@ -163,6 +164,13 @@ def test_the_vocabulary_sees_the_shares(tmp_path, monkeypatch):
     generate(mixed, tmp_path, workers=1)
     counts = collections.Counter(text.split()[0] for text in seen)
     assert (counts["a"], counts["b"], counts["c"]) == (10, 40, 9)
+
+
+def test_a_tag_moves_the_links():
+    pair = AlignedPair("the dog", "der Hund", ((0, 0), (1, 1)))
+    (tagged,) = Corpus("a", lambda: [pair], tag="<2de>")()
+    assert tagged == ("<2de> the dog", "der Hund")
+    assert tagged.links == ((1, 0), (2, 1))
 
 
 ONE = corpus("a", 1)

@@ -277,7 +277,7 @@ class HParams:
         """
         return max(self.decoder_layers - 1, 1)
 
-    def override(self, **changes: object) -> "HParams":
+    def override(self, /, **changes: object) -> "HParams":
         """Returns a copy with some fields changed.
 
         Fields may also have tensor2tensor's names (`FIELD_ALIASES`), as `hidden_size`.

@@ -45,6 +45,7 @@ def test_parse_takes_each_fields_type():
     [
         ("dropuot=0.2", "no 'dropuot'; did you mean 'dropout'"),
         ("zzz=1", "no 'zzz'$"),
+        ("self=1", "no 'self'$"),
         ("dropout", "'dropout' is not key=value"),
         ("dropout=[0.1,d_k=2", r"'dropout=\[0.1,d_k=2' has a \[ without \]"),
         ("dropout=0.1,dropout=0.2", "'dropout' is given twice"),

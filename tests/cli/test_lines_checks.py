@@ -115,6 +115,10 @@ MISTAKES = [
         "--output: out.source is the input; name another",
     ),
     ((*PAIRS, "--output", "file"), "file is the input; name another"),
+    (
+        (*PAIRS, "--gold_alignments", "link", "--alignments", "link"),
+        "--alignments: link is the input; name another",
+    ),
     ((*PAIRS, "--output", "scores.gz"), "is not compressed; leave out .gz"),
     ((*RUN, "--alpha", "nan"), "alpha must be a finite number"),
     (

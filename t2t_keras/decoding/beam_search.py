@@ -101,7 +101,7 @@ def beam_search(
         coverage_penalty: the factor beta of the coverage penalty; None: there is none.
         constraint: restricts what may be generated.
         allocation: chooses the candidates; None: the most likely ones.
-        loop: runs the steps.
+        loop: runs the steps; None: the loop whose ids and cache grow.
     """
     search = _BeamSearch(
         model=model,

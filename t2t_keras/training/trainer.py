@@ -520,5 +520,5 @@ class Trainer:
             advice += f" (weights that have only led to such losses are now {names})"
         raise UserError(
             f"step {step}: the loss or its gradient was not finite in the last "
-            f"{quantity(skipped, 'updates')} (skipped); {advice}"
+            f"{quantity(skipped, 'updates')}, each of which was skipped; {advice}"
         )

@@ -131,12 +131,12 @@ ENDLESS = {
     # 12 has the weights that update 10 has damaged; those of 8 led to updates 9, 10.
     "damaged in an interval": (
         *(range(11, 99), {"save_every": 4}),
-        "step 60: .* in the last 50 updates .*; the checkpoint of step 8 is good",
+        "step 60: .* in the last 50 updates, .*; the checkpoint of step 8 is good",
         *([4, 8], [12]),
     ),
     "damaged before a checkpoint": (
         *(range(13, 99), {"save_every": 4, "keep": 2}),
-        "step 64: .* in the last 52 updates .*; the checkpoint of step 8 is good",
+        "step 64: .* in the last 52 updates, .*; the checkpoint of step 8 is good",
         *([8], [12]),
     ),
     "damaged at first": (range(2, 99), {"save_every": 1}, NONE_GOOD, [], [1]),
@@ -144,7 +144,7 @@ ENDLESS = {
     "pushed out": (range(5, 99), {"save_every": 4, "keep": 1}, NONE_GOOD, [], [4]),
     "at the end": (
         *(range(90, 99), {"save_every": 10}),
-        "step 98: .* in the last 9 updates .*; the checkpoint of step 80 is good",
+        "step 98: .* in the last 9 updates, .*; the checkpoint of step 80 is good",
         *([80], [90]),
     ),
 }

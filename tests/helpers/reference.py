@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-# In the folder that the variable names, or in one beside the repository.
-_BESIDE = sorted(Path(__file__).resolve().parents[3].glob("*/data/multi30k"))
+# In the folder that the variable names, or in one beside the repository. A data
+# directory beside it may have the files of a public corpus, but not those of EVALB.
+_BESIDE = sorted(Path(__file__).resolve().parents[3].glob("*/data/evalb"))
 _ROOT = Path(
     os.environ.get("T2T_KERAS_REFERENCE")
     or (_BESIDE[0].parent if _BESIDE else "absent")

@@ -204,10 +204,10 @@ def every(run: Path, *flags) -> tuple:
 
 
 def copy_checkpoint(run: Path, step: int, new: int) -> None:
+    # As TensorFlow writes one: the index last, and each file whole.
     for suffix in (".data-00000-of-00001", ".index"):
-        shutil.copy(
-            run / f"model.ckpt-{step}{suffix}", run / f"model.ckpt-{new}{suffix}"
-        )
+        copy = shutil.copy(run / f"model.ckpt-{step}{suffix}", run / "copy")
+        copy.rename(run / f"model.ckpt-{new}{suffix}")
 
 
 def set_train_steps(run: Path, steps: int) -> None:

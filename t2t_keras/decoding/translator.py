@@ -173,20 +173,12 @@ class Translator:
             prefix_ids = self.encode_prefixes(prefixes, len(texts))
         preprocess = self.text_processor.preprocess
         texts = [preprocess(text, resolved.raw) for text in texts]
-        return self.n_best_of_ids(
-            None,
-            texts,
-            prefix_ids,
-            start_index=start_index,
-            advance=advance,
-            token_scores=token_scores,
-            alignment=alignment,
-            **options,
-        )
+        request = _Request(resolved, token_scores, alignment, advance)
+        return self._n_best(None, texts, prefix_ids, start_index, request)
 
     def n_best_of_ids(
         self,
-        ids: Sequence[Sequence[int]] | None,
+        ids: Sequence[Sequence[int]],
         texts: Sequence[str],
         prefixes: Sequence[Sequence[int]] | None = None,
         *,
@@ -196,10 +188,10 @@ class Translator:
         alignment: AlignmentHead | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:
-        """Does what `n_best` does, for inputs that are preprocessed already.
+        """Does what `n_best` does, for inputs that are encoded already.
 
         Args:
-            ids: the ids of each input, EOS last; None: the texts are encoded.
+            ids: the ids of each input, EOS last.
             texts: the same inputs, preprocessed by the text processor.
             prefixes: the ids that each output must begin with.
             start_index: see `n_best`.
@@ -208,31 +200,8 @@ class Translator:
             alignment: see `n_best`.
             **options: see `DecodingOptions`.
         """
-        resolved = self.choose(**options)
-        if alignment is not None:
-            alignment = self.alignment_head(alignment)
-        request = _Request(resolved, token_scores, alignment, advance)
-        splitter = InputSplitter(
-            self.source_tokenizer, self.text_processor, resolved, start_index
-        )
-        inputs = splitter.split(ids, texts, prefixes)
-        # Blank inputs have nothing to search.
-        rows = [i for i, split_input in enumerate(inputs) if split_input.parts]
-        if advance is not None:
-            advance(len(inputs) - len(rows))
-        outputs = self._search([inputs[i] for i in rows], request)
-        if resolved.n_best > 1 and not resolved.sampling:
-            replace_duplicates(
-                outputs,
-                resolved.beam_size,
-                lambda duplicates, beam_multiplier: self._search(
-                    [inputs[rows[k]] for k in duplicates], request, beam_multiplier
-                ),
-            )
-        results = [[Hypothesis("", 0.0, 0.0, ())] for _ in inputs]
-        for i, hypotheses in zip(rows, outputs, strict=True):
-            results[i] = hypotheses
-        return results
+        request = _Request(self.choose(**options), token_scores, alignment, advance)
+        return self._n_best(ids, texts, prefixes, start_index, request)
 
     def score(
         self, sources: Iterable[str], targets: Iterable[str], **options: Any
@@ -377,6 +346,41 @@ class Translator:
             pairs.targets.append(truncate(target, limit, i, "target"))
             pairs.are_truncated.append(max(len(source), len(target)) > limit)
         return pairs
+
+    def _n_best(
+        self,
+        ids: Sequence[Sequence[int]] | None,
+        texts: Sequence[str],
+        prefixes: Sequence[Sequence[int]] | None,
+        start_index: int,
+        request: _Request,
+    ) -> list[list[Hypothesis]]:
+        """Does what `n_best_of_ids` does; without ids, the texts are encoded."""
+        options = request.options
+        if request.alignment is not None:
+            head = self.alignment_head(request.alignment)
+            request = request._replace(alignment=head)
+        splitter = InputSplitter(
+            self.source_tokenizer, self.text_processor, options, start_index
+        )
+        inputs = splitter.split(ids, texts, prefixes)
+        # Blank inputs have nothing to search.
+        rows = [i for i, split_input in enumerate(inputs) if split_input.parts]
+        if request.advance is not None:
+            request.advance(len(inputs) - len(rows))
+        outputs = self._search([inputs[i] for i in rows], request)
+        if options.n_best > 1 and not options.sampling:
+            replace_duplicates(
+                outputs,
+                options.beam_size,
+                lambda duplicates, beam_multiplier: self._search(
+                    [inputs[rows[k]] for k in duplicates], request, beam_multiplier
+                ),
+            )
+        results = [[Hypothesis("", 0.0, 0.0, ())] for _ in inputs]
+        for i, hypotheses in zip(rows, outputs, strict=True):
+            results[i] = hypotheses
+        return results
 
     def _search(
         self, inputs: Sequence[SplitInput], request: _Request, beam_multiplier: int = 1

@@ -336,10 +336,10 @@ class CTranslate2Engine:
         width = min(options.batch_tokens, _MAX_BATCH_WIDTH // options.beam_size)
         width = max(width, 1)
         groups = batches(lengths, width, self._pool.num_idle)
-        found = self._translate(
+        hypotheses = self._translate(
             self._model, groups, sources, max_lengths, options, progress
         )
-        results = [found[i] for i in range(len(sources))]
+        results = [hypotheses[i] for i in range(len(sources))]
         failed = []
         for i, limit in enumerate(max_lengths):
             if any(len(x.ids) > limit or PAD in x.ids for x in results[i]):
@@ -352,11 +352,11 @@ class CTranslate2Engine:
                 [rows[k] for k in group]
                 for group in batches(row_lengths, width, self._pool.num_idle)
             ]
-            found = self._translate(
+            hypotheses = self._translate(
                 self._model, groups, sources, max_lengths, options, never_pad=True
             )
             for i in rows:
-                results[i] = found[i]
+                results[i] = hypotheses[i]
         has_prefixes = any(source.prefix for source in sources)
         if options.min_length or options.no_repeat_ngram or has_prefixes:
             failed = list(range(len(sources)))
@@ -423,13 +423,13 @@ class CTranslate2Engine:
                 **arguments,
             )
 
-        found = {}
+        hypotheses = {}
         for rows, results in self._pool.run(groups, submit):
             for i, result in zip(rows, results, strict=True):
-                found[i] = self._hypotheses(result, options)
+                hypotheses[i] = self._hypotheses(result, options)
             if progress is not None:
                 progress([sources[i] for i in rows])
-        return found
+        return hypotheses
 
     def _hypotheses(
         self, result: ctranslate2.TranslationResult, options: DecodingOptions

@@ -409,10 +409,10 @@ def _exists(path: Path, test: Callable[[Path], bool]) -> bool:
         return False
 
 
-def is_same(path: Path, other: Path | int) -> bool:
-    """Returns whether a path and another, or a descriptor, are one regular file."""
+def is_same(path: Path, file: Path | int) -> bool:
+    """Returns whether a path is the regular file at another path or descriptor."""
     try:
-        return path.is_file() and os.path.samestat(os.stat(path), os.stat(other))
+        return path.is_file() and os.path.samestat(os.stat(path), os.stat(file))
     except (OSError, ValueError):
         return False
 

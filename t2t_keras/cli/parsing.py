@@ -320,9 +320,9 @@ class CommandLine:
             part = field.metadata.get("flags_of")
             if isinstance(part, FlagsOf) and part.keys:
                 rows = {}
-                others = {*part.refused}.union(*part.groups.values())
+                left_out = {*part.refused}.union(*part.groups.values())
                 for option in dataclasses.fields(part.options):
-                    if option.name not in others:
+                    if option.name not in left_out:
                         flag = flag_of(part.options, option, OPTIONS)
                         rows[option.name] = flag.help()
                 lists[f"keys of --{part.keys}"] = part.rule + two_columns(rows)

@@ -123,8 +123,8 @@ class Score(RunFlags, CheckpointFlags, Command):
         if path := self.gold_alignments:
             lines = list(read_lines(path))
             require_lines({path: lines}, self.source, sources)
-            for number, line in enumerate(lines, 1):
-                gold.append(parse_reference(line, f"{path}, line {number}"))
+            for line_number, line in enumerate(lines, 1):
+                gold.append(parse_reference(line, f"{path}, line {line_number}"))
         return sources, targets, gold
 
     def run(self) -> CommandResult:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-# In the folder that the variable names, or in one beside the repository. A data
-# directory beside it may have the files of a public corpus, but not those of EVALB.
+# The variable names the folder. Otherwise it is found beside the repository by EVALB's
+# files: a user's data directory may hold a public corpus as well.
 _BESIDE = sorted(Path(__file__).resolve().parents[3].glob("*/data/evalb"))
 _ROOT = Path(
     os.environ.get("T2T_KERAS_REFERENCE")

@@ -208,11 +208,7 @@ class TokenGraph(tf.Module):
         super().__init__(name="tokens")
         with tf.device(CPU), tf.init_scope():
             self._pieces = tf.constant(pieces)
-            ids = tf.range(UNK, len(pieces), dtype=tf.int64)
-            tokens = tf.constant(pieces[UNK:], tf.string)
-            self._ids = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(tokens, ids), UNK
-            )
+        self._ids = _token_ids(pieces)
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Turns strings [B] into ids [B, (T)], with EOS at the end of each row."""
@@ -220,15 +216,30 @@ class TokenGraph(tf.Module):
             texts = tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", " ")
             tokens = tf.strings.split(texts, " ")
             tokens = tf.ragged.boolean_mask(tokens, tokens != "")
-            ids = tf.cast(self._ids.lookup(tokens.values), tf.int32)
-            tokens = tokens.with_values(ids)
-            return tf.concat([tokens, tf.fill([tokens.nrows(), 1], EOS)], axis=1)
+            return _with_eos(tokens, self._ids)
 
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Turns ids [B, T] into strings [B]."""
         with tf.device(CPU):
             tokens = text_pieces(ids, self._pieces)
             return tf.strings.reduce_join(tokens, axis=1, separator=" ")
+
+
+def _token_ids(pieces: Sequence[str]) -> tf.lookup.StaticHashTable:
+    """Returns a table of the ids of tokens without the special ones; else UNK."""
+    with tf.device(CPU), tf.init_scope():
+        ids = tf.range(UNK + 1, len(pieces), dtype=tf.int64)
+        tokens = tf.constant(pieces[UNK + 1 :], tf.string)
+        initializer = tf.lookup.KeyValueTensorInitializer(tokens, ids)
+        return tf.lookup.StaticHashTable(initializer, UNK)
+
+
+def _with_eos(
+    tokens: tf.RaggedTensor, table: tf.lookup.StaticHashTable
+) -> tf.RaggedTensor:
+    """Turns tokens [B, (T)] into ids [B, (T)], with EOS at the end of each row."""
+    ids = tokens.with_values(tf.cast(table.lookup(tokens.values), tf.int32))
+    return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], axis=1)
 
 
 class ByteGraph(tf.Module):
@@ -268,20 +279,20 @@ class MarianGraph(tf.Module):
 
     Args:
         model: the content of the `.marian` file.
-        vocab_size: number of tokens; pieces with larger ids become UNK.
+        pieces: the tokens in the order of their ids.
     """
 
-    def __init__(self, model: bytes, vocab_size: int) -> None:
+    def __init__(self, model: bytes, pieces: Sequence[str]) -> None:
         super().__init__(name="marian")
-        self._tokenizer = sentence_piece_op(model)
-        self._vocab_size = vocab_size
+        self._tokenizer = sentence_piece_op(model, tf.string)
+        self._vocab_size = len(pieces)
+        self._ids = _token_ids(pieces)
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Turns strings [B] into ids [B, (T)], with EOS at the end of each row."""
         with tf.device(CPU):
-            ids = self._tokenizer.tokenize(texts)
-            is_token = ids.flat_values < self._vocab_size
-            return ids.with_flat_values(tf.where(is_token, ids.flat_values, UNK))
+            tokens = self._tokenizer.tokenize(texts)
+            return _with_eos(tokens, self._ids)
 
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Turns ids [B, T] into strings [B]."""

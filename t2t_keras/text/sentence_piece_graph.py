@@ -10,11 +10,14 @@ from t2t_keras.text.sentences_graph import CPU, text_ids_graph
 from t2t_keras.text.vocabulary import ESCAPES, NEWLINE_PIECE
 
 
-def sentence_piece_op(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
-    """Returns the operations of a SentencePiece model, whose ids end in EOS.
+def sentence_piece_op(
+    model: bytes, out_type: tf.DType = tf.int32
+) -> tensorflow_text.SentencepieceTokenizer:
+    """Returns the operations of a SentencePiece model.
 
     Args:
         model: the content of the model's file.
+        out_type: int32 for ids, which end in EOS, or string for pieces.
     """
     # When a SavedModel is loaded, the operation's name becomes the resource's, so two
     # vocabularies need two names, also in two SavedModels: hence the digest.
@@ -22,7 +25,7 @@ def sentence_piece_op(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
     # It warns of models without normalization, which are intended.
     with tf.device(CPU), tf.init_scope(), diverted_stderr():
         return tensorflow_text.SentencepieceTokenizer(
-            model=model, out_type=tf.int32, add_eos=True, name=name
+            model=model, out_type=out_type, add_eos=out_type == tf.int32, name=name
         )
 
 

@@ -32,6 +32,7 @@ def write_splitters(folder: Path) -> None:
         texts = [pair[column] for pair in sentence_pairs()]
         if side == "target":  # other words, so that the lists of tokens differ
             texts = [text.replace("the", "les").replace("a ", "un ") for text in texts]
+            texts = [text.replace("road", "rué") for text in texts]
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(texts),
             model_prefix=str(folder / side),

@@ -45,7 +45,7 @@ _SPECIAL_TOKENS = (PAD_TOKEN, EOS_TOKEN, UNK_TOKEN)
 NO_ID = -1
 
 # This control piece follows the last token. The pieces after it are not tokens of the
-# model: SentencePiece needs them to split texts as in training, and they become UNK.
+# model: SentencePiece needs them to split texts as in training.
 END_OF_TOKENS = "<end-of-tokens>"
 
 # A token that names the target language comes first in a source: ">>fra<< Hello."
@@ -148,8 +148,9 @@ def read_sentence_piece(path: Path) -> "ModelProto":
 def marian_file(model: "ModelProto", tokens: Sequence[str], path: Path) -> bytes:
     """Returns the content of a `.marian` file.
 
-    Encodings never contain tokens that the SentencePiece model lacks, such as those of
-    the other language. A token that names a language (`>>fra<<`) is always one token.
+    The SentencePiece model splits texts as before: it does not use tokens that it
+    lacks, such as those of the other language. A token that names a language
+    (`>>fra<<`) is always one token.
 
     Args:
         model: splits the texts of one language.
@@ -213,7 +214,9 @@ class MarianTokenizer:
     """A tokenizer for models that Marian has trained.
 
     Unlike `SentencePieceTokenizer` it changes texts: it normalizes them as the
-    SentencePiece model demands, and unknown characters become UNK.
+    SentencePiece model demands. Characters that this model does not know are one piece,
+    which the list of tokens may have from the other language, as "é" of a French name
+    in an English text. Other pieces become UNK.
 
     Args:
         path: the `.marian` file, which this module describes.
@@ -242,6 +245,8 @@ class MarianTokenizer:
         # SentencePiece returns UNK for a piece that does not exist.
         end_id = self._processor.piece_to_id(END_OF_TOKENS)
         self._vocab_size = len(self._processor) if end_id == UNK else end_id
+        # A text does not contain special tokens, whatever it looks like.
+        self._ids = {token: i for i, token in enumerate(self.pieces) if i > UNK}
 
     @staticmethod
     def train(
@@ -275,10 +280,8 @@ class MarianTokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes all texts in one call of the library."""
-        rows = self._processor.encode(list(texts), add_eos=True, num_threads=1)
-        for row in rows:
-            row[:] = (i if i < self._vocab_size else UNK for i in row)
-        return rows
+        rows = self._processor.encode(list(texts), out_type=str, num_threads=1)
+        return [[*(self._ids.get(piece, UNK) for piece in row), EOS] for row in rows]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids before the first EOS; UNK adds nothing.
@@ -292,8 +295,7 @@ class MarianTokenizer:
         """Returns this tokenizer as TensorFlow operations."""
         from ..tokenizer_graphs import MarianGraph
 
-        model = self._processor.serialized_model_proto()
-        return MarianGraph(model, self._vocab_size)
+        return MarianGraph(self._processor.serialized_model_proto(), self.pieces)
 
     def save(self, path: Path) -> None:
         """Writes the vocabulary file."""

@@ -55,7 +55,7 @@ from t2t_keras.run.checkpoint import (
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
 from t2t_keras.text.tokenizer import load_tokenizer
-from t2t_keras.text.vocabulary import UNK
+from t2t_keras.text.vocabulary import EOS, UNK
 
 TEXTS = ["a dog sees the house", "the king knows the ship", f"{LANGUAGE} a bird", "x"]
 TARGETS = ["ship les knows un king", "house", "les bird", "un"]
@@ -414,20 +414,38 @@ def test_ids_match_sentencepiece_and_the_list(side, splitters, tokenizers):
     tokenizer = tokenizers[side]
     tokens = token_list(splitters, "source", "target")
     assert tokenizer.vocab_size == len(tokens) + 1
-    lines = [*TEXTS, *TARGETS, "  the   ﬁne dog ① ", "", " ", "日本", "CAT cat"]
+    lines = [
+        *TEXTS,
+        *TARGETS,
+        "  the   ﬁne dog ① ",
+        "",
+        " ",
+        "日本",
+        "CAT cat",
+        "cafés caféés é",
+    ]
     for line in lines:
         expected_ids = ids_of(splitters, side, tokens, line)
         expected = [{0: 1, 1: 2}.get(i, i + 1) for i in expected_ids]
         assert tokenizer.encode(line) == expected
-    assert 2 in tokenizers["source"].encode("a dog")  # it is among LEFT_OUT
+    assert UNK in tokenizers["source"].encode("a dog")  # it is among LEFT_OUT
     assert {"▁dog", "▁cat"} == LEFT_OUT
     assert tokenizers["source"].pieces == tokenizers["target"].pieces
+
+
+def test_a_character_that_only_the_other_language_has(splitters, tokenizers):
+    """Marian looks unknown characters up in the list, as transformers does."""
+    tokens = token_list(splitters, "source", "target")
+    assert tokens.index("é") + 1 in tokenizers["source"].encode("the cafés")
+    assert UNK in tokenizers["source"].encode("the caféés")  # two are not in the list
+    assert tokenizers["source"].encode("x </s>")[-2] != EOS
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_the_graph_equals_python(side, tokenizers):
     tokenizer = tokenizers[side]
     lines = [*TEXTS, *TARGETS, *(line for line in LINES if "\0" not in line)]
+    lines += ["the cafés", "the caféés"]
     ids = random_ids(tokenizer, 500)
     assert_graph_equals_python(tokenizer, tokenizer.graph(), lines, ids)
 

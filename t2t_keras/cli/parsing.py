@@ -219,6 +219,9 @@ class CommandLine:
             listed = " and ".join(filter(None, [", ".join(labels[:-1]), labels[-1]]))
             what = "what they are" if labels[1:] else "what it is"
             return f"give {listed}; `{self.prog} --help` says {what}"
+        if isinstance(error, cyclopts.RepeatArgumentError):  # only of `K=V,K=V`
+            word = error.token.keyword if error.token else "a flag"
+            return f"{word} is given twice; join its values: {word} K=V,K=V"
         if isinstance(error, cyclopts.CoercionError) and flag and error.token:
             if flag.hint is bool:
                 return f"--{flag.word} takes no value; write it alone, or leave it out"
@@ -413,7 +416,7 @@ def _parameter(flag: Flag, by_place: bool) -> inspect.Parameter:
         help=flag.help(),
         metavar=flag.metavar or None,
         negative=(),
-        allow_repeating=True,
+        allow_repeating=not flag.takes_pairs,
         **settings,
     )
     default: Any = () if flag.is_list else None

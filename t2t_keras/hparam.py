@@ -298,7 +298,10 @@ class HParams:
         for key, value in changes.items():
             name = _field_name(cls, key)
             if name in changed:
-                raise UserError(f"hparams: '{name}' is given twice, also as '{key}'")
+                keys = [key for key in changes if _field_name(cls, key) == name]
+                raise UserError(
+                    f"hparams: {' and '.join(keys)} are the same; leave out one"
+                )
             changed[name] = value
         # `_convert` has a sentence for each name of another model.
         unknown = {k: v for k, v in changed.items() if _model_with(k) is None}

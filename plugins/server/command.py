@@ -37,7 +37,7 @@ from t2t_keras.exporting.directory import is_saved_model
 from t2t_keras.exporting.formats import converted, find_loader
 from t2t_keras.options import OptionValues, check_options, option
 from t2t_keras.processes import handled_signals, handling, leave_closed_terminal
-from t2t_keras.run.config import is_run, other_than_run
+from t2t_keras.run.config import CheckpointPaths, is_run, other_than_run
 
 from .requests import Limits
 from .versions import (
@@ -167,14 +167,15 @@ class Serve(CheckpointFlags, Command):
         checkpoint = self.checkpoint
         run = path
         if not find_loader(path):
-            path, checkpoint = converted(path, checkpoint, self.decoding, self.engine)
-        translator = load(path, checkpoint)
+            if checkpoint != "ema":
+                # A training may write another one while this one is converted.
+                checkpoint = str(CheckpointPaths(run).find(checkpoint))
+            path, _ = converted(run, checkpoint, self.decoding, self.engine)
+        translator = load(path, checkpoint if path == run else None)
         if path == run:
             model = ServedModel(translator, **self.decoding)
         else:
-            # By its path, so that a later checkpoint is not loaded.
-            exact = _checkpoint_path(run, self.checkpoint)
-            load_exact = functools.partial(load, run, exact)
+            load_exact = functools.partial(load, run, checkpoint)
             model = FallbackModel(translator, load_exact, **self.decoding)
         if model.split_sentences:
             say(
@@ -248,13 +249,6 @@ def _first_directory(path: Path) -> Path:
         return path
     versions = find_versions(path)
     return newest_complete(path) or versions[max(versions)]
-
-
-def _checkpoint_path(run: Path, checkpoint: str | None) -> Path:
-    """Returns the path of a checkpoint of a run."""
-    from t2t_keras.run.checkpoint import CheckpointDirectory
-
-    return CheckpointDirectory(run).find(checkpoint)
 
 
 @contextlib.contextmanager

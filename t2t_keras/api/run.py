@@ -31,10 +31,12 @@ class Run(ModelTranslator):
         run.export("served/1")
 
     It has all methods of `Translator`. The weights are read when they are first needed.
+    All methods use the same, even if a training writes others meanwhile.
 
     Attributes:
         output_dir: the run directory.
-        checkpoint: the checkpoint that is used, see `t2t_keras.load`.
+        checkpoint: the checkpoint that is used, see `t2t_keras.load`; a path as soon as
+            it has been used, except for "ema" and in an ensemble.
         result: how the training has ended, if `t2t_keras.train` returned this object.
     """
 
@@ -79,6 +81,7 @@ class Run(ModelTranslator):
                 vocabularies.
         """
         with argument_names():
+            self._keep_checkpoint()
             loaded = self._directory.translator(self.checkpoint, self._ensemble)
         self.engine = loaded.engine
         self.model = loaded.model
@@ -211,7 +214,14 @@ class Run(ModelTranslator):
 
     def _call(self, command: str, arguments: Mapping[str, Any]) -> Result:
         """Runs a command on the weights, with the arguments of a method."""
+        with argument_names():
+            self._keep_checkpoint()
         values = {**arguments, "output_dir": self.output_dir}
         values["checkpoint"] = self.checkpoint
         del values["self"]
         return call(command, values)
+
+    def _keep_checkpoint(self) -> None:
+        """Makes a path of the checkpoint, which does not change with the directory."""
+        if not self._ensemble and self.checkpoint != "ema":
+            self.checkpoint = self._directory.checkpoint_path(self.checkpoint)

@@ -238,14 +238,18 @@ class Evaluate(UsrDirFlags, Command):
             best = max(points, key=metrics_of(problem).selection_score)
             decoder = {} if self.eval_sentences == 0 else {"engine": "tensorflow"}
             return {"split": split, **decoder, "checkpoints": points, "best": best}
+        checkpoint = self.checkpoint
+        if not self.export_dir and checkpoint != "ema":
+            # A training may write another one while this one is converted.
+            checkpoint = str(run.checkpoint_path(checkpoint))
         engine = None
         if not self.export_dir and self.eval_sentences != 0:
-            engine = load_engine(run, self.checkpoint, self.decoding, self.engine)
+            engine = load_engine(run, checkpoint, self.decoding, self.engine)
         return evaluate(
             run,
             split,
             problem,
-            checkpoint=self.checkpoint,
+            checkpoint=checkpoint,
             write=self.output,
             export=_load_export(self.export_dir, run) if self.export_dir else None,
             engine=engine,

@@ -61,6 +61,11 @@ class Flag:
         return get_origin(self.hint) is tuple
 
     @property
+    def takes_pairs(self) -> bool:
+        """Whether its value is `K=V,K=V`."""
+        return self.metavar == "K=V,K=V"
+
+    @property
     def is_required(self) -> bool:
         """Whether it must be given."""
         field = self.field

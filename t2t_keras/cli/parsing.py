@@ -20,7 +20,7 @@ from t2t_keras.cli.flags import ARGUMENTS, OPTIONS, Flag, flag_of, flags_of
 from t2t_keras.console import two_columns
 from t2t_keras.entry_points import counterpart
 from t2t_keras.errors import UserError, did_you_mean, misspelt_names, quantity
-from t2t_keras.options import OptionValues
+from t2t_keras.options import OptionValues, split_pairs
 from t2t_keras.usr_dir import load_usr_dir
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class CommandLine:
             words: the words after the command.
             file: the path of the `--config` file; "": there is none.
             file_values: the values of the file, by the names of flags, which the words
-                precede.
+                precede; of `K=V,K=V`, each key does.
 
         Raises:
             UserError: a value is impossible.
@@ -91,9 +91,16 @@ class CommandLine:
         def read_file(app: "App", commands: object, arguments: Any) -> None:
             for argument in arguments:
                 name = argument.field_info.name
+                in_file = file_values.get(name, ())
                 if not argument.tokens:
-                    for token in _tokens(file, name, file_values.get(name, ())):
+                    for token in _tokens(file, name, in_file):
                         argument.append(token)
+                elif in_file and self.flags[name].takes_pairs:
+                    word = argument.tokens[-1]
+                    pairs = split_pairs(str(in_file[0]), f"{file}: {name}: ")
+                    pairs |= split_pairs(word.value, f"--{name}: ")
+                    text = ",".join(f"{key}={value}" for key, value in pairs.items())
+                    argument.tokens[-1] = word.evolve(value=text)
                 if argument.tokens:
                     present.add(name)
 
@@ -212,6 +219,9 @@ class CommandLine:
             listed = " and ".join(filter(None, [", ".join(labels[:-1]), labels[-1]]))
             what = "what they are" if labels[1:] else "what it is"
             return f"give {listed}; `{self.prog} --help` says {what}"
+        if isinstance(error, cyclopts.RepeatArgumentError):  # only of `K=V,K=V`
+            word = error.token.keyword if error.token else "a flag"
+            return f"{word} is given twice; join its values: {word} K=V,K=V"
         if isinstance(error, cyclopts.CoercionError) and flag and error.token:
             if flag.hint is bool:
                 return f"--{flag.word} takes no value; write it alone, or leave it out"
@@ -406,7 +416,7 @@ def _parameter(flag: Flag, by_place: bool) -> inspect.Parameter:
         help=flag.help(),
         metavar=flag.metavar or None,
         negative=(),
-        allow_repeating=True,
+        allow_repeating=not flag.takes_pairs,
         **settings,
     )
     default: Any = () if flag.is_list else None

@@ -155,6 +155,24 @@ def test_an_average_and_an_export(trained_run, tmp_path):
     refused(message, t2t_keras.export, copy, served)
 
 
+def test_all_methods_use_the_weights_that_translate(trained_run, tmp_path):
+    """Also after another process has written a checkpoint that `load` would take."""
+    copy = shutil.copytree(trained_run, tmp_path / "run")
+    run = t2t_keras.load(copy)
+    t2t_keras.average(copy, 2)
+    loss_only = {"split": "dev", "eval_sentences": 0}
+    of_step, of_average = (
+        t2t_keras.evaluate(copy, checkpoint=name, **loss_only)
+        for name in ("model.ckpt-4", "average.ckpt-4")
+    )
+    assert run.evaluate(**loss_only) == of_step != of_average
+    run.export(tmp_path / "served", verify=0)
+    pair = ["a dog"], ["dog a"]
+    (score,) = t2t_keras.load(tmp_path / "served").score(*pair)
+    assert score.log_prob == pytest.approx(run.score(*pair)[0].log_prob, abs=1e-4)
+    assert "checkpoint='model.ckpt-4'" in repr(run)
+
+
 def test_errors_name_arguments(run, trained_run, tmp_path):
     evaluate = run.evaluate
     refused("^split must be one of train, dev, test or None", evaluate, "tset")

@@ -133,6 +133,9 @@ MISTAKES = {
     (*TRAIN, "--best_by", "x"): "--best_by must be one of nll, metric, not 'x'\n",
     (*TRAIN, "--best_by="): "--best_by is empty; give a value, or leave it out",
     (*TRAIN, "--h"): "there is no flag --h\n",
+    (*TRAIN, "--hparams", "d_ff=8", "--hparams=dropout=0.1"): (
+        "--hparams is given twice; join its values: --hparams K=V,K=V\n"
+    ),
     ("train", "--config", "--problem", "x"): "--config needs a value\n",
     ("launch", "--processes", "2", "train", "--config", "f.toml"): (
         "t2t train: error: cannot read f.toml"

@@ -90,6 +90,34 @@ def test_the_command_line_precedes_the_file(words):
     assert parsed("translate", *config)["model"] == "a"
 
 
+@pytest.mark.parametrize(
+    ("words", "hparams"),
+    [
+        (["--hparams", "d_ff=9"], "dropout=0.2,num_layers=4,d_ff=9"),
+        (["--hparams=num_layers=6"], "dropout=0.2,num_layers=6"),
+        (["--hparams", ""], "dropout=0.2,num_layers=4"),
+    ],
+)
+def test_the_keys_of_a_file_stay_unless_the_command_line_has_them(words, hparams):
+    """So a file of `config`, with one change, is not the set with one change."""
+    assert parsed("train", *write(TOML), *words)["hparams"] == hparams
+
+
+def test_decoding_options_of_a_file_stay_as_well():
+    words = ["--decode_hparams", "protect=[markup],min_length=3"]
+    assert parsed("translate", *write(TOML), *words)["decoding"] == {
+        "protect": ("markup",),
+        "glossary": (("dog", "Hund"),),
+        "min_length": 3,
+    }
+
+
+def test_a_faulty_pair_of_the_file_is_refused(capfd):
+    config = write('hparams = "dropout"\n')
+    message = "f.toml: hparams: 'dropout' is not key=value"
+    assert message in run_refused(capfd, "train", *config, "--hparams", "d_ff=9")
+
+
 PLACES = {
     "translate x": "translate --model a --input x",
     "translate p x": "translate --model p --input x",

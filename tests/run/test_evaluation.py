@@ -19,6 +19,7 @@ from helpers.small_run import replace_loss
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import t2t_keras
+from t2t_keras.cli import evaluation as cli_evaluation
 from t2t_keras.cli import program
 from t2t_keras.cli.evaluation import Evaluate
 from t2t_keras.evaluation.evaluator import Evaluator
@@ -243,6 +244,22 @@ def test_every_checkpoint_is_evaluated_once(run, capfd):
         for event in curve:
             index = run / f"model.ckpt-{event.step}.index"
             assert event.wall_time == pytest.approx(index.stat().st_mtime, abs=1e-3)
+
+
+def test_outputs_and_loss_are_of_one_checkpoint(run, capfd, monkeypatch):
+    """Also if a training writes another one while the first is converted."""
+    flags = ("evaluate", run, "--split", "dev", "--eval_sentences", "2")
+    expected = call_json(capfd, *flags, "--checkpoint", "4")
+    load_engine = cli_evaluation.load_engine
+
+    def load_slowly(*arguments):
+        engine = load_engine(*arguments)
+        copy_checkpoint(run, 2, 6)
+        return engine
+
+    monkeypatch.setattr(cli_evaluation, "load_engine", load_slowly)
+    assert call_json(capfd, *flags) == expected
+    assert call_json(capfd, *flags) != expected
 
 
 def test_other_settings_and_data_are_refused(run, capfd, tmp_path, monkeypatch):

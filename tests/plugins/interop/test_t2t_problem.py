@@ -465,7 +465,8 @@ def test_what_is_added_and_what_is_missing():
 def test_its_names_in_python():
     base = registry.hparams("transformer_base")
     assert base.override(hidden_size=256) == base.override(d_model=256)
-    refused("'d_model' is given twice", base.override, d_model=1, hidden_size=1)
+    message = "hidden_size and d_model are the same; leave out one"
+    refused(message, base.override, hidden_size=1, d_model=1)
 
 
 # Samples.

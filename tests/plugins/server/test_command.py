@@ -21,9 +21,10 @@ from helpers.stub_server import predict, queued, wait_for
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import install_command
-from t2t_keras.plugins.server import command
+from t2t_keras.plugins.server import command, served_model
 from t2t_keras.plugins.server.command import Serve, bound
 from t2t_keras.plugins.server.http import OnceAMinute, Server
+from t2t_keras.run.config import CheckpointPaths
 
 TEXTS = [line for line in LINES if line.strip()]
 
@@ -81,12 +82,37 @@ def test_a_converted_run_is_named_by_its_directory(tmp_path, capfd, monkeypatch)
     translator = mock.MagicMock()
     translator.choose = functools.partial(DecodingOptions, split_sentences=True)
     cache = tmp_path / "engines" / "ctranslate2-1"
+    (tmp_path / "model.ckpt-4.index").touch()
     monkeypatch.setattr(command, "converted", lambda *_: (cache, None))
-    monkeypatch.setattr(command, "_checkpoint_path", lambda *_: None)
     monkeypatch.setattr(command, "load", lambda *_: translator)
     Serve(model=("m",), engine="auto").load_model(tmp_path)
     err = capfd.readouterr().err
     assert err.startswith(f"t2t serve: {tmp_path} was trained on single sentences:")
+
+
+def test_what_ctranslate2_lacks_has_the_checkpoint_that_was_converted(
+    tmp_path, monkeypatch
+):
+    """Also if a training writes another one while that is converted."""
+    cache = tmp_path / "engines" / "ctranslate2-1"
+    (tmp_path / "model.ckpt-4.index").touch()
+
+    def convert(run, checkpoint, *options):
+        assert CheckpointPaths(run).find(checkpoint) == tmp_path / "model.ckpt-4"
+        (run / "model.ckpt-5.index").touch()
+        return cache, None
+
+    translator = mock.MagicMock()
+    load = mock.Mock(return_value=translator)
+    fallback = mock.MagicMock()
+    monkeypatch.setattr(command, "converted", convert)
+    monkeypatch.setattr(command, "load", load)
+    monkeypatch.setattr(served_model, "FallbackModel", fallback)
+    Serve(model=("m",), engine="auto").load_model(tmp_path)
+    load.assert_called_once_with(cache, None)
+    (fast, load_exact), _ = fallback.call_args
+    assert fast is load_exact() is translator
+    assert load.call_args.args == (tmp_path, str(tmp_path / "model.ckpt-4"))
 
 
 @pytest.fixture

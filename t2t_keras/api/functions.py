@@ -65,10 +65,10 @@ def datagen(
         train_source: the file of source texts of train, one sentence per line, which
             replaces the problem's; or a file of pairs, also given as `train_target`.
         train_target: the file of target texts of train.
-        dev_source: likewise for dev.
-        dev_target: likewise for dev.
-        test_source: likewise for test.
-        test_target: likewise for test.
+        dev_source: the file of source texts of dev.
+        dev_target: the file of target texts of dev.
+        test_source: the file of source texts of test.
+        test_target: the file of target texts of test.
         mixture: a TOML file that names the files of all splits.
         languages: the languages, such as "en-de"; None: the problem's, or those found
             in the texts.
@@ -395,12 +395,14 @@ def compare(
         problem: if all systems are files, the problem whose metrics are computed; None:
             BLEU and chrF.
         page: a file for an HTML page with the sentences whose scores differ most.
-        data_dir: see `evaluate`, as the following ones; for runs only.
-        split: likewise.
-        eval_sentences: likewise.
-        checkpoint: likewise.
-        tokenize: likewise, also for files.
-        language: likewise, also for files.
+        data_dir: for runs: the data directory; None: the one used in training.
+        split: for runs: the split; None: test if there is one, otherwise dev.
+        eval_sentences: for runs: number of sentences to translate; None: all.
+        checkpoint: for runs: the checkpoint, see `load`.
+        tokenize: sacreBLEU's tokenization for BLEU; None: the one of the run, or the
+            one for the language.
+        language: the language of the references; None: the problem's, or the suffix of
+            `references`.
         bootstrap_samples: number of samples of the paired bootstrap.
         randomization_trials: number of trials of approximate randomization.
         engine: see `evaluate`.
@@ -443,13 +445,14 @@ def inspect(
         problem: the name of a registered problem.
         data_dir: a data directory whose examples are inspected; None: the problem's
             sources, or the files.
-        train_source: a file of texts, see `datagen`, as the following ones.
-        train_target: likewise.
-        dev_source: likewise.
-        dev_target: likewise.
-        test_source: likewise.
-        test_target: likewise.
-        mixture: likewise.
+        train_source: the file of source texts of train; or a file of pairs, also given
+            as `train_target`.
+        train_target: the file of target texts of train.
+        dev_source: the file of source texts of dev.
+        dev_target: the file of target texts of dev.
+        test_source: the file of source texts of test.
+        test_target: the file of target texts of test.
+        mixture: a TOML file that names the files of all splits.
         languages: the languages that the data should have, such as "en-de".
         page: a file for an HTML page that shows the faulty pairs.
         apply: a new directory for a cleaned copy of the files.

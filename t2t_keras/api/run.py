@@ -145,8 +145,8 @@ class Run(ModelTranslator):
             The size of the export, and how it was verified.
 
         Raises:
-            UserError: a value is impossible, the directory is not empty, or the outputs
-                of the export are not those of the run.
+            UserError: a value is impossible, the directory is not empty, or outputs of
+                the export differ from the run's.
         """
         return self._call("export", locals() | {"ensemble": self._ensemble})
 
@@ -184,8 +184,7 @@ class Run(ModelTranslator):
 
         Args:
             kind: the kind of rows: "train", the reports of the training, or "dev", the
-                evaluations; None: all, those of averages and of exported checkpoints
-                included.
+                evaluations; None: all, also evaluations of averages and of exports.
 
         Returns:
             A DataFrame if pandas is installed, otherwise a `Table`.

@@ -141,7 +141,7 @@ class Metrics(abc.ABC):
     def report(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> Mapping[str, object]:
-        """Scores outputs by all available metrics; by default, by those of `score`."""
+        """Scores outputs by all available metrics; by default, calls `score`."""
         return self.score(sources, outputs, references)
 
     def corpus_metrics(self) -> Sequence[CorpusMetric]:

@@ -47,10 +47,10 @@ def option(
     Args:
         default: the default value.
         help: what the option does, for `t2t list` or the flag's help.
-        ge: the limits of the value, see `annotated_types.Interval`.
-        gt: likewise.
-        le: likewise.
-        lt: likewise.
+        ge: the value must be greater than or equal to this number.
+        gt: the value must be greater than this number.
+        le: the value must be less than or equal to this number.
+        lt: the value must be less than this number.
         **uses: further metadata, see `option_names`.
     """
     limits = Interval(ge=ge, gt=gt, le=le, lt=lt)

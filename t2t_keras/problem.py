@@ -176,7 +176,7 @@ class Problem:
         beam_size: number of hypotheses that beam search keeps.
         alpha: exponent of the length penalty.
         length_penalty: the formula of the length penalty, see `DecodingOptions`.
-        extra_length: maximum number of tokens in an output beyond those of its input.
+        extra_length: how many more tokens than its input an output may have.
         split_sentences: whether an input of several sentences is translated sentence by
             sentence; None: where nearly all training sources are single sentences.
         text_processor: the conversion between users' texts and tokenizers' texts.
@@ -185,7 +185,7 @@ class Problem:
             `decoding.constraint.BatchConstraint`; its `__name__` is its name for
             `--decode_hparams constraint=NAME`.
         languages: the language codes of source and target, such as ("en", "de"); None:
-            those of the metrics, or unknown. `t2t datagen` records them.
+            the languages of the metrics, or unknown. `t2t datagen` records them.
         metrics: how outputs are scored; None: by BLEU, see `evaluation.bleu.Bleu`.
         reverse: whether source and target are swapped, as in the problem `x_rev`.
         hparams_set: the set that `t2t datagen` suggests for training; "": for

@@ -135,13 +135,13 @@ def results_table(scores: dict[str, Any]) -> str:
 
 
 def scores_table(table: dict[str, Any]) -> str:
-    """A table of scores with the command and the signature below it."""
+    """A table of scores, with a sentence that names the command and the signature."""
     columns = table["columns"]
     body = [
         [label, *(number(row.get(column)) for column in columns)]
         for label, row in table["rows"].items()
     ]
-    below = f"`{table['command']}`; {table['signature']}."
+    below = f"Computed by `{table['command']}`. Signature: {table['signature']}."
     return f"{markdown((table['of'], *columns), body)}\n\n{below}"
 
 

@@ -1,4 +1,4 @@
-"""The functions that do the work of the commands; their arguments are those of `t2t`.
+"""The functions that do the work of the commands, with the arguments of `t2t`.
 
 They import TensorFlow, and the plugins that they need, when they are called. The
 annotations are texts, so that `help` shows the names of types, not what they stand for.
@@ -65,17 +65,17 @@ def datagen(
         train_source: the file of source texts of train, one sentence per line, which
             replaces the problem's; or a file of pairs, also given as `train_target`.
         train_target: the file of target texts of train.
-        dev_source: likewise for dev.
-        dev_target: likewise for dev.
-        test_source: likewise for test.
-        test_target: likewise for test.
+        dev_source: the file of source texts of dev.
+        dev_target: the file of target texts of dev.
+        test_source: the file of source texts of test.
+        test_target: the file of target texts of test.
         mixture: a TOML file that names the files of all splits.
         languages: the languages, such as "en-de"; None: the problem's, or those found
             in the texts.
         dev_size: number of pairs to take for dev out of the training pairs.
         test_size: number of pairs to take for test out of the training pairs.
-        vocab: the vocabulary to use, or those of source and target, or a run directory
-            that has them; (): they are trained.
+        vocab: the vocabulary to use, or one for sources and one for targets, or a run
+            directory that has them; (): they are trained.
         vocab_size: number of tokens of a vocabulary that is trained; None: the
             problem's, or one that suits the number of pairs.
         clean: rules that drop noisy training pairs, such as "identical,ratio=1.5", or
@@ -175,13 +175,13 @@ def train(
             of a batch; None: 1.
         simulate_devices: number of replicas on the CPU, for tests; 0: one on every GPU.
         usr_dir: a folder with problems, models and hparam sets, imported first; None:
-            that of the run that is resumed.
+            the folder of the run that is resumed.
         change_settings: whether a run is resumed with other values of hyper-parameters
             such as `learning_rate`, `clip_norm` or `dropout`: those in
             `hparam.CHANGEABLE_FIELDS`.
-        callbacks: Keras callbacks, called as `fit(steps_per_epoch=eval_every)` does,
-            but for batches at each report only. The logs are the records of
-            `metrics.jsonl`, those of dev with the prefix "val_" at the end of an epoch.
+        callbacks: Keras callbacks. An epoch is `eval_every` steps, and the end of a
+            batch is called at each report only. The logs are the records of
+            `metrics.jsonl`; at the end of an epoch, metrics on dev begin with "val_".
         hooks: hooks of plugins, such as "page", by name or as `HookPlugin`.
 
     Returns:
@@ -279,12 +279,12 @@ def evaluate(
         export_dir: an export of the run, to evaluate in place of a checkpoint.
         data_dir: the data directory; None: the one used in training.
         eval_sentences: number of sentences to decode; None: all; 0: none. The nll is
-            that of the whole split.
+            computed on the whole split.
         output: a prefix: the texts are written to PREFIX.source, .reference and
             .hypothesis.
         hypotheses: a file of outputs, one per line.
         references: the file of the correct outputs.
-        tokenize: sacreBLEU's tokenization for an additional score; None: that of the
+        tokenize: sacreBLEU's tokenization for an additional score; None: the one of the
             run, or the one for the language.
         language: the language of the references; None: the problem's, or the suffix of
             `references`.
@@ -327,8 +327,8 @@ def export(
         checkpoint: see `load`.
         format: "savedmodel", or the name of another format, such as "ctranslate2".
         quantization: the dtype to which the weights are rounded; None: float32.
-        verify: number of sentences whose outputs must be those of the run; 0: the
-            export is not verified.
+        verify: number of sentences whose outputs must equal the run's; 0: the export is
+            not verified.
         ensemble: further run directories with the same vocabularies.
         overwrite: whether an earlier export may be replaced.
         usr_dir: a folder of your own problems, imported first.
@@ -339,8 +339,7 @@ def export(
 
     Raises:
         UserError: a value is impossible, there is no such run or checkpoint, the
-            directory is not empty, or the outputs of the export are not those of the
-            run.
+            directory is not empty, or outputs of the export differ from the run's.
     """
     return _call("export", locals())
 
@@ -395,12 +394,14 @@ def compare(
         problem: if all systems are files, the problem whose metrics are computed; None:
             BLEU and chrF.
         page: a file for an HTML page with the sentences whose scores differ most.
-        data_dir: see `evaluate`, as the following ones; for runs only.
-        split: likewise.
-        eval_sentences: likewise.
-        checkpoint: likewise.
-        tokenize: likewise, also for files.
-        language: likewise, also for files.
+        data_dir: for runs: the data directory; None: the one used in training.
+        split: for runs: the split; None: test if there is one, otherwise dev.
+        eval_sentences: for runs: number of sentences to translate; None: all.
+        checkpoint: for runs: the checkpoint, see `load`.
+        tokenize: sacreBLEU's tokenization for BLEU; None: the one of the run, or the
+            one for the language.
+        language: the language of the references; None: the problem's, or the suffix of
+            `references`.
         bootstrap_samples: number of samples of the paired bootstrap.
         randomization_trials: number of trials of approximate randomization.
         engine: see `evaluate`.
@@ -443,13 +444,14 @@ def inspect(
         problem: the name of a registered problem.
         data_dir: a data directory whose examples are inspected; None: the problem's
             sources, or the files.
-        train_source: a file of texts, see `datagen`, as the following ones.
-        train_target: likewise.
-        dev_source: likewise.
-        dev_target: likewise.
-        test_source: likewise.
-        test_target: likewise.
-        mixture: likewise.
+        train_source: the file of source texts of train; or a file of pairs, also given
+            as `train_target`.
+        train_target: the file of target texts of train.
+        dev_source: the file of source texts of dev.
+        dev_target: the file of target texts of dev.
+        test_source: the file of source texts of test.
+        test_target: the file of target texts of test.
+        mixture: a TOML file that names the files of all splits.
         languages: the languages that the data should have, such as "en-de".
         page: a file for an HTML page that shows the faulty pairs.
         apply: a new directory for a cleaned copy of the files.
@@ -493,16 +495,16 @@ def import_model(
             `OWNER/NAME[@REVISION]` on the Hugging Face Hub.
         output_dir: the run directory to write.
         program: the program that wrote the model; None: the files say it.
-        problem: the problem to use the model for; None: that of the model, or
+        problem: the problem to use the model for; None: the model's own, or
             "translate_text".
         data_dir: data with the same vocabularies, for `evaluate`.
-        verify: a file of sources and one of the other program's outputs, with which
-            those of the run are compared.
-        vocab: tensor2tensor's vocabulary of both languages, or those of source and
-            target; (): the files beside the model.
+        verify: a file of sources and a file of the other program's outputs, with which
+            the run's outputs are compared.
+        vocab: tensor2tensor's vocabulary of both languages, or one for sources and one
+            for targets; (): the files beside the model.
         hparams_json: tensor2tensor's hyper-parameters; None: hparams.json beside the
             checkpoint.
-        target_space_id: tensor2tensor's target_space_id; None: that of the training.
+        target_space_id: tensor2tensor's target_space_id; None: the value in training.
         last: number of checkpoints to import of tensor2tensor; None: 1.
         usr_dir: a folder of your own problems, imported first.
 

@@ -103,12 +103,13 @@ class Run(ModelTranslator):
 
         Args:
             split: the split; None: test if there is one, otherwise dev.
-            eval_sentences: see `t2t_keras.evaluate`, as the following ones.
-            data_dir: likewise.
-            output: likewise.
-            tokenize: likewise.
-            language: likewise.
-            engine: likewise.
+            eval_sentences: number of sentences to decode; None: all; 0: none.
+            data_dir: the data directory; None: the one used in training.
+            output: the prefix of the files to which the texts are written.
+            tokenize: sacreBLEU's tokenization for an additional score.
+            language: the language of the references; None: the problem's.
+            engine: the library that computes the model; None: CTranslate2 on a CPU
+                where it can be used, otherwise TensorFlow.
             **decoding: see `DecodingOptions`.
 
         Returns:
@@ -136,18 +137,19 @@ class Run(ModelTranslator):
 
         Args:
             export_dir: the directory to write.
-            format: see `t2t_keras.export`, as the following ones.
-            quantization: likewise.
-            verify: likewise.
-            overwrite: likewise.
-            **decoding: see `DecodingOptions`.
+            format: "savedmodel", or the name of another format, such as "ctranslate2".
+            quantization: the dtype to which the weights are rounded; None: float32.
+            verify: number of sentences whose outputs must equal the run's; 0: the
+                export is not verified.
+            overwrite: whether an earlier export may be replaced.
+            **decoding: options that are fixed in the export, see `DecodingOptions`.
 
         Returns:
             The size of the export, and how it was verified.
 
         Raises:
-            UserError: a value is impossible, the directory is not empty, or the outputs
-                of the export are not those of the run.
+            UserError: a value is impossible, the directory is not empty, or outputs of
+                the export differ from the run's.
         """
         return self._call("export", locals() | {"ensemble": self._ensemble})
 
@@ -185,8 +187,7 @@ class Run(ModelTranslator):
 
         Args:
             kind: the kind of rows: "train", the reports of the training, or "dev", the
-                evaluations; None: all, those of averages and of exported checkpoints
-                included.
+                evaluations; None: all, also evaluations of averages and of exports.
 
         Returns:
             A DataFrame if pandas is installed, otherwise a `Table`.

@@ -229,7 +229,7 @@ class Hypothesis(NamedTuple):
             if there is one.
         log_prob: the log-probability; NaN if the engine does not return it.
         ids: the token ids; the last is EOS unless the output reached its limit. The
-            ids of an input that was split are those of its parts, joined.
+            ids of an input that was split are the ids of its parts, joined.
         is_repaired: whether the text processor had to repair the model's output.
         token_log_probs: the log-probability of each token, if asked for; in float32
             their sum is `log_prob`, except for rounding.

@@ -86,7 +86,7 @@ class Preprocessor:
 
     Attributes:
         source_tokenizer: the vocabulary of sources.
-        target_tokenizer: the vocabulary of targets; None: that of sources.
+        target_tokenizer: the vocabulary of targets; None: the vocabulary of sources.
         problem: has the text processor, the constraint and the defaults of decoding.
 
     Raises:

@@ -69,7 +69,7 @@ class Translator:
     determines what inputs and outputs look like.
 
     With the option `split_sentences`, an input of several sentences is split into them
-    (see `text.sentences`), and its output is that of its sentences, joined. An input or
+    (see `text.sentences`), and its output is their outputs, joined. An input or
     a sentence of more than `max_source_length` tokens is split as well (see
     `split_long_text`). All parts are decoded like separate inputs, each with its own
     limits. Their best outputs are joined to the best output of the whole, their second
@@ -119,7 +119,7 @@ class Translator:
         prefixes: Iterable[str] | None = None,
         **options: Any,
     ) -> list[str]:
-        """Returns the best output for each text; arguments are those of `n_best`."""
+        """Returns the best output for each text, with the arguments of `n_best`."""
         return [best[0].text for best in self.n_best(texts, None, prefixes, **options)]
 
     @checked
@@ -248,7 +248,7 @@ class Translator:
         Args:
             sources: the sources; see `score`.
             targets: the targets, in the form of the texts that `translate` returns.
-            head: the attention that is read; None: that of `AlignmentHead`.
+            head: the attention that is read; None: the default of `AlignmentHead`.
             **options: see `DecodingOptions`.
 
         Returns:

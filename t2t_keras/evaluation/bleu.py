@@ -36,8 +36,8 @@ class Bleu(Metrics):
     Attributes:
         bleu_tokens: sacreBLEU's tokenization during training; "none": the text is
             tokenized already; None: by the target language (`tokenization`).
-        languages: language codes of source and target; None: those of the problem. If
-            they are unknown, there is no tokenized BLEU.
+        languages: language codes of source and target; None: the problem's. If they
+            are unknown, there is no tokenized BLEU.
 
     Raises:
         UserError: sacreBLEU has no such tokenization.
@@ -94,7 +94,7 @@ class Bleu(Metrics):
         return dataclasses.replace(self, languages=languages)
 
     def settings(self) -> dict[str, object]:
-        """Returns `bleu_tokens`, those of the target language if it is None."""
+        """Returns `bleu_tokens`, or if it is None, the target language's."""
         tokens = self.bleu_tokens or tokenization(self.target_language)
         return {"bleu_tokens": tokens}
 
@@ -189,7 +189,7 @@ def bleu_scores(
 
     Args:
         hypotheses: one text per sentence, detokenized unless `tokens` is "none".
-        references: one text per sentence, likewise.
+        references: one text per sentence, detokenized unless `tokens` is "none".
         language: language code of both; None: unknown.
         tokens: a sacreBLEU tokenization; None: its default for the language.
 

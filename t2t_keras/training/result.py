@@ -13,7 +13,7 @@ from t2t_keras.training.strategy import ProcessGroup
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainResult:
-    """How a training has ended; a metric is None where there was nothing to measure.
+    """How a training run ended; a metric is None where there was nothing to measure.
 
     Attributes:
         step: the number of updates done.

@@ -109,11 +109,12 @@ class Finding(NamedTuple):
         """Returns it in one line."""
         if not self.pairs:
             return f"{self.split}: {self.message}; {self.remedy}"
-        lines = ", ".join(f"{line:,}" for line in self.lines)
+        noun = "line" if self.pairs == 1 else "lines"
+        lines = ", ".join(map(str, self.lines))
         ellipsis = ", ..." if self.pairs > len(self.lines) else ""
         return (
             f"{self.split}: {self.message}: {quantity(self.pairs, 'pairs')} "
-            f"({self.share:.2%}), line {lines}{ellipsis}; {self.remedy}"
+            f"({self.share:.2%}), {noun} {lines}{ellipsis}; {self.remedy}"
         )
 
 

@@ -111,7 +111,7 @@ def inspect(
     faults = {}
     for name, inspection in inspections.items():
         if not inspection.pairs and not any(f.split == name for f in findings):
-            findings.append(unreadable_source(name, "has not a single pair"))
+            findings.append(unreadable_source(name, "has no pairs"))
         faults[name] = inspection.faults(held_out if is_train(name) else [])
         findings += [fault.finding for fault in faults[name]]
         statistics = split_statistics(

@@ -108,7 +108,7 @@ class Stages:
         Any mistake in a source is found here.
 
         Raises:
-            UserError: a source has a mistake, or not a single pair.
+            UserError: a source has a mistake, or no pairs.
         """
         counts = read_counts(plan.directory / "corpora.json")
         left_out = read_counts(plan.directory / "left_out.json")
@@ -182,7 +182,7 @@ def require_pairs(
     if not count:
         name = f" '{corpus}'" if corpus else ""
         details = f"; left out were {dict(dropped)}" if dropped else ""
-        raise UserError(f"the {split} source{name} has not a single pair{details}")
+        raise UserError(f"the {split} source{name} has no pairs{details}")
 
 
 def write_counts(

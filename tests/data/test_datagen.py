@@ -176,7 +176,7 @@ def test_files_with_mistakes_leave_nothing_and_can_be_mended(tmp_path):
         ({"sources": {"train": Given([("a", 1)])}}, "strings, not ('a', 1)"),
         ({"sources": {"train": Given(["ab"])}}, "yield pairs of strings, not 'ab'"),
         ({"sources": {"train": lambda: None}}, "a source must be a function that yiel"),
-        ({"sources": {"train": Given([])}}, "the train source has not a single pair"),
+        ({"sources": {"train": Given([])}}, "the train source has no pairs"),
     ],
 )
 def test_impossible_problems(changes, message, tmp_path):

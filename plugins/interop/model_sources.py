@@ -24,10 +24,18 @@ from t2t_keras.console import progress, say
 from t2t_keras.display import end_spinner
 from t2t_keras.errors import UserError, first_line, require_extra, require_local
 from t2t_keras.files.config_files import parse_yaml
-from t2t_keras.files.text_files import read_text, readable, require_fetched_file
+from t2t_keras.files.text_files import (
+    ZIP_DAMAGE,
+    read_text,
+    readable,
+    require_fetched_file,
+)
 from t2t_keras.run.config import has_checkpoint
 
 _HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@(\S+))?", re.ASCII)
+_HUB_PAGE = re.compile(
+    r"(?:https?://)?(?:huggingface|hf)\.co/([\w.-]+/[\w.-]+)/?(?:tree/.*)?", re.ASCII
+)
 # The files of a Marian model of transformers; of the weights, the first that is there.
 _NEEDED = ("config.json", "vocab.json", "source.spm", "target.spm")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -365,6 +373,7 @@ def _download(address: str, path: Path) -> None:
             total = int(response.headers.get("Content-Length") or 0) or None
             size = f"{total / 1e6:,.1f} MB" if total else "of unknown size"
             say(f"{address}: {size}")
+            _require_space(address, total or 0, path.parent)
             with (
                 open(path, "wb") as file,
                 progress("fetching", "bytes", total) as advance,
@@ -387,6 +396,16 @@ def _download(address: str, path: Path) -> None:
         ) from None
 
 
+def _require_space(name: str, size: int, folder: Path) -> None:
+    """Raises UserError if a temporary folder has less space than the file `name`."""
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise UserError(
+            f"{name} needs {size:,} bytes in {tempfile.gettempdir()}, where {free:,} "
+            "are free; set TMPDIR to a directory on a larger disk"
+        )
+
+
 def _unpack(path: Path, folder: Path, name: str) -> None:
     """Unpacks the files of an archive; names that lead outside are kept inside.
 
@@ -396,7 +415,7 @@ def _unpack(path: Path, folder: Path, name: str) -> None:
         name: what messages call it.
 
     Raises:
-        UserError: it is no ZIP file, is damaged, or would fill the disk.
+        UserError: it is no ZIP file, is damaged or encrypted, or would fill the disk.
     """
     with readable(path), open(path, "rb") as file:
         head = file.read(512).lstrip().lower()
@@ -411,18 +430,14 @@ def _unpack(path: Path, folder: Path, name: str) -> None:
                 )
             if len(members) > _MAX_MEMBERS:
                 raise UserError(f"{name} has {len(members):,} files; is it a model?")
-            free = shutil.disk_usage(folder).free
-            if size > free:
-                raise UserError(
-                    f"{name} needs {size:,} bytes in {folder.parent}, and {free:,} are "
-                    "free"
-                )
+            _require_space(name, size, folder)
             archive.extractall(folder)
-    # zipfile raises these for damage, for encryption and for unknown compression.
-    except (
-        *(zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError),
-        *(RuntimeError, ValueError, EOFError, OSError, LookupError),
-    ) as error:
+    except RuntimeError:
+        raise UserError(
+            f"{name} is encrypted, or compressed by a method that Python does not know;"
+            " unpack it by other means, and give its directory"
+        ) from None
+    except ZIP_DAMAGE as error:
         fault = "cut off or damaged" if head.startswith(b"pk") else "not a ZIP file"
         if head.startswith(b"<"):
             fault = "a page of HTML, not a ZIP file"

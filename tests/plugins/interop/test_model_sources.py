@@ -8,9 +8,12 @@ import io
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -248,6 +251,10 @@ def archive(files: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) ->
 FILES = {"decoder.yml": b"a: 1", "LICENSE": b"Attribution 4.0 International\n\n==="}
 
 
+# Where the central directory begins to describe a file; a 1 at the end: encrypted.
+CENTRAL = b"PK\x01\x02\x14\x03\x14\0\0"
+
+
 @pytest.mark.parametrize("folder", ["", "opus/", "a/b/"])
 @pytest.mark.parametrize("is_address", [True, False])
 def test_an_archive(folder, is_address, server):
@@ -289,13 +296,26 @@ def test_names_that_lead_outside(server, tmp_path):
         (archive({"a": b"0" * 10**8}), "would have 100,000,000 bytes when it is unp"),
         (archive({str(i): b"" for i in range(2000)}), "2,000 files; is it a model"),
         (archive(FILES, 0).replace(b"a: 1", b"b: 2", 1), "cut off or damaged .*CRC"),
+        (archive({"a": b"0" * 9}).replace(b"a30", b"a\xff0", 1), "damaged .*decompre"),
+        (archive(FILES).replace(CENTRAL, CENTRAL[:-1] + b"\1"), "x.zip is encrypted"),
     ],
-    ids=range(7),
+    ids=range(9),
 )  # fmt: skip
 def test_archives_that_are_refused(content, sentence, server):
     Path("x.zip").write_bytes(content)
     refused(sentence, "x.zip")
     assert server.requests == []
+
+
+def test_too_little_space_for_an_archive(server, monkeypatch):
+    content = archive(FILES)
+    Path("x.zip").write_bytes(content)
+    server.files["/x.zip"] = content
+    usage = shutil.disk_usage("/")._replace(free=9)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    sentence = rf"bytes in {tempfile.gettempdir()}, where 9 are free; set TMPDIR"
+    refused(sentence, "x.zip")
+    refused(sentence, f"{server.address}/x.zip")
 
 
 def test_addresses_that_are_refused(server, monkeypatch):
@@ -393,9 +413,12 @@ def test_what_the_command_refuses(server, marian_folder, capfd):
     opus = contents(marian_folder / "opus")
     Path("flags.zip").write_bytes(archive(opus))
     refused("--last is for tensor2tensor's models", "flags.zip", "--last", 2)
-    del opus["source.spm"]  # as in releases with byte pairs
+    del opus["source.spm"]
     Path("bpe.zip").write_bytes(archive(opus))
     refused("there is no bpe.zip/source.spm, the SentencePiece model", "bpe.zip")
+    opus["source.bpe"] = b"#version: 0.2\n"
+    Path("bpe.zip").write_bytes(archive(opus))
+    refused("bpe.zip/source.bpe splits the texts of the source into byte", "bpe.zip")
     server.repositories[NAME] = BIN
     refused(f"{NAME}@35bbec8/config.json: cannot read a model with", NAME)
 

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -546,6 +547,13 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     refused("has no model: neither", tmp_path / "empty")
     write(tmp_path / "checkpoint_best.pt", "")
     refused("such as fairseq's checkpoints", tmp_path / "checkpoint_best.pt")
+    model = folder / "model.npz"
+    content = model.read_bytes()
+    with zipfile.ZipFile(model, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a", b"0" * 9)
+    model.write_bytes(model.read_bytes().replace(b"a30", b"a\xff0", 1))
+    refused("model.npz is not a Marian model in NumPy's format, .npz (Error -3", folder)
+    model.write_bytes(content)
     (folder / "target.spm").rename(folder / "away")
     refused("target.spm, the SentencePiece model that splits the texts", folder)
     hf_marian(splitters, tmp_path / "hf")

@@ -95,6 +95,11 @@ def is_on_disk(source: str) -> bool:
     with contextlib.suppress(OSError):  # a name may be too long
         if source and (path.exists() or has_checkpoint(path)):
             return path.suffix.lower() != ".zip" or not path.is_file()
+    if page := _HUB_PAGE.fullmatch(source):
+        raise UserError(
+            f"{source} is a page of the Hugging Face Hub; give the name of its model, "
+            f"{page[1]}"
+        )
     if "://" in source:
         _require_safe(source)
     elif _HUB_NAME.fullmatch(source):
@@ -169,13 +174,17 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
         UserError: there is no such repository or revision, it has no Marian model, or
             it cannot be fetched and is not in the cache.
     """
-    from huggingface_hub import constants, errors, snapshot_download
+    from huggingface_hub import constants, errors, hf_hub_download, snapshot_download
 
     address = f"{constants.ENDPOINT}/{name}"
+    no_path = "" if Path(name).exists() else f"there is no path {name}, and "
     license_name = ""
     try:
-        files, license_name = _announced_files(name, revision, address)
-        # The commit's hash instead would leave nothing to find without a connection.
+        commit, files, license_name = _announced_files(name, revision, address)
+        # `snapshot_download` has threads, which would finish their files after Ctrl-C.
+        for file in files:
+            hf_hub_download(name, file, revision=commit)
+        # It records that the revision is this commit, for use without a connection.
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=files))
     except UserError:
         raise
@@ -186,7 +195,7 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
         ) from None
     except errors.RepositoryNotFoundError:
         raise UserError(
-            f"there is no path {name}, and no public model {address}; "
+            f"{no_path}there is no public model {address}; "
             f"{constants.ENDPOINT}/models?search=opus-mt lists such models, and `hf "
             "auth login` opens private ones"
         ) from None
@@ -197,9 +206,9 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
         cached = _cached_folder(name, revision)
         if cached is None:
             raise UserError(
-                f"cannot fetch {address} ({first_line(error) or type(error).__name__}),"
-                f" and it is not in {constants.HF_HUB_CACHE}; if you have its files, "
-                "give their directory"
+                f"{no_path}{address} cannot be fetched "
+                f"({first_line(error) or type(error).__name__}) and is not in "
+                f"{constants.HF_HUB_CACHE}; if you have its files, give their directory"
             ) from None
         folder = cached
         say(
@@ -215,10 +224,11 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
 
 def _announced_files(
     name: str, revision: str | None, address: str
-) -> tuple[list[str], str]:
-    """Says size and licence of what is fetched; returns the files, and the licence.
+) -> tuple[str | None, list[str], str]:
+    """Says size and licence of what is fetched.
 
-    The licence is "" if the repository names none.
+    Returns:
+        The commit, the files, and the licence, "" if the repository names none.
 
     Raises:
         UserError: the repository has no Marian model.
@@ -238,7 +248,7 @@ def _announced_files(
     end_spinner()  # huggingface_hub has bars
     if not sys.stderr.isatty():
         utils.disable_progress_bars()
-    return files, license_name
+    return info.sha, files, license_name
 
 
 def _chosen_files(names: Collection[str], address: str) -> list[str]:

@@ -122,7 +122,7 @@ def test_a_revision(server):
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
-        (None, f"no path {NAME}, and no public model http.*/{NAME}; .*search=opus-mt"),
+        (None, f"no path {NAME}, and there is no public model h.*/{NAME}; .*=opus-mt"),
         ("GatedRepo", "wants its terms accepted: .*`hf auth login`"),
         (
             NEEDED | {"onnx/encoder_model.onnx": b"x"},
@@ -133,7 +133,7 @@ def test_a_revision(server):
             BIN | {"pytorch_model.bin": POINTER},
             "a pointer of Git LFS in the place of p",
         ),
-        ("500", r"cannot fetch http.*\(.*500.*\), and it is not in .*cache"),
+        ("500", r"http.* cannot be fetched \(.*500.*\) and is not in .*cache; if you"),
     ],
 )
 def test_repositories_that_are_refused(files, sentence, server):
@@ -146,7 +146,28 @@ def test_a_file_that_ends_early(server, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the attempts
     server.repositories[NAME] = BIN | {"pytorch_model.bin": b"x" * 1000}
     server.cut.add("pytorch_model.bin")
-    refused("cannot fetch .*, and it is not in", NAME)
+    refused("cannot be fetched .* and is not in", NAME)
+    server.cut.clear()
+    assert (found(NAME).path / "pytorch_model.bin").stat().st_size == 1000
+
+
+def test_ctrl_c_stops_a_download(server):
+    main_thread = threading.main_thread().ident
+    has_stopped = threading.Event()
+    late = []
+
+    def press():
+        signal.pthread_kill(main_thread, signal.SIGINT)
+        if not has_stopped.wait(5):
+            late.append(1)
+
+    server.repositories[NAME] = BIN | {"pytorch_model.bin": b"x" * 1000}
+    server.cut.add("pytorch_model.bin")
+    server.after_half = press
+    with pytest.raises(KeyboardInterrupt):
+        found(NAME)
+    has_stopped.set()
+    assert not late
     server.cut.clear()
     assert (found(NAME).path / "pytorch_model.bin").stat().st_size == 1000
 
@@ -164,8 +185,9 @@ def test_without_a_network(how, revision, server, monkeypatch, capfd):
             go_offline(monkeypatch)
 
     offline()
-    message = refused("it is not in .*cache; if you have its files, give", source)
-    assert "cannot fetch http://127" in message
+    message = refused("and is not in .*cache; if you have its files, give", source)
+    start = f"there is no path {NAME}, and {constants.ENDPOINT}/{NAME} cannot be fetch"
+    assert message.startswith(start)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     use_endpoint(server.address, monkeypatch)
     model = found(source)
@@ -176,7 +198,7 @@ def test_without_a_network(how, revision, server, monkeypatch, capfd):
     said = capfd.readouterr().err
     assert said.startswith("cannot fetch http://127") and "cache is taken" in said
     (model.path / "pytorch_model.bin").unlink()
-    refused("it is not in .*cache", source)
+    refused("is not in .*cache", source)
 
 
 def test_a_path_wins(server, tmp_path):
@@ -188,6 +210,8 @@ def test_a_path_wins(server, tmp_path):
         assert (model.path, model.origin) == (Path(NAME), {})
     assert server.requests == []
     assert found(f"hf:{NAME}").origin == ORIGIN
+    del server.repositories[NAME]
+    assert refused("", f"hf:{NAME}").startswith("there is no public model http://127")
 
 
 @pytest.mark.parametrize(
@@ -201,6 +225,14 @@ def test_a_path_wins(server, tmp_path):
         ("", "there is no ''; a model is a path"),
         ("a/b/c", "there is no 'a/b/c'; a model"),
         ("hf:name", "hf:name is not a model of the Hugging Face Hub, whose names are"),
+        *(
+            (
+                f"{start}/staka/fugumt-en-ja{end}",
+                "give the name .*, staka/fugumt-en-ja$",
+            )
+            for start in ("https://huggingface.co", "huggingface.co", "https://hf.co")
+            for end in ("", "/", "/tree/main")
+        ),
         ("gs://bucket/x", "is not a path of this machine"),
         (
             "http://example.com/x.zip",

@@ -50,8 +50,12 @@ _DAMAGE: tuple[type[Exception], ...] = (
     *(EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.ReadError),
     zipfile.BadZipFile,
 )
-# What is also raised for a ZIP file, whose parts may seem to be before its beginning.
-ZIP_DAMAGE: tuple[type[Exception], ...] = (*_DAMAGE, OSError, ValueError, LookupError)
+# What is also raised for a ZIP file whose parts seem to be before its beginning, or to
+# be encrypted or compressed by another method.
+ZIP_DAMAGE: tuple[type[Exception], ...] = (
+    *_DAMAGE,
+    *(OSError, ValueError, LookupError, RuntimeError),
+)
 _BZIP2_DAMAGE = "Invalid data stream"  # an OSError
 if zstd is not None:
     _OPEN[".zst"] = zstd.open

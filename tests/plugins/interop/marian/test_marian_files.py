@@ -551,8 +551,16 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     content = model.read_bytes()
     with zipfile.ZipFile(model, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("a", b"0" * 9)
-    model.write_bytes(model.read_bytes().replace(b"a30", b"a\xff0", 1))
-    refused("model.npz is not a Marian model in NumPy's format, .npz (Error -3", folder)
+    central = b"PK\x01\x02\x14\x03\x14\0"
+    for damage, reason in (
+        ((b"a30", b"a\xff0"), "(Error -3"),
+        ((central + b"\0", central + b"\1"), "(File"),  # encrypted
+    ):
+        damaged = model.read_bytes().replace(*damage)
+        model.write_bytes(damaged)
+        refused(
+            f"model.npz is not a Marian model in NumPy's format, .npz {reason}", folder
+        )
     model.write_bytes(content)
     (folder / "target.spm").rename(folder / "away")
     refused("target.spm, the SentencePiece model that splits the texts", folder)

@@ -15,6 +15,7 @@ Elliott et al., "Findings of the Second Shared Task on Multimodal Machine Transl
 and Multilingual Image Description" (2017).
 """
 
+import collections
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -146,8 +147,8 @@ class Multi30k(Problem):
         A split that has another source keeps it.
 
         Raises:
-            UserError: a file is missing in `raw_dir`, cannot be downloaded or is not
-                text.
+            UserError: a file is missing in `raw_dir`, cannot be downloaded, is not
+                text, or has another number of lines than its translation.
         """
         folder = data_dir / "multi30k"
         sides = ("en", self.target)
@@ -159,6 +160,9 @@ class Multi30k(Problem):
         }
         if raw_files:
             _warn_of_changes(raw_files)
+            for split in splits:
+                pairs = ParallelFiles(*(raw_files[split, side] for side in sides))
+                collections.deque(pairs(), maxlen=0)  # refuses damaged files
             say("lower-casing and tokenizing the captions")
             folder.mkdir(parents=True, exist_ok=True)
         sources: dict[Split, Source] = dict(self.sources)

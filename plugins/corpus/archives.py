@@ -108,16 +108,11 @@ def open_member(path: Path, member: str) -> "Iterator[io.BufferedReader[Any]]":
 def _member(path: Path, member: str, stack: contextlib.ExitStack) -> IO[bytes] | None:
     """Opens a member until the stack is closed; returns None if there is none."""
     if path.suffix.lower() == ".zip":
-        try:
-            zipped = stack.enter_context(zipfile.ZipFile(path))
-            for name in zipped.namelist():
-                if _is_member(name, member):
-                    return stack.enter_context(zipped.open(name))
-            return None
-        except zipfile.BadZipFile:
-            raise UserError(
-                f"{path} is not a complete zip file; copy it again"
-            ) from None
+        zipped = stack.enter_context(zipfile.ZipFile(path))
+        for name in zipped.namelist():
+            if _is_member(name, member):
+                return stack.enter_context(zipped.open(name))
+        return None
     archive = stack.enter_context(_tar(path))
     for info in archive:
         if _is_member(info.name, member):

@@ -24,10 +24,18 @@ from t2t_keras.console import progress, say
 from t2t_keras.display import end_spinner
 from t2t_keras.errors import UserError, first_line, require_extra, require_local
 from t2t_keras.files.config_files import parse_yaml
-from t2t_keras.files.text_files import read_text, readable, require_fetched_file
+from t2t_keras.files.text_files import (
+    ZIP_DAMAGE,
+    read_text,
+    readable,
+    require_fetched_file,
+)
 from t2t_keras.run.config import has_checkpoint
 
 _HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@(\S+))?", re.ASCII)
+_HUB_PAGE = re.compile(
+    r"(?:https?://)?(?:huggingface|hf)\.co/([\w.-]+/[\w.-]+)/?(?:tree/.*)?", re.ASCII
+)
 # The files of a Marian model of transformers; of the weights, the first that is there.
 _NEEDED = ("config.json", "vocab.json", "source.spm", "target.spm")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -87,6 +95,11 @@ def is_on_disk(source: str) -> bool:
     with contextlib.suppress(OSError):  # a name may be too long
         if source and (path.exists() or has_checkpoint(path)):
             return path.suffix.lower() != ".zip" or not path.is_file()
+    if page := _HUB_PAGE.fullmatch(source):
+        raise UserError(
+            f"{source} is a page of the Hugging Face Hub; give the name of its model, "
+            f"{page[1]}"
+        )
     if "://" in source:
         _require_safe(source)
     elif _HUB_NAME.fullmatch(source):
@@ -161,13 +174,17 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
         UserError: there is no such repository or revision, it has no Marian model, or
             it cannot be fetched and is not in the cache.
     """
-    from huggingface_hub import constants, errors, snapshot_download
+    from huggingface_hub import constants, errors, hf_hub_download, snapshot_download
 
     address = f"{constants.ENDPOINT}/{name}"
+    no_path = "" if Path(name).exists() else f"there is no path {name}, and "
     license_name = ""
     try:
-        files, license_name = _announced_files(name, revision, address)
-        # The commit's hash instead would leave nothing to find without a connection.
+        commit, files, license_name = _announced_files(name, revision, address)
+        # `snapshot_download` has threads, which would finish their files after Ctrl-C.
+        for file in files:
+            hf_hub_download(name, file, revision=commit)
+        # It records that the revision is this commit, for use without a connection.
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=files))
     except UserError:
         raise
@@ -178,7 +195,7 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
         ) from None
     except errors.RepositoryNotFoundError:
         raise UserError(
-            f"there is no path {name}, and no public model {address}; "
+            f"{no_path}there is no public model {address}; "
             f"{constants.ENDPOINT}/models?search=opus-mt lists such models, and `hf "
             "auth login` opens private ones"
         ) from None
@@ -189,9 +206,9 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
         cached = _cached_folder(name, revision)
         if cached is None:
             raise UserError(
-                f"cannot fetch {address} ({first_line(error) or type(error).__name__}),"
-                f" and it is not in {constants.HF_HUB_CACHE}; if you have its files, "
-                "give their directory"
+                f"{no_path}{address} cannot be fetched "
+                f"({first_line(error) or type(error).__name__}) and is not in "
+                f"{constants.HF_HUB_CACHE}; if you have its files, give their directory"
             ) from None
         folder = cached
         say(
@@ -207,10 +224,11 @@ def _from_hub(name: str, revision: str | None) -> FoundModel:
 
 def _announced_files(
     name: str, revision: str | None, address: str
-) -> tuple[list[str], str]:
-    """Says size and licence of what is fetched; returns the files, and the licence.
+) -> tuple[str | None, list[str], str]:
+    """Says size and licence of what is fetched.
 
-    The licence is "" if the repository names none.
+    Returns:
+        The commit, the files, and the licence, "" if the repository names none.
 
     Raises:
         UserError: the repository has no Marian model.
@@ -230,7 +248,7 @@ def _announced_files(
     end_spinner()  # huggingface_hub has bars
     if not sys.stderr.isatty():
         utils.disable_progress_bars()
-    return files, license_name
+    return info.sha, files, license_name
 
 
 def _chosen_files(names: Collection[str], address: str) -> list[str]:
@@ -365,6 +383,7 @@ def _download(address: str, path: Path) -> None:
             total = int(response.headers.get("Content-Length") or 0) or None
             size = f"{total / 1e6:,.1f} MB" if total else "of unknown size"
             say(f"{address}: {size}")
+            _require_space(address, total or 0, path.parent)
             with (
                 open(path, "wb") as file,
                 progress("fetching", "bytes", total) as advance,
@@ -387,6 +406,16 @@ def _download(address: str, path: Path) -> None:
         ) from None
 
 
+def _require_space(name: str, size: int, folder: Path) -> None:
+    """Raises UserError if a temporary folder has less space than the file `name`."""
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise UserError(
+            f"{name} needs {size:,} bytes in {tempfile.gettempdir()}, where {free:,} "
+            "are free; set TMPDIR to a directory on a larger disk"
+        )
+
+
 def _unpack(path: Path, folder: Path, name: str) -> None:
     """Unpacks the files of an archive; names that lead outside are kept inside.
 
@@ -396,7 +425,7 @@ def _unpack(path: Path, folder: Path, name: str) -> None:
         name: what messages call it.
 
     Raises:
-        UserError: it is no ZIP file, is damaged, or would fill the disk.
+        UserError: it is no ZIP file, is damaged or encrypted, or would fill the disk.
     """
     with readable(path), open(path, "rb") as file:
         head = file.read(512).lstrip().lower()
@@ -411,18 +440,14 @@ def _unpack(path: Path, folder: Path, name: str) -> None:
                 )
             if len(members) > _MAX_MEMBERS:
                 raise UserError(f"{name} has {len(members):,} files; is it a model?")
-            free = shutil.disk_usage(folder).free
-            if size > free:
-                raise UserError(
-                    f"{name} needs {size:,} bytes in {folder.parent}, and {free:,} are "
-                    "free"
-                )
+            _require_space(name, size, folder)
             archive.extractall(folder)
-    # zipfile raises these for damage, for encryption and for unknown compression.
-    except (
-        *(zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError),
-        *(RuntimeError, ValueError, EOFError, OSError, LookupError),
-    ) as error:
+    except RuntimeError:
+        raise UserError(
+            f"{name} is encrypted, or compressed by a method that Python does not know;"
+            " unpack it by other means, and give its directory"
+        ) from None
+    except ZIP_DAMAGE as error:
         fault = "cut off or damaged" if head.startswith(b"pk") else "not a ZIP file"
         if head.startswith(b"<"):
             fault = "a page of HTML, not a ZIP file"

@@ -12,6 +12,7 @@ from t2t_keras.files.atomic import lock
 from t2t_keras.files.json_files import sha256 as sha256_of
 
 _BLOCK = 1 << 20  # bytes that are read at a time
+_HTML = (b"<!doctype html", b"<html")
 
 
 def download(url: str, path: Path, sha256: str = "") -> None:
@@ -26,8 +27,8 @@ def download(url: str, path: Path, sha256: str = "") -> None:
         sha256: the SHA-256 that it must have; "": any.
 
     Raises:
-        UserError: the server cannot be reached or fails, or it sent a file with
-            another SHA-256.
+        UserError: the server cannot be reached or fails, or it sent a page of HTML, or
+            a file with another SHA-256.
     """
     part = path.with_name(f"{path.name}.part")
     with lock(path.with_name(f"{path.name}.lock"), refusal=None):
@@ -41,6 +42,15 @@ def download(url: str, path: Path, sha256: str = "") -> None:
                 f"cannot download {url}: {reason}; run the same command again, which "
                 f"resumes the download, or download it by other means to {path}"
             ) from None
+        with open(part, "rb") as file:
+            head = file.read(512)
+        # A proxy may answer with its own page.
+        if head.lstrip().lower().startswith(_HTML):
+            part.unlink()
+            raise UserError(
+                f"{url} is answered with a page of HTML, perhaps by a proxy; download "
+                f"it by other means to {path}"
+            )
         if sha256 and sha256_of(part) != sha256:
             part.unlink()
             raise UserError(

@@ -12,6 +12,7 @@ import itertools
 import lzma
 import re
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ except ImportError:  # it is in the extra [data]
 
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")  # the suffixes of compressed files
 _KINDS = {".gz": "gzip", ".xz": "xz", ".zst": "zstd", ".bz2": "bzip2"}
-_KINDS |= {".tgz": "gzip", ".tar": "tar"}
+_KINDS |= {".tgz": "gzip", ".tar": "tar", ".zip": "zip"}
 _OPEN: dict[str, Callable[..., Any]] = {
     ".gz": gzip.open,
     ".xz": lzma.open,
@@ -44,9 +45,16 @@ _MAGIC = {
         for block in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
     ),
 }
-# What is raised for a compressed file that is cut off, or is none.
+# What is raised for a compressed file or an archive that is cut off, or is none.
 _DAMAGE: tuple[type[Exception], ...] = (
     *(EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.ReadError),
+    zipfile.BadZipFile,
+)
+# What is also raised for a ZIP file whose parts seem to be before its beginning, or to
+# be encrypted or compressed by another method.
+ZIP_DAMAGE: tuple[type[Exception], ...] = (
+    *_DAMAGE,
+    *(OSError, ValueError, LookupError, RuntimeError),
 )
 _BZIP2_DAMAGE = "Invalid data stream"  # an OSError
 if zstd is not None:

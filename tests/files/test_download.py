@@ -50,10 +50,15 @@ def test_what_is_complete_is_not_sent_again(server, tmp_path):
 
 
 def test_downloads_that_fail(server, tmp_path):
+    server.files = {**server.files, "/page.gz": b"\n<!DOCTYPE html><p>Sign in"}
     for url, message in (
         (f"{server.address}/x.tgz", "its SHA-256 is not 0000"),
         (f"{server.address}/y.tgz", r"cannot download .*y\.tgz: Not Found; run"),
         ("http://127.0.0.1:9/x.tgz", "Connection refused"),
+        (
+            f"{server.address}/page.gz",
+            "a page of HTML, perhaps by a proxy; download it",
+        ),
     ):
         refused(message, download, url, tmp_path / "x.tgz", "0" * 64)
     assert all(path.suffix == ".lock" for path in tmp_path.iterdir())

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
@@ -19,6 +19,7 @@ class Hub(ThreadingHTTPServer):
         files: path -> content, a code of an error, or another address.
         tags: the tags of all repositories.
         cut: files of which only half is sent.
+        after_half: is called when half of such a file was sent.
         requests: the paths that were asked for.
     """
 
@@ -31,6 +32,7 @@ class Hub(ThreadingHTTPServer):
         self.files: dict[str, bytes | int | str] = {}
         self.tags = ["marian", "license:cc-by-4.0"]
         self.cut: set[str] = set()
+        self.after_half: Callable[[], None] = lambda: None
         self.requests: list[str] = []
 
 
@@ -95,6 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "GET":
             self.wfile.write(content[: len(content) // 2] if cut else content)
         if cut:
+            self.wfile.flush()
+            self.server.after_half()
             self.close_connection = True
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -167,8 +168,23 @@ def test_captions_in_a_folder(tmp_path, capfd, suffix, test_name):
     expected = hand_made(tmp_path / "by_hand", capfd)
     assert contents(data_dir, "translate_multi30k") == expected
 
-    (folder / f"val.de{suffix}").unlink()
     other = tmp_path / "other"
+    path = folder / f"val.de{suffix}"
+    for content, sentence in (
+        (
+            b"Ein Hund.\n",
+            "val.de{} has only 1 line and .*val.en{} has 10: line",
+        ),
+        ("Bäume\n".encode("latin-1") * 10, "val.de{}, line 1: byte 0xe4 is not valid"),
+    ):
+        path.write_bytes(gzip.compress(content) if suffix else content)
+        capfd.readouterr()
+        assert run(*ARGV, "--raw_dir", folder, "--data_dir", other) == 2
+        error = capfd.readouterr().err.splitlines()[-1]
+        assert re.search(f"error: {folder}/{sentence.format(suffix, suffix)}", error)
+        assert not other.exists()
+
+    path.unlink()
     error = run_refused(capfd, *ARGV, "--raw_dir", folder, "--data_dir", other)
     assert f"{folder} has no val.de or val.de.gz; download https://raw.git" in error
     assert "/multi30k/dataset/master/data/task1/raw/val.de.gz, or" in error

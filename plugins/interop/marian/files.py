@@ -13,7 +13,7 @@ import numpy as np
 
 from t2t_keras.errors import UserError, quantity
 from t2t_keras.files.config_files import parse_yaml
-from t2t_keras.files.text_files import read_text, require_fetched_file
+from t2t_keras.files.text_files import ZIP_DAMAGE, read_text, require_fetched_file
 
 from ..extended_transformer import ExtendedHParams
 from ..given_settings import require_setting
@@ -235,10 +235,10 @@ def _read_npz(path: Path) -> tuple[ModelTensors, dict[str, Any]]:
             if size > _MAX_COMPRESSION * path.stat().st_size:
                 raise ValueError(f"its arrays would have {size:,} bytes")
             arrays = dict(file)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except ZIP_DAMAGE as error:
         raise UserError(
-            f"{path} is not a Marian model in NumPy's format, .npz ({error}); convert "
-            "a .bin file with marian-conv"
+            f"{path} is not a Marian model in NumPy's format, .npz ({error}); fetch it "
+            "again, or convert a .bin file with marian-conv"
         ) from None
     if _SETTINGS not in arrays:
         raise UserError(f"{path} has no {_SETTINGS}, which every Marian model has")
@@ -310,6 +310,12 @@ def _read_vocabulary(path: Path, side: str) -> tuple[TokenList, bytes]:
     """
     is_model = path.suffix == ".spm"
     model_path = path if is_model else path.with_name(f"{side}.spm")
+    pairs_path = path.with_name(f"{side}.bpe")
+    if not model_path.exists() and pairs_path.exists():
+        raise UserError(
+            f"{pairs_path} splits the texts of the {side} into byte pairs, which is "
+            "not done here; take a release whose README says SentencePiece"
+        )
     if not model_path.exists():
         raise UserError(
             f"there is no {model_path}, the SentencePiece model that splits the texts "

@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,16 @@ def test_missing_archives_are_named_with_their_addresses(raw_dir, tmp_path, capf
         "http://www.statmt.org/wmt14/test-full.tgz\n"
     )
     assert not (tmp_path / "data").exists()
+
+
+def test_a_damaged_zip_file(tmp_path):
+    pairs = ArchivedPairs(tmp_path, "http://x/a.zip", "a.en", "a.de")
+    with zipfile.ZipFile(pairs.path, "w") as file:
+        file.writestr("a.en", "A dog.\n")
+        file.writestr("a.de", "Ein Hund.\n")
+    assert list(pairs()) == [("A dog.", "Ein Hund.")]
+    pairs.path.write_bytes(pairs.path.read_bytes().replace(b"Hund", b"Mund"))
+    refused("a.zip is not a complete zip file; copy", lambda: list(pairs()))
 
 
 def test_damaged_archives(raw_dir, tmp_path):

@@ -8,9 +8,12 @@ import io
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -119,7 +122,7 @@ def test_a_revision(server):
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
-        (None, f"no path {NAME}, and no public model http.*/{NAME}; .*search=opus-mt"),
+        (None, f"no path {NAME}, and there is no public model h.*/{NAME}; .*=opus-mt"),
         ("GatedRepo", "wants its terms accepted: .*`hf auth login`"),
         (
             NEEDED | {"onnx/encoder_model.onnx": b"x"},
@@ -130,7 +133,7 @@ def test_a_revision(server):
             BIN | {"pytorch_model.bin": POINTER},
             "a pointer of Git LFS in the place of p",
         ),
-        ("500", r"cannot fetch http.*\(.*500.*\), and it is not in .*cache"),
+        ("500", r"http.* cannot be fetched \(.*500.*\) and is not in .*cache; if you"),
     ],
 )
 def test_repositories_that_are_refused(files, sentence, server):
@@ -143,7 +146,28 @@ def test_a_file_that_ends_early(server, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the attempts
     server.repositories[NAME] = BIN | {"pytorch_model.bin": b"x" * 1000}
     server.cut.add("pytorch_model.bin")
-    refused("cannot fetch .*, and it is not in", NAME)
+    refused("cannot be fetched .* and is not in", NAME)
+    server.cut.clear()
+    assert (found(NAME).path / "pytorch_model.bin").stat().st_size == 1000
+
+
+def test_ctrl_c_stops_a_download(server):
+    main_thread = threading.main_thread().ident
+    has_stopped = threading.Event()
+    late = []
+
+    def press():
+        signal.pthread_kill(main_thread, signal.SIGINT)
+        if not has_stopped.wait(5):
+            late.append(1)
+
+    server.repositories[NAME] = BIN | {"pytorch_model.bin": b"x" * 1000}
+    server.cut.add("pytorch_model.bin")
+    server.after_half = press
+    with pytest.raises(KeyboardInterrupt):
+        found(NAME)
+    has_stopped.set()
+    assert not late
     server.cut.clear()
     assert (found(NAME).path / "pytorch_model.bin").stat().st_size == 1000
 
@@ -161,8 +185,9 @@ def test_without_a_network(how, revision, server, monkeypatch, capfd):
             go_offline(monkeypatch)
 
     offline()
-    message = refused("it is not in .*cache; if you have its files, give", source)
-    assert "cannot fetch http://127" in message
+    message = refused("and is not in .*cache; if you have its files, give", source)
+    start = f"there is no path {NAME}, and {constants.ENDPOINT}/{NAME} cannot be fetch"
+    assert message.startswith(start)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     use_endpoint(server.address, monkeypatch)
     model = found(source)
@@ -173,7 +198,7 @@ def test_without_a_network(how, revision, server, monkeypatch, capfd):
     said = capfd.readouterr().err
     assert said.startswith("cannot fetch http://127") and "cache is taken" in said
     (model.path / "pytorch_model.bin").unlink()
-    refused("it is not in .*cache", source)
+    refused("is not in .*cache", source)
 
 
 def test_a_path_wins(server, tmp_path):
@@ -185,6 +210,8 @@ def test_a_path_wins(server, tmp_path):
         assert (model.path, model.origin) == (Path(NAME), {})
     assert server.requests == []
     assert found(f"hf:{NAME}").origin == ORIGIN
+    del server.repositories[NAME]
+    assert refused("", f"hf:{NAME}").startswith("there is no public model http://127")
 
 
 @pytest.mark.parametrize(
@@ -198,6 +225,14 @@ def test_a_path_wins(server, tmp_path):
         ("", "there is no ''; a model is a path"),
         ("a/b/c", "there is no 'a/b/c'; a model"),
         ("hf:name", "hf:name is not a model of the Hugging Face Hub, whose names are"),
+        *(
+            (
+                f"{start}/staka/fugumt-en-ja{end}",
+                "give the name .*, staka/fugumt-en-ja$",
+            )
+            for start in ("https://huggingface.co", "huggingface.co", "https://hf.co")
+            for end in ("", "/", "/tree/main")
+        ),
         ("gs://bucket/x", "is not a path of this machine"),
         (
             "http://example.com/x.zip",
@@ -248,6 +283,10 @@ def archive(files: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) ->
 FILES = {"decoder.yml": b"a: 1", "LICENSE": b"Attribution 4.0 International\n\n==="}
 
 
+# Where the central directory begins to describe a file; a 1 at the end: encrypted.
+CENTRAL = b"PK\x01\x02\x14\x03\x14\0\0"
+
+
 @pytest.mark.parametrize("folder", ["", "opus/", "a/b/"])
 @pytest.mark.parametrize("is_address", [True, False])
 def test_an_archive(folder, is_address, server):
@@ -289,13 +328,26 @@ def test_names_that_lead_outside(server, tmp_path):
         (archive({"a": b"0" * 10**8}), "would have 100,000,000 bytes when it is unp"),
         (archive({str(i): b"" for i in range(2000)}), "2,000 files; is it a model"),
         (archive(FILES, 0).replace(b"a: 1", b"b: 2", 1), "cut off or damaged .*CRC"),
+        (archive({"a": b"0" * 9}).replace(b"a30", b"a\xff0", 1), "damaged .*decompre"),
+        (archive(FILES).replace(CENTRAL, CENTRAL[:-1] + b"\1"), "x.zip is encrypted"),
     ],
-    ids=range(7),
+    ids=range(9),
 )  # fmt: skip
 def test_archives_that_are_refused(content, sentence, server):
     Path("x.zip").write_bytes(content)
     refused(sentence, "x.zip")
     assert server.requests == []
+
+
+def test_too_little_space_for_an_archive(server, monkeypatch):
+    content = archive(FILES)
+    Path("x.zip").write_bytes(content)
+    server.files["/x.zip"] = content
+    usage = shutil.disk_usage("/")._replace(free=9)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    sentence = rf"bytes in {tempfile.gettempdir()}, where 9 are free; set TMPDIR"
+    refused(sentence, "x.zip")
+    refused(sentence, f"{server.address}/x.zip")
 
 
 def test_addresses_that_are_refused(server, monkeypatch):
@@ -393,9 +445,12 @@ def test_what_the_command_refuses(server, marian_folder, capfd):
     opus = contents(marian_folder / "opus")
     Path("flags.zip").write_bytes(archive(opus))
     refused("--last is for tensor2tensor's models", "flags.zip", "--last", 2)
-    del opus["source.spm"]  # as in releases with byte pairs
+    del opus["source.spm"]
     Path("bpe.zip").write_bytes(archive(opus))
     refused("there is no bpe.zip/source.spm, the SentencePiece model", "bpe.zip")
+    opus["source.bpe"] = b"#version: 0.2\n"
+    Path("bpe.zip").write_bytes(archive(opus))
+    refused("bpe.zip/source.bpe splits the texts of the source into byte", "bpe.zip")
     server.repositories[NAME] = BIN
     refused(f"{NAME}@35bbec8/config.json: cannot read a model with", NAME)
 

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -564,6 +565,21 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     refused("has no model: neither", tmp_path / "empty")
     write(tmp_path / "checkpoint_best.pt", "")
     refused("such as fairseq's checkpoints", tmp_path / "checkpoint_best.pt")
+    model = folder / "model.npz"
+    content = model.read_bytes()
+    with zipfile.ZipFile(model, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a", b"0" * 9)
+    central = b"PK\x01\x02\x14\x03\x14\0"
+    for damage, reason in (
+        ((b"a30", b"a\xff0"), "(Error -3"),
+        ((central + b"\0", central + b"\1"), "(File"),  # encrypted
+    ):
+        damaged = model.read_bytes().replace(*damage)
+        model.write_bytes(damaged)
+        refused(
+            f"model.npz is not a Marian model in NumPy's format, .npz {reason}", folder
+        )
+    model.write_bytes(content)
     (folder / "target.spm").rename(folder / "away")
     refused("target.spm, the SentencePiece model that splits the texts", folder)
     hf_marian(splitters, tmp_path / "hf")

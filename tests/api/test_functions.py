@@ -4,6 +4,8 @@ import inspect
 import json
 import pydoc
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -75,6 +77,23 @@ def test_data_are_made_and_trained_on(tmp_path, monkeypatch):
     assert list(run.history("dev")["step"]) == [4]
     assert {"nll", "loss"} <= {*run.history("train")}
     assert "loss" not in [*run.history("dev").dropna(axis="columns")]
+
+
+SCRIPT = """
+import t2t_keras
+
+print("The script runs.")
+files = {"train_source": "source.txt", "train_target": "target.txt"}
+t2t_keras.datagen("translate_text", "data", vocab_size=300, workers=2, **files)
+"""
+
+
+def test_a_script_needs_no_main_guard(tmp_path):
+    """Worker processes do not run it again."""
+    write_pairs(tmp_path)
+    script = write(tmp_path / "script.py", SCRIPT)
+    printed = subprocess.check_output([sys.executable, script], cwd=tmp_path)
+    assert printed == b"The script runs.\n"
 
 
 def test_a_run_is_a_translator(run):

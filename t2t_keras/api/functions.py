@@ -301,7 +301,7 @@ def evaluate(
         UserError: a value is impossible, or does not go with another; there is no such
             run, split or checkpoint.
     """
-    return _call("evaluate", locals())
+    return _call("evaluate", locals() | {"all": True})
 
 
 def export(

@@ -117,7 +117,7 @@ class Run(ModelTranslator):
         """
         if self._ensemble:
             raise UserError("evaluate scores one run; load it without an ensemble")
-        return self._call("evaluate", locals())
+        return self._call("evaluate", locals() | {"all": True})
 
     def export(
         self,

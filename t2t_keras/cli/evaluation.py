@@ -185,7 +185,7 @@ class Evaluate(UsrDirFlags, Command):
         if bool(self.hypotheses) != bool(self.references):
             raise UserError("--hypotheses and --references need each other")
         if bool(self.hypotheses) == bool(self.output_dir):
-            raise UserError("give either a RUN or --hypotheses and --references")
+            raise UserError("give either RUN or --hypotheses and --references")
         if self.hypotheses:
             flags = ("hypotheses", "references", "tokenize", "language", "all", "json")
             self.require_only(flags, "--hypotheses and --references")
@@ -195,12 +195,12 @@ class Evaluate(UsrDirFlags, Command):
             raise UserError(f"{flag} does not go with --export_dir")
         is_all = self.checkpoint == "all"
         if is_all and self.engine == "ctranslate2":
-            raise UserError("--engine ctranslate2 does not go with --checkpoint all")
+            raise UserError("--engine ctranslate2 does not go with --checkpoint=all")
         if not is_all and self.wait_minutes is not None:
-            raise UserError("--wait_minutes needs --checkpoint all as well")
+            raise UserError("--wait_minutes needs --checkpoint=all as well")
         for flag, value in {"output": self.output, "language": self.language}.items():
             if is_all and value is not None:
-                raise UserError(f"--{flag} does not go with --checkpoint all")
+                raise UserError(f"--{flag} does not go with --checkpoint=all")
         if self.output is not None and self.eval_sentences == 0:
             raise UserError(
                 "--output: with --eval_sentences 0 there is nothing to write"

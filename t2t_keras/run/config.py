@@ -453,7 +453,7 @@ def other_than_run(path: str | Path) -> str:
         run, name = Path(file).parent, Path(file).name
         return (
             f"{path} is a checkpoint; give its run, {run}, and the checkpoint as "
-            f"--checkpoint {name}"
+            f"--checkpoint={name}"
         )
     if any(directory.glob("*.manifest.json")):
         return (

@@ -19,6 +19,7 @@ from t2t_keras.api.calling import Result, Table, argument_names
 from t2t_keras.api.functions import train as train_function
 from t2t_keras.api.run import Run
 from t2t_keras.cli.training import Train
+from t2t_keras.console import say
 from t2t_keras.decoding.engine import Hypothesis, Score
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -112,6 +113,12 @@ def test_it_is_evaluated_as_by_the_command(run, trained_run, capfd):
     assert json.loads(json.dumps(scores)) == scores
     assert scores == t2t_keras.evaluate(trained_run, "dev", **QUICK)
     assert "nll" in repr(scores) and is_short(scores)
+    assert all(name in repr(scores) for name in scores["bleu"]["signatures"])
+
+
+def test_a_glossary_is_a_dictionary_everywhere(run):
+    scores = run.evaluate("dev", glossary={"a": "b"}, **QUICK)
+    assert scores == run.evaluate("dev", glossary=[["a", "b"]], **QUICK)
 
 
 def test_systems_are_compared(run, trained_run):
@@ -184,7 +191,10 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
     refused(message, evaluate, "dev", output=tmp_path / "x", eval_sentences=0)
     refused("^format: there is no 'x'", run.export, tmp_path / "x", format="x")
     refused("^output_dir must be a path, not 5", t2t_keras.export, 5, tmp_path / "x")
-    refused("hypotheses and references", t2t_keras.evaluate)
+    message = "^evaluate: there is no 'splitt'; did you mean 'split'"
+    refused(message, t2t_keras.evaluate, trained_run, splitt="dev")
+    message = "^give either output_dir or hypotheses and references"
+    refused(message, t2t_keras.evaluate)
     message = "^checkpoint must be an integer or a path, not 2.5"
     refused(message, t2t_keras.evaluate, trained_run, checkpoint=2.5)
     message = "^checkpoint: there is no .*ckpt-99"
@@ -204,6 +214,13 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
     refused("without an ensemble", ensemble.evaluate, "dev")
 
 
+def test_what_is_printed_names_arguments(capsys):
+    with argument_names(Train):
+        say("--eval_every 5 is less")
+    say("--eval_every")
+    assert capsys.readouterr().err == "eval_every=5 is less\n--eval_every\n"
+
+
 @pytest.mark.parametrize(
     ("flags", "arguments"),
     [
@@ -211,6 +228,8 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
         ("run `t2t train --seed 3`, or give --seed", "run `t2t train --seed 3`, or gi"),
         ("or --change_settings to resume", "or change_settings=True to resume"),
         ("--decode_hparams raw: no", "raw: no"),
+        ("it as --checkpoint=model.ckpt-5; x", 'it as checkpoint="model.ckpt-5"; x'),
+        ("give --hparams norm=pre, or x", 'give hparams="norm=pre", or x'),
     ],
 )
 def test_flags_in_messages(flags, arguments):

@@ -47,7 +47,7 @@ MISTAKES = [
     (
         ("export", "trained/model.ckpt-5", "new"),
         "trained/model.ckpt-5 is a checkpoint; give its run, trained, and the "
-        "checkpoint as --checkpoint model.ckpt-5",
+        "checkpoint as --checkpoint=model.ckpt-5",
     ),
     (
         ("config", "trained/model.ckpt-5.index"),

@@ -148,6 +148,7 @@ class Run(ModelTranslator):
         """
         return self._call("export", locals() | {"ensemble": self._ensemble})
 
+    @checked
     def attention(self, source: str, target: str | None = None) -> Any:
         """Returns all attention weights for a sentence; a notebook draws them.
 

@@ -142,6 +142,7 @@ def test_attention_draws_itself(run, tmp_path):
     assert attention.cross.shape[:2] == (1, 2) and is_short(attention)
     assert np.allclose(attention.cross.sum(-1), 1, atol=1e-5)
     assert attention._repr_html_().startswith('<iframe srcdoc="&lt;!DOCTYPE html')
+    assert len(repr(run.attention("a dog " * 300, "a"))) < 200
     attention.save(tmp_path / "page.html")
     assert "<title>" in (tmp_path / "page.html").read_text()
 
@@ -210,6 +211,9 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
     refused("^datagen: there is no 'foo'", datagen, "translate_text", "x", foo=1)
     refused("has no model", t2t_keras.import_model, tmp_path, tmp_path / "x")
     refused("the output_dir of `t2t train` is one", t2t_keras.load, tmp_path)
+    refused("^output_dir is empty; give a directory", t2t_keras.load, "")
+    refused("^source must be text, not b'a'", run.attention, b"a")
+    refused("^target must be text or None, not 5", run.attention, "a", 5)
     ensemble = t2t_keras.load(trained_run, ensemble=[trained_run])
     refused("without an ensemble", ensemble.evaluate, "dev")
 

@@ -61,6 +61,14 @@ MISTAKES = [
         ("datagen", "--problem", "translate_ende_toy", "--data_dir", "trained"),
         "--data_dir: trained is a run directory; its data are in /its/data; give",
     ),
+    (
+        (*TRAIN, *BASE, "--output_dir", "served/9"),
+        "--output_dir: served/9 is an export; give a directory for the run",
+    ),
+    (
+        ("datagen", "--problem", "translate_ende_toy", "--data_dir", "served/9"),
+        "--data_dir: served/9 is an export; give another directory for new data",
+    ),
     ((*RUN, "--input", "no_such.txt"), "cannot read no_such.txt"),
     (
         (*RUN, "--input", "A dog."),

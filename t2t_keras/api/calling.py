@@ -6,7 +6,7 @@ The values are checked as those of flags are, with the names of arguments in mes
 import contextlib
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,12 @@ class Result(dict[str, Any]):
     It is shown as the command shows it, `print(result)` included.
     """
 
-    def __init__(
-        self, values: Mapping[str, Any], show: Callable[[dict[str, Any]], str]
-    ) -> None:
+    def __init__(self, values: Mapping[str, Any], command: Command) -> None:
         super().__init__(values)
-        self._show = show
+        self._command = command
 
     def __repr__(self) -> str:
-        return self._show(dict(self))
+        return Wording(type(self._command))(self._command.show(dict(self)))
 
 
 class Table:
@@ -108,7 +106,7 @@ def call(name: str, arguments: Mapping[str, Any]) -> Result:
     command_class = find_command(name)
     if command_class is None:
         raise UserError(f"the plugin with `t2t {name}` is not installed")
-    with argument_names(command_class) as wording:
+    with argument_names(command_class):
         command = _command(name, command_class, arguments)
         if usr_dir := getattr(command, "usr_dir", None):
             load_usr_dir(usr_dir)
@@ -117,8 +115,7 @@ def call(name: str, arguments: Mapping[str, Any]) -> Result:
 
             require_tensorflow()
         command.check()
-        result = command.run()
-    return Result(result, lambda values: wording(command.show(values)))
+        return Result(command.run(), command)
 
 
 def _command(
@@ -235,7 +232,7 @@ class Wording:
 
 
 @contextlib.contextmanager
-def argument_names(command: type[Command] | None = None) -> Iterator[Wording]:
+def argument_names(command: type[Command] | None = None) -> Iterator[None]:
     """Names arguments in place of flags, in errors and in what is printed.
 
     Args:
@@ -244,7 +241,7 @@ def argument_names(command: type[Command] | None = None) -> Iterator[Wording]:
     wording = Wording(command)
     try:
         with rewriting(wording):
-            yield wording
+            yield
     except UserError as error:
         error.args = (wording(str(error)),)
         raise

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import pickle
 import pydoc
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from helpers.small_data import write_pairs
 from helpers.small_run import HPARAMS, replace_search, replace_updates
 
 import t2t_keras
-from t2t_keras.api.calling import Result, Table, argument_names
+from t2t_keras.api.calling import Table, argument_names
 from t2t_keras.api.functions import train as train_function
 from t2t_keras.api.run import Run
 from t2t_keras.cli.training import Train
@@ -111,6 +112,7 @@ def test_it_is_evaluated_as_by_the_command(run, trained_run, capfd):
     flags += ("--engine", "tensorflow")
     assert scores == run_json(capfd, "evaluate", trained_run, *flags)
     assert json.loads(json.dumps(scores)) == scores
+    assert repr(pickle.loads(pickle.dumps(scores))) == repr(scores)
     assert scores == t2t_keras.evaluate(trained_run, "dev", **QUICK)
     assert "nll" in repr(scores) and is_short(scores)
     assert all(name in repr(scores) for name in scores["bleu"]["signatures"])
@@ -272,7 +274,6 @@ def test_reprs_of_outputs():
     hypothesis = Hypothesis("Ein Haus.", -0.123456, ids=tuple(range(99)))
     assert repr(hypothesis) == "Hypothesis('Ein Haus.', score=-0.1235)"
     assert repr(Score(-2.5, 3, (1, 2, 3))) == "Score(log_prob=-2.5, tokens=3)"
-    assert repr(Result({"a": 1}, lambda result: f"a is {result['a']}")) == "a is 1"
 
 
 IMPORTS = """

@@ -359,11 +359,12 @@ def select_split(
     splits: dict[str, Collection[Split]] = {}
     for path in data_dirs:
         splits[path] = Manifest.open(Path(path), problem.data_name).examples.keys()
+    choice = ""
     if split is None:
         without = [path for path in splits if "test" not in splits[path]]
         split = "dev" if without else "test"
         reason = f": {without[0]} has no test split" if without else ""
-        say(f"evaluating the {split} split{reason}")
+        choice = f"evaluating the {split} split{reason}"
     lacking = []
     for path, names in splits.items():
         if split not in names:
@@ -373,6 +374,8 @@ def select_split(
             f"--split: there is no {split} split: {'; '.join(lacking)}; `t2t datagen` "
             "adds one"
         )
+    if choice:
+        say(choice)
     return split
 
 

@@ -21,7 +21,7 @@ from t2t_keras.cli.flags import Flag, flags_of
 from t2t_keras.cli.program import find_command
 from t2t_keras.console import columns, rewriting
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError, require_local
+from t2t_keras.errors import UserError, printable, require_local
 from t2t_keras.options import OptionValues, check_options, require_known
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -37,7 +37,8 @@ class Result(dict[str, Any]):
         self._command = command
 
     def __repr__(self) -> str:
-        return Wording(type(self._command))(self._command.show(dict(self)))
+        text = self._command.show(dict(self))
+        return printable(Wording(type(self._command))(text))
 
 
 class Table:

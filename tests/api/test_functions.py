@@ -137,6 +137,9 @@ def test_files_are_compared_and_scored(tmp_path):
     assert 0 < scores["sacrebleu_13a"] < 100
     result = t2t_keras.compare(a, b, references=b, metric="chrf", input=a, **FEW)
     assert [*result["metrics"]] == ["chrf"]
+    escaped = write(tmp_path / "\x1b[31m", "a b c d e", "a b c d f")
+    result = t2t_keras.compare(a, escaped, references=b, metric="chrf", **FEW)
+    assert "\x1b" not in repr(result) and r"\x1b[31m" in repr(result)
 
 
 def test_attention_draws_itself(run, tmp_path):

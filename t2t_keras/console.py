@@ -95,6 +95,20 @@ def _aligned(value: float) -> str:
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
+# What changes the words of messages: in Python, flags become arguments.
+_rewrites: list[Callable[[str], str]] = []
+
+
+@contextlib.contextmanager
+def rewriting(rewrite: Callable[[str], str]) -> Iterator[None]:
+    """Has `say` print what a function makes of each message."""
+    _rewrites.append(rewrite)
+    try:
+        yield
+    finally:
+        _rewrites.remove(rewrite)
+
+
 def say(message: str, to: TextIO | None = None) -> None:
     """Prints a message or a table, without the control characters of others' texts.
 
@@ -102,6 +116,8 @@ def say(message: str, to: TextIO | None = None) -> None:
         message: one or more lines.
         to: where it is printed; None: standard error.
     """
+    for rewrite in _rewrites:
+        message = rewrite(message)
     print(printable(message), file=to or sys.stderr, flush=True)
 
 

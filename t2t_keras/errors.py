@@ -43,7 +43,8 @@ def short_repr(value: object) -> str:
         text = repr(value)
     except Exception:  # a user's class may raise any error
         text = f"a {type(value).__name__}"
-    return " ".join(text.split())[:80]
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def first_line(error: Exception) -> str:

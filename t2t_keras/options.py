@@ -5,7 +5,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from annotated_types import Interval
@@ -116,7 +116,11 @@ def _parts_outside_lists(text: str, prefix: str) -> Iterator[str]:
 
 
 def require_known(
-    options: type, values: Mapping[str, object], prefix: str = "", context: str = ""
+    options: type,
+    values: Mapping[str, object],
+    prefix: str = "",
+    context: str = "",
+    others: Iterable[str] = (),
 ) -> None:
     """Refuses names that no option has, all at once.
 
@@ -125,6 +129,7 @@ def require_known(
         values: the values by name, perhaps as texts.
         prefix: begins the message.
         context: see `counterpart`.
+        others: further names that the message may suggest.
 
     Raises:
         UserError: says for each such name what to use instead.
@@ -133,7 +138,8 @@ def require_known(
     messages = []
     for name, value in values.items():
         if name not in names:
-            messages.append(unknown_name(context, name, names, str(value)))
+            known = [*names, *others]
+            messages.append(unknown_name(context, name, known, str(value)))
     if messages:
         raise UserError(prefix + "; ".join(messages))
 

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from types import FrameType
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import FrameType, ModuleType
 from typing import Any
 
 from t2t_keras.errors import UserError
@@ -76,28 +77,43 @@ def end_with_parent(parent: int) -> None:
             os._exit(os.EX_UNAVAILABLE)
 
 
+class _Worker(SpawnProcess):
+    """A process that does not import the user's script, which would run it again."""
+
+    def start(self) -> None:
+        """Starts it; `multiprocessing` looks up the script in the main module."""
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _WorkerContext(SpawnContext):
+    Process = _Worker
+
+
 @contextlib.contextmanager
 def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Yields a pool of processes that end with this one, even if it is killed.
 
     Args:
         workers: number of processes; they start when the first call is submitted.
+            They cannot be sent what is defined in the main module.
 
     Raises:
         UserError: a process died.
     """
     pool = ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start_worker,
+        workers, mp_context=_WorkerContext(), initializer=_start_worker
     )
     try:
         yield pool
     except BrokenProcessPool:
         raise UserError(
             "a worker process died, perhaps out of memory; run the same command "
-            "with fewer --workers, and it continues where it stopped (a script must "
-            "call datagen under `if __name__ == '__main__':`)"
+            "with fewer --workers, and it continues where it stopped"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)

@@ -35,7 +35,7 @@ FAULTS = {
     "encoding": Fault(
         1.0,
         "damaged characters (wrong encoding, control characters)",
-        "convert the files (`iconv`), or drop these pairs with --clean control",
+        "convert the files (`iconv`), or drop these pairs with --clean=control",
     ),
     "source_language": Fault(
         0.7,
@@ -50,12 +50,12 @@ FAULTS = {
     "length": Fault(
         0.5,
         "one side is far longer than usual",
-        "drop such pairs with --clean ratio=2.5",
+        "drop such pairs with --clean=ratio=2.5",
     ),
     "identical": Fault(
         0.5,
         "source and target are the same",
-        "drop such pairs with --clean identical",
+        "drop such pairs with --clean=identical",
     ),
     "empty": Fault(
         0.5,
@@ -66,7 +66,7 @@ FAULTS = {
         0.5,
         "HTML entities or escapes of Moses' tokenizer, such as &amp; or @-@",
         "undo them in all files (`sacremoses detokenize`, Python's html.unescape), or "
-        "drop such pairs with --clean entities",
+        "drop such pairs with --clean=entities",
     ),
     "overlap": Fault(
         3.0,
@@ -76,7 +76,7 @@ FAULTS = {
     "duplicate": Fault(
         0.2,
         "the pair occurred before",
-        "drop such pairs with --clean duplicates",
+        "drop such pairs with --clean=duplicates",
     ),
 }
 

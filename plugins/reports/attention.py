@@ -17,7 +17,7 @@ from t2t_keras.cli.command import (
 )
 from t2t_keras.cli.lines import require_outputs
 from t2t_keras.console import say_page, table
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, short_repr
 from t2t_keras.files.atomic import open_lines
 from t2t_keras.options import option
 from t2t_keras.pages import templates
@@ -54,10 +54,8 @@ class SentenceAttention(NamedTuple):
 
     def __repr__(self) -> str:
         layers, heads, *_ = self.cross.shape
-        return (
-            f"SentenceAttention({self.source_text!r}, {self.target_text!r}, "
-            f"layers={layers}, heads={heads})"
-        )
+        source, target = map(short_repr, (self.source_text, self.target_text))
+        return f"SentenceAttention({source}, {target}, layers={layers}, heads={heads})"
 
     def _repr_html_(self) -> str:
         """Returns the page for a notebook, in a frame that keeps its style apart."""

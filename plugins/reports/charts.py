@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -26,7 +26,7 @@ _TOP = 12
 _BOTTOM = 192
 
 # From the first number on, an axis counts in the second one.
-_UNITS = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
+_UNITS = ((1e4, 1e3, "k"), (1e6, 1e6, "M"), (1e9, 1e9, "G"))
 
 Points = Sequence[tuple[int, float]]
 Mark = Literal["best", "complete", "pruned"]
@@ -73,14 +73,14 @@ def line_chart(
     last_step = max(last_step, 1)
     paths = []
     ticks = []
-    for value in axis.ticks:
+    for value, text in _numbers(axis.ticks):
         y = _SIZE * axis.place(value)
         paths.append(("grid", f"M0 {y:.0f}H{_SIZE}"))
-        ticks.append(("y", f"top:{y / 10:.1f}%", _number(value)))
-    for step in Axis.of_values([0, last_step]).ticks:
+        ticks.append(("y", f"top:{y / 10:.1f}%", text))
+    for step, text in _numbers(Axis.of_values([0, last_step]).ticks):
         if step <= last_step:
             x = _SIZE * step / last_step
-            ticks.append(("x", f"left:{x / 10:.1f}%", _number(step)))
+            ticks.append(("x", f"left:{x / 10:.1f}%", text))
     for index, curve in enumerate(drawn, 1):
         paths += _paths(f"curve-{index}", curve, axis, last_step)
     return _rendered(
@@ -182,7 +182,7 @@ def _trial_chart(
         height=_HEIGHT,
         left=_LEFT,
         right=_RIGHT,
-        rows=[(y(value), _number(value)) for value in axis.ticks],
+        rows=[(y(value), text) for value, text in _numbers(axis.ticks)],
         ticks=[(x(at), anchors.get(at, "middle"), text) for at, text in ticks],
         lines=paths,
         dots=circles,
@@ -255,12 +255,17 @@ def _thinned(points: Points) -> list[tuple[int, float]]:
     return means
 
 
-def _number(value: float) -> str:
-    """Returns a short text of a number on an axis."""
-    for threshold, unit, suffix in _UNITS:
-        if abs(value) >= threshold:
-            return f"{value / unit:.4g}{suffix}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+def _numbers(ticks: Sequence[float]) -> Iterator[tuple[float, str]]:
+    """Yields the numbers of an axis, each with a short text in the unit of all."""
+    largest = max(map(abs, ticks))
+    unit, suffix = 1.0, ""
+    for threshold, size, letter in _UNITS:
+        if largest >= threshold:
+            unit, suffix = size, letter
+    for value in ticks:
+        is_whole = unit == 1.0 and abs(value) >= 1000
+        number = f"{value:,.0f}" if is_whole else f"{value / unit:.4g}"
+        yield value, f"{number}{suffix}" if value else "0"
 
 
 def _summary(title: str, curves: Sequence[Curve]) -> str:

@@ -6,7 +6,7 @@ The values are checked as those of flags are, with the names of arguments in mes
 import contextlib
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from t2t_keras.checking import (
 from t2t_keras.cli.command import Command
 from t2t_keras.cli.flags import Flag, flags_of
 from t2t_keras.cli.program import find_command
-from t2t_keras.console import columns
+from t2t_keras.console import columns, rewriting
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError, require_local
+from t2t_keras.errors import UserError, printable, require_local
 from t2t_keras.options import OptionValues, check_options, require_known
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -32,14 +32,13 @@ class Result(dict[str, Any]):
     It is shown as the command shows it, `print(result)` included.
     """
 
-    def __init__(
-        self, values: Mapping[str, Any], show: Callable[[dict[str, Any]], str]
-    ) -> None:
+    def __init__(self, values: Mapping[str, Any], command: Command) -> None:
         super().__init__(values)
-        self._show = show
+        self._command = command
 
     def __repr__(self) -> str:
-        return self._show(dict(self))
+        text = self._command.show(dict(self))
+        return printable(Wording(type(self._command))(text))
 
 
 class Table:
@@ -117,7 +116,7 @@ def call(name: str, arguments: Mapping[str, Any]) -> Result:
 
             require_tensorflow()
         command.check()
-        return Result(command.run(), command.show)
+        return Result(command.run(), command)
 
 
 def _command(
@@ -146,9 +145,10 @@ def _command(
     elif flags:
         require_known(command, flags, f"{name}: ")
     if decoding:
-        require_known(DecodingOptions, decoding, f"{name}: ", "decode_hparams")
-        check_options(DecodingOptions, decoding)
-        fields["decoding"] = decoding
+        others = values.keys() - decoding.keys()
+        prefix = f"{name}: "
+        require_known(DecodingOptions, decoding, prefix, "decode_hparams", others)
+        fields["decoding"] = DecodingOptions.checked(decoding)
     return command(**fields, given_flags=given_flags, words=tuple(words))
 
 
@@ -192,33 +192,57 @@ def _text(name: str, value: Any) -> str:
     return text
 
 
-# A flag, and the word or number that stands for its value.
-_FLAG = re.compile(r"--(?:decode_hparams )?([a-z]\w*)(?: ([A-Z]{2,}|\d+)\b)?")
+# A flag, and its value or the word that stands for it.
+_FLAG = re.compile(
+    r"--(?:decode_hparams )?([a-z]\w*)"
+    r"(?:=([\w.=-]*\w)| (\w+=[\w.]*\w)| ([A-Z]{2,}|\d+)\b)?"
+)
 
 
-@contextlib.contextmanager
-def argument_names(command: type[Command] | None = None) -> Iterator[None]:
-    """Names arguments in place of flags in the messages of errors.
-
-    Commands in backticks keep their flags.
+class Wording:
+    """Names arguments in place of flags; commands in backticks keep their flags.
 
     Args:
         command: the command, some of whose arguments have other names than its flags.
     """
+
+    def __init__(self, command: type[Command] | None = None) -> None:
+        flags = flags_of(command) if command else []
+        self._flags = {flag.word: flag for flag in flags}
+        self._positional = {x.metavar: x.name for x in flags if x.is_positional}
+
+    def __call__(self, text: str) -> str:
+        """Returns a text with the names of arguments."""
+        parts = text.split("`")
+        for i, part in list(enumerate(parts))[::2]:
+            part = _FLAG.sub(self._argument, part)
+            for metavar, name in self._positional.items():
+                part = re.sub(rf"(?<![\w/.=-]){metavar}(?![\w/.-])", name, part)
+            parts[i] = part
+        return "`".join(parts)
+
+    def _argument(self, match: re.Match[str]) -> str:
+        word, *texts, value = match.groups()
+        flag = self._flags.get(word)
+        name = flag.name if flag else word
+        if flag and flag.hint is bool:
+            value = "True"
+        for text in filter(None, texts):
+            value = text if text.isdecimal() else f'"{text}"'
+        return f"{name}={value}" if value else name
+
+
+@contextlib.contextmanager
+def argument_names(command: type[Command] | None = None) -> Iterator[None]:
+    """Names arguments in place of flags, in errors and in what is printed.
+
+    Args:
+        command: see `Wording`.
+    """
+    wording = Wording(command)
     try:
-        yield
+        with rewriting(wording):
+            yield
     except UserError as error:
-        flags = {flag.word: flag for flag in flags_of(command)} if command else {}
-
-        def argument(match: re.Match[str]) -> str:
-            word, value = match.groups()
-            flag = flags.get(word)
-            name = flag.name if flag else word
-            if flag and flag.hint is bool:
-                value = "True"
-            return f"{name}={value}" if value else name
-
-        parts = str(error).split("`")
-        parts[::2] = [_FLAG.sub(argument, part) for part in parts[::2]]
-        error.args = ("`".join(parts),)
+        error.args = (wording(str(error)),)
         raise

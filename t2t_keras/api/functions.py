@@ -236,6 +236,8 @@ def load(
         UserError: there is no such run, export or checkpoint.
     """
     require_local("output_dir", output_dir)
+    if not str(output_dir):
+        raise UserError("output_dir is empty; give a directory")
     from t2t_keras.exporting.formats import find_loader
 
     if load_export := find_loader(Path(output_dir)):
@@ -301,7 +303,7 @@ def evaluate(
         UserError: a value is impossible, or does not go with another; there is no such
             run, split or checkpoint.
     """
-    return _call("evaluate", locals())
+    return _call("evaluate", locals() | {"all": True})
 
 
 def export(

@@ -121,7 +121,7 @@ class Run(ModelTranslator):
         """
         if self._ensemble:
             raise UserError("evaluate scores one run; load it without an ensemble")
-        return self._call("evaluate", locals())
+        return self._call("evaluate", locals() | {"all": True})
 
     def export(
         self,
@@ -153,6 +153,7 @@ class Run(ModelTranslator):
         """
         return self._call("export", locals() | {"ensemble": self._ensemble})
 
+    @checked
     def attention(self, source: str, target: str | None = None) -> Any:
         """Returns all attention weights for a sentence; a notebook draws them.
 

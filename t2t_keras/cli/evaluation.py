@@ -185,7 +185,7 @@ class Evaluate(UsrDirFlags, Command):
         if bool(self.hypotheses) != bool(self.references):
             raise UserError("--hypotheses and --references need each other")
         if bool(self.hypotheses) == bool(self.output_dir):
-            raise UserError("give either a RUN or --hypotheses and --references")
+            raise UserError("give either RUN or --hypotheses and --references")
         if self.hypotheses:
             flags = ("hypotheses", "references", "tokenize", "language", "all", "json")
             self.require_only(flags, "--hypotheses and --references")
@@ -195,12 +195,12 @@ class Evaluate(UsrDirFlags, Command):
             raise UserError(f"{flag} does not go with --export_dir")
         is_all = self.checkpoint == "all"
         if is_all and self.engine == "ctranslate2":
-            raise UserError("--engine ctranslate2 does not go with --checkpoint all")
+            raise UserError("--engine ctranslate2 does not go with --checkpoint=all")
         if not is_all and self.wait_minutes is not None:
-            raise UserError("--wait_minutes needs --checkpoint all as well")
+            raise UserError("--wait_minutes needs --checkpoint=all as well")
         for flag, value in {"output": self.output, "language": self.language}.items():
             if is_all and value is not None:
-                raise UserError(f"--{flag} does not go with --checkpoint all")
+                raise UserError(f"--{flag} does not go with --checkpoint=all")
         if self.output is not None and self.eval_sentences == 0:
             raise UserError(
                 "--output: with --eval_sentences 0 there is nothing to write"
@@ -363,11 +363,12 @@ def select_split(
     splits: dict[str, Collection[Split]] = {}
     for path in data_dirs:
         splits[path] = Manifest.open(Path(path), problem.data_name).examples.keys()
+    choice = ""
     if split is None:
         without = [path for path in splits if "test" not in splits[path]]
         split = "dev" if without else "test"
         reason = f": {without[0]} has no test split" if without else ""
-        say(f"evaluating the {split} split{reason}")
+        choice = f"evaluating the {split} split{reason}"
     lacking = []
     for path, names in splits.items():
         if split not in names:
@@ -377,6 +378,8 @@ def select_split(
             f"--split: there is no {split} split: {'; '.join(lacking)}; `t2t datagen` "
             "adds one"
         )
+    if choice:
+        say(choice)
     return split
 
 

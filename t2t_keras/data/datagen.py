@@ -220,8 +220,7 @@ def generate(
             training examples.
         data_dir: the directory to write, which is made if it does not exist.
         workers: number of processes; None for one on each core. With 1 all is done in
-            this process. More import the main module, so a script must then call this
-            function under `if __name__ == "__main__":`.
+            this process.
         seed: seed of the vocabulary's sample, of the order of the training examples,
             and of what is held out.
         dev_size: number of dev pairs that are taken out of the training pairs, see

@@ -369,11 +369,13 @@ class Manifest(DataConfig):
 
 
 def other_than_data(path: str | Path) -> str:
-    """Returns a sentence about a run that was given in place of data; "": it is none.
+    """Returns a sentence about a run or an export that was given in place of data.
 
-    It says which data the run has.
+    It says which data the run has. For all else it is "".
     """
     directory = Path(path)
+    if (directory / "t2t_export.json").exists():
+        return f"--data_dir: {path} is an export"
     if not (directory / "hparams.json").exists():
         return ""
     fields = read_json(directory / "config.json") or {}

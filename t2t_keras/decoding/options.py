@@ -337,12 +337,9 @@ class DecodingOptions:
     )
 
     def __post_init__(self) -> None:
-        # Tuples, because traced functions are found by the values of options.
-        object.__setattr__(self, "glossary", glossary_tuple(self.glossary))
-        for name in ("forbidden", "protect"):
-            object.__setattr__(self, name, phrase_tuple(name, getattr(self, name)))
+        for name, value in self.checked(vars(self)).items():
+            object.__setattr__(self, name, value)
         _require_protected(self.protect)
-        check_options(DecodingOptions, vars(self))
         _require_constraint(self.constraint)
         if not self.sampling and self.n_best > self.beam_size:
             raise UserError(
@@ -355,6 +352,24 @@ class DecodingOptions:
         terms = tuple(term for pair in self.glossary for term in pair)
         require_phrases("glossary", terms)
         require_phrases("forbidden", self.forbidden)
+
+    @classmethod
+    def checked(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns some options, with phrases as tuples.
+
+        They are tuples because traced functions are found by the values of options.
+
+        Raises:
+            UserError: the type of a value is wrong, or it is beyond a limit.
+        """
+        options = dict(values)
+        if "glossary" in options:
+            options["glossary"] = glossary_tuple(options["glossary"])
+        for name in ("forbidden", "protect"):
+            if name in options:
+                options[name] = phrase_tuple(name, options[name])
+        check_options(cls, options)
+        return options
 
     @property
     def needs_texts(self) -> bool:

@@ -6,6 +6,7 @@ are removed, and the others postprocessed.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -291,7 +292,8 @@ class Translator:
         for name in options:
             if name not in names:
                 message = unknown_name("decode_hparams", name, names, noun="option ")
-                raise UserError(message)
+                # In Python options are arguments, not flags.
+                raise UserError(re.sub("--(decode_hparams )?", "", message))
         resolved = dataclasses.replace(self.options, **options)
         problem_name = self.engine.problem_name
         if resolved.raw and not self.text_processor.splits_raw_text:

@@ -73,7 +73,8 @@ class TransformerParts(keras.Model):
     def build(self, input_shape: Shape) -> None:
         """Creates all weights."""
         for layer in self.layers:
-            layer.build(input_shape)
+            takes_ids = isinstance(layer, (Embedding, LearnedPositions))
+            layer.build(input_shape[:-1] if takes_ids else input_shape)
 
     def make_embeddings(self) -> list[Embedding]:
         """Returns one to three embeddings, see `Transformer.embeddings`."""

@@ -423,6 +423,11 @@ def is_run(path: str | Path) -> bool:
     return (Path(path) / "config.json").exists()
 
 
+def is_export(path: str | Path) -> bool:
+    """Returns whether a directory is an export."""
+    return (Path(path) / "t2t_export.json").exists()
+
+
 def existing_config(path: str | Path) -> RunConfig | None:
     """Returns the configuration of the run in a directory; None: there is no run."""
     return RunConfig.read(Path(path)) if is_run(path) else None
@@ -453,7 +458,7 @@ def other_than_run(path: str | Path) -> str:
         run, name = Path(file).parent, Path(file).name
         return (
             f"{path} is a checkpoint; give its run, {run}, and the checkpoint as "
-            f"--checkpoint {name}"
+            f"--checkpoint={name}"
         )
     if any(directory.glob("*.manifest.json")):
         return (
@@ -465,7 +470,7 @@ def other_than_run(path: str | Path) -> str:
     if versions:
         newest = max(versions, key=lambda version: int(version.name))
         return f"{path} is neither a run nor an export; give {newest}"
-    if (directory / "t2t_export.json").exists():
+    if is_export(path):
         return f"{path} is an export; give the run that was exported"
     return ""
 

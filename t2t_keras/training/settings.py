@@ -17,6 +17,7 @@ from t2t_keras.run.config import (
     config_for,
     existing_config,
     first_hparams,
+    is_export,
     other_than_run,
     run_of,
 )
@@ -146,6 +147,10 @@ def run_settings(
     require_known(TrainOptions, options, context="train")
     if options.keys() >= SAVING:
         raise UserError("--save_every and --save_minutes exclude each other; give one")
+    if is_export(output_dir):  # `load` would take it for the run
+        raise UserError(
+            f"--output_dir: {output_dir} is an export; give a directory for the run"
+        )
     recorded = existing_config(output_dir)
     if usr_dir is None and recorded is not None:
         usr_dir = recorded.existing_usr_dir()

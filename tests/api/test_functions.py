@@ -2,8 +2,11 @@
 
 import inspect
 import json
+import pickle
 import pydoc
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,10 +16,11 @@ from helpers.small_data import write_pairs
 from helpers.small_run import HPARAMS, replace_search, replace_updates
 
 import t2t_keras
-from t2t_keras.api.calling import Result, Table, argument_names
+from t2t_keras.api.calling import Table, argument_names
 from t2t_keras.api.functions import train as train_function
 from t2t_keras.api.run import Run
 from t2t_keras.cli.training import Train
+from t2t_keras.console import say
 from t2t_keras.decoding.engine import Hypothesis, Score
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -77,6 +81,23 @@ def test_data_are_made_and_trained_on(tmp_path, monkeypatch):
     assert "loss" not in [*run.history("dev").dropna(axis="columns")]
 
 
+SCRIPT = """
+import t2t_keras
+
+print("The script runs.")
+files = {"train_source": "source.txt", "train_target": "target.txt"}
+t2t_keras.datagen("translate_text", "data", vocab_size=300, workers=2, **files)
+"""
+
+
+def test_a_script_needs_no_main_guard(tmp_path):
+    """Worker processes do not run it again."""
+    write_pairs(tmp_path)
+    script = write(tmp_path / "script.py", SCRIPT)
+    printed = subprocess.check_output([sys.executable, script], cwd=tmp_path)
+    assert printed == b"The script runs.\n"
+
+
 def test_a_run_is_a_translator(run):
     assert isinstance(run, Translator)
     text = "a dog sees the house"
@@ -91,8 +112,15 @@ def test_it_is_evaluated_as_by_the_command(run, trained_run, capfd):
     flags += ("--engine", "tensorflow")
     assert scores == run_json(capfd, "evaluate", trained_run, *flags)
     assert json.loads(json.dumps(scores)) == scores
+    assert repr(pickle.loads(pickle.dumps(scores))) == repr(scores)
     assert scores == t2t_keras.evaluate(trained_run, "dev", **QUICK)
     assert "nll" in repr(scores) and is_short(scores)
+    assert all(name in repr(scores) for name in scores["bleu"]["signatures"])
+
+
+def test_a_glossary_is_a_dictionary_everywhere(run):
+    scores = run.evaluate("dev", glossary={"a": "b"}, **QUICK)
+    assert scores == run.evaluate("dev", glossary=[["a", "b"]], **QUICK)
 
 
 def test_systems_are_compared(run, trained_run):
@@ -109,6 +137,9 @@ def test_files_are_compared_and_scored(tmp_path):
     assert 0 < scores["sacrebleu_13a"] < 100
     result = t2t_keras.compare(a, b, references=b, metric="chrf", input=a, **FEW)
     assert [*result["metrics"]] == ["chrf"]
+    escaped = write(tmp_path / "\x1b[31m", "a b c d e", "a b c d f")
+    result = t2t_keras.compare(a, escaped, references=b, metric="chrf", **FEW)
+    assert "\x1b" not in repr(result) and r"\x1b[31m" in repr(result)
 
 
 def test_attention_draws_itself(run, tmp_path):
@@ -116,6 +147,7 @@ def test_attention_draws_itself(run, tmp_path):
     assert attention.cross.shape[:2] == (1, 2) and is_short(attention)
     assert np.allclose(attention.cross.sum(-1), 1, atol=1e-5)
     assert attention._repr_html_().startswith('<iframe srcdoc="&lt;!DOCTYPE html')
+    assert len(repr(run.attention("a dog " * 300, "a"))) < 200
     attention.save(tmp_path / "page.html")
     assert "<title>" in (tmp_path / "page.html").read_text()
 
@@ -183,7 +215,10 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
     refused(message, evaluate, "dev", output=tmp_path / "x", eval_sentences=0)
     refused("^format: there is no 'x'", run.export, tmp_path / "x", format="x")
     refused("^output_dir must be a path, not 5", t2t_keras.export, 5, tmp_path / "x")
-    refused("hypotheses and references", t2t_keras.evaluate)
+    message = "^evaluate: there is no 'splitt'; did you mean 'split'"
+    refused(message, t2t_keras.evaluate, trained_run, splitt="dev")
+    message = "^give either output_dir or hypotheses and references"
+    refused(message, t2t_keras.evaluate)
     message = "^checkpoint must be an integer or a path, not 2.5"
     refused(message, t2t_keras.evaluate, trained_run, checkpoint=2.5)
     message = "^checkpoint: there is no .*ckpt-99"
@@ -199,8 +234,18 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
     refused("^datagen: there is no 'foo'", datagen, "translate_text", "x", foo=1)
     refused("has no model", t2t_keras.import_model, tmp_path, tmp_path / "x")
     refused("the output_dir of `t2t train` is one", t2t_keras.load, tmp_path)
+    refused("^output_dir is empty; give a directory", t2t_keras.load, "")
+    refused("^source must be text, not b'a'", run.attention, b"a")
+    refused("^target must be text or None, not 5", run.attention, "a", 5)
     ensemble = t2t_keras.load(trained_run, ensemble=[trained_run])
     refused("without an ensemble", ensemble.evaluate, "dev")
+
+
+def test_what_is_printed_names_arguments(capsys):
+    with argument_names(Train):
+        say("--eval_every 5 is less")
+    say("--eval_every")
+    assert capsys.readouterr().err == "eval_every=5 is less\n--eval_every\n"
 
 
 @pytest.mark.parametrize(
@@ -210,6 +255,8 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
         ("run `t2t train --seed 3`, or give --seed", "run `t2t train --seed 3`, or gi"),
         ("or --change_settings to resume", "or change_settings=True to resume"),
         ("--decode_hparams raw: no", "raw: no"),
+        ("it as --checkpoint=model.ckpt-5; x", 'it as checkpoint="model.ckpt-5"; x'),
+        ("give --hparams norm=pre, or x", 'give hparams="norm=pre", or x'),
     ],
 )
 def test_flags_in_messages(flags, arguments):
@@ -248,7 +295,6 @@ def test_reprs_of_outputs():
     hypothesis = Hypothesis("Ein Haus.", -0.123456, ids=tuple(range(99)))
     assert repr(hypothesis) == "Hypothesis('Ein Haus.', score=-0.1235)"
     assert repr(Score(-2.5, 3, (1, 2, 3))) == "Score(log_prob=-2.5, tokens=3)"
-    assert repr(Result({"a": 1}, lambda result: f"a is {result['a']}")) == "a is 1"
 
 
 IMPORTS = """

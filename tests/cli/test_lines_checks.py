@@ -47,7 +47,7 @@ MISTAKES = [
     (
         ("export", "trained/model.ckpt-5", "new"),
         "trained/model.ckpt-5 is a checkpoint; give its run, trained, and the "
-        "checkpoint as --checkpoint model.ckpt-5",
+        "checkpoint as --checkpoint=model.ckpt-5",
     ),
     (
         ("config", "trained/model.ckpt-5.index"),
@@ -60,6 +60,14 @@ MISTAKES = [
     (
         ("datagen", "--problem", "translate_ende_toy", "--data_dir", "trained"),
         "--data_dir: trained is a run directory; its data are in /its/data; give",
+    ),
+    (
+        (*TRAIN, *BASE, "--output_dir", "served/9"),
+        "--output_dir: served/9 is an export; give a directory for the run",
+    ),
+    (
+        ("datagen", "--problem", "translate_ende_toy", "--data_dir", "served/9"),
+        "--data_dir: served/9 is an export; give another directory for new data",
     ),
     ((*RUN, "--input", "no_such.txt"), "cannot read no_such.txt"),
     (

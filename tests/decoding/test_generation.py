@@ -107,6 +107,7 @@ def test_what_does_not_go_together_is_refused(letters, monkeypatch):
     refused("a tokenizer is what .* not str", Preprocessor, "vocab.spm")
     refused("1 source and 2 targets", preprocessor, ["C"], ["C", "D"])
     refused("there is no option 'beams'", model.generate, [[3, 1]], beams=2)
+    refused("here, use beam_size$", model.generate, [[3, 1]], beam=2)
     model.preprocessor = "vocab.spm"
     refused("must be a .*Preprocessor`, not 'vocab.spm'", model.generate, ["C"])
     model.preprocessor = Preprocessor(IdTokenizer(9))

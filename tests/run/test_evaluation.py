@@ -126,7 +126,8 @@ def test_a_split_without_data_is_refused_before_anything_is_loaded(
     for words in ([], ["--split", "dev"]):
         message = f"--split: there is no dev split: {data} has only train"
         assert call(*argv, *words) == 2
-        assert message in capfd.readouterr().err.splitlines()[-1]
+        (line,) = capfd.readouterr().err.splitlines()
+        assert message in line
 
 
 def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(

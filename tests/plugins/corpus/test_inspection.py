@@ -212,7 +212,7 @@ def test_the_command_and_its_page(tmp_path, capfd):
     assert max(map(len, text.split("\n\n")[0].splitlines())) < 80
     assert (
         "train: source and target are the same: 1 pair (1.67%), line 1; drop such "
-        "pairs with --clean identical\n" in text
+        "pairs with --clean=identical\n" in text
     )
 
 

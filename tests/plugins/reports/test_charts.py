@@ -39,6 +39,10 @@ def test_axes_have_round_numbers_and_may_begin_at_zero():
     assert ticks(line_chart("s", near, 2, from_zero=True), "y") == [
         *("0", "20k", "40k", "60k")
     ]
+    wide = [Curve("rate", [(1, 4000.0), (12_000, 17_000.0)])]
+    chart = line_chart("s", wide, 12_000)  # one unit on each axis
+    assert ticks(chart, "y") == ["0", "5k", "10k", "15k", "20k"]
+    assert ticks(chart, "x") == ["0", "5k", "10k"]
 
 
 def test_a_single_point_is_a_dot_in_the_middle():

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command, CommandResult
+from t2t_keras.devices import num_cores
 from t2t_keras.files.atomic import has_locks
 
 # At least one of these files exists if an NVIDIA driver is loaded.
@@ -77,7 +78,7 @@ class Doctor(Command):
             report["hub"] = hub
         driver = _run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv")
         report["devices"] = {
-            "cpu_cores": os.cpu_count(),
+            "cpu_cores": num_cores(),
             "gpus": gpus,
             "nvidia_smi": driver.stdout.splitlines()[1:] if driver else [],
         }

@@ -117,3 +117,14 @@ def test_freed_memory_is_kept_on_a_cpu(monkeypatch):
     program._import_tensorflow(decodes_files=False)
     assert os.environ[name] == "true"
     assert tf.config.experimental.get_memory_info("CPU:0")["peak"] > 0
+
+
+def test_parallel_batches_share_the_cores_that_the_process_may_use(monkeypatch):
+    threads = []
+    monkeypatch.setattr(
+        tf.config.threading, "set_intra_op_parallelism_threads", threads.append
+    )
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    monkeypatch.setenv("PYTHON_CPU_COUNT", "12")
+    program._import_tensorflow(decodes_files=True)
+    assert threads == [3]  # of four batches

@@ -132,21 +132,25 @@ def hparams_remarks(hparams_set: str, changes: Iterable[str]) -> list[str]:
 
 
 def unknown_name(
-    context: str, name: str, names: Iterable[str], value: str = "", noun: str = ""
+    context: str, name: str, names: Iterable[str], value: str = "", noun: str = "option"
 ) -> str:
-    """Returns the message for an unknown option: its counterpart or the nearest name.
+    """Returns the message for an unknown name: its counterpart or the nearest name.
 
     A misspelt name of this project takes precedence over another toolkit's name.
 
     Args:
         context: see `counterpart`.
-        name: the option that the user gave.
-        names: the options that there are.
+        name: the name that the user gave, of a flag with its hyphens.
+        names: the names that there are, without hyphens.
         value: the value that the user gave.
-        noun: a word for the name and a space, such as "key ", for the message.
+        noun: what a name is, for the message.
     """
     names = list(names)
-    is_misspelt = bool(misspelt_names(name, names))
-    if not is_misspelt and (sentence := counterpart(context, name, value)):
+    stem = name.lstrip("-")
+    if not misspelt_names(stem, names) and (
+        sentence := counterpart(context, name, value)
+    ):
         return sentence
-    return f"there is no {noun}'{name}'{did_you_mean(name, names)}"
+    if stem == name:
+        return f"there is no {noun} '{name}'{did_you_mean(name, names)}"
+    return f"there is no {noun} {name}{did_you_mean(stem, names, '--{}')}"

@@ -7,13 +7,13 @@ import os
 import re
 import signal
 import sys
-import time
 import types
 
 import pytest
 import rich.progress
 from helpers.command_line import run
 from helpers.json_edits import edit_json
+from helpers.waiting import wait_until
 
 from t2t_keras import console
 from t2t_keras.cli.lines import open_output
@@ -38,14 +38,6 @@ def make_terminal(monkeypatch):
 
 def plain(text):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-
-
-def wait_for(condition):
-    """Waits until the display, which a thread draws again and again, has changed."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def final_rows(text):
@@ -74,9 +66,9 @@ def test_a_spinner_has_words_and_leaves_nothing(monkeypatch):
 
     with console.busy("loading"):
         with console.busy("building"):
-            wait_for(lambda: is_last("building", "loading"))
+            wait_until(lambda: is_last("building", "loading"))
         console.say("a message")
-        wait_for(lambda: is_last("loading", "building"))
+        wait_until(lambda: is_last("loading", "building"))
     assert final_rows(terminal.getvalue()) == ["a message"]
     assert sys.stderr is terminal
 
@@ -87,7 +79,7 @@ def test_a_failure_and_a_bar_end_the_spinner(monkeypatch):
         raise KeyError
     assert final_rows(terminal.getvalue()) == []
     with console.busy("loading"), progress("counting", "lines", 4) as advance:
-        wait_for(lambda: plain(terminal.getvalue()).count("counting") > 3)
+        wait_until(lambda: plain(terminal.getvalue()).count("counting") > 3)
         advance(4)
     (row,) = final_rows(terminal.getvalue())
     assert row.startswith("counting: 4 lines")
@@ -269,7 +261,7 @@ def test_tables_and_bars_have_no_control_characters(monkeypatch, capfd):
     with progress(f"counting {ESCAPES} [red]", "pairs") as advance:
         advance(1)
         with console.busy(ESCAPES):
-            wait_for(lambda: r"\x1b]0;title" in terminal.getvalue())
+            wait_until(lambda: r"\x1b]0;title" in terminal.getvalue())
     assert "[red]" in terminal.getvalue()
     assert not re.search("[\x07\x9b]", terminal.getvalue())
 

@@ -43,9 +43,9 @@ def test_parse_takes_each_fields_type():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ("dropuot=0.2", "no 'dropuot'; did you mean 'dropout'"),
-        ("zzz=1", "no 'zzz'$"),
-        ("self=1", "no 'self'$"),
+        ("dropuot=0.2", "no option 'dropuot'; did you mean 'dropout'"),
+        ("zzz=1", "no option 'zzz'$"),
+        ("self=1", "no option 'self'$"),
         ("dropout", "'dropout' is not key=value"),
         ("dropout=[0.1,d_k=2", r"'dropout=\[0.1,d_k=2' has a \[ without \]"),
         ("dropout=0.1,dropout=0.2", "'dropout' is given twice"),

@@ -50,7 +50,10 @@ def test_ranges_of_a_set_have_our_names_and_the_last_one_counts():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (("set_float", "dropuot", 0, 0.1), "no 'dropuot'; did you mean 'dropout'"),
+        (
+            ("set_float", "dropuot", 0, 0.1),
+            "no option 'dropuot'; did you mean 'dropout'",
+        ),
         (("set_float", "dropout", 0, 1), "dropout must be at least 0 and below 1"),
         (("set_float", "dropout", 0.2, 0.1), "dropout: the range from 0.2 to 0.1"),
         (("set_float", "dropout", 0, 0.1, "log"), "log scale must begin above 0"),

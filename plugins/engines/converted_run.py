@@ -6,7 +6,6 @@ run answers in a second, and one that TensorFlow must translate needs no CTransl
 
 import contextlib
 import dataclasses
-import glob
 import importlib.metadata
 import importlib.util
 import json
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.devices import visible_gpus
 from t2t_keras.errors import UserError
 from t2t_keras.exporting.directory import SUMS, UnwritableExport, require_intact
 from t2t_keras.exporting.settings import SETTINGS
@@ -25,7 +25,6 @@ from t2t_keras.files.json_files import read_json, sha256
 from t2t_keras.options import OptionValues
 from t2t_keras.run.config import CheckpointPaths, RunConfig
 
-_NVIDIA = "/dev/nvidia[0-9]*"  # a file for each GPU
 _SENTENCES = 20  # for verifying a conversion
 _KEPT = 3  # conversions of a run
 
@@ -166,7 +165,7 @@ def find_converted(
 ) -> Path | None:
     """Returns what `convert` has written; see `ExportFormat.find_converted`."""
     # Only TensorFlow knows whether there is a GPU, and this is before its import.
-    if not is_asked and "tensorflow" not in sys.modules and _may_have_gpu():
+    if not is_asked and "tensorflow" not in sys.modules and visible_gpus():
         return None
     conversion = conversion_of(path, checkpoint, options, is_asked)
     return conversion.export if conversion.is_current(is_trusted=True) else None
@@ -197,16 +196,8 @@ def _write(path: Path, conversion: Conversion) -> None:
 
 def _has_gpu() -> bool:
     """Returns whether TensorFlow has a GPU."""
-    if not _may_have_gpu():
-        return False
+    if "tensorflow" not in sys.modules and not visible_gpus():
+        return False  # TensorFlow need not be imported
     import tensorflow as tf
 
     return bool(tf.config.list_physical_devices("GPU"))
-
-
-def _may_have_gpu() -> bool:
-    """Returns whether `_has_gpu` may be true, without TensorFlow."""
-    if "tensorflow" in sys.modules:
-        return True
-    is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    return not is_hidden and bool(glob.glob(_NVIDIA))

@@ -7,9 +7,8 @@ layers of `extended_model`; `tokenizer_graphs` has the tokenizers as operations,
 `given_settings` reads other programs' settings, and `adafactor` is an optimizer of
 tensor2tensor.
 
-`shim` has tensor2tensor's definitions for users who define problems and hparam sets:
-`as_tensor2tensor` lets their imports stay as they are, and `t2t_problem` has all names
-in one module.
+`shim` has tensor2tensor's definitions for users who define problems and hparam sets;
+`as_tensor2tensor` lets their imports stay as they are.
 
 `counterparts` says what replaces the flags, hyper-parameters and keys of other
 toolkits, which `toolkits/` lists.

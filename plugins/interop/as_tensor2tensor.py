@@ -1,4 +1,4 @@
-"""Makes `import tensor2tensor` find the names of `t2t_problem`.
+"""Makes `import tensor2tensor` find the definitions of `shim`.
 
 A file that was written for tensor2tensor needs one line above its imports:
 
@@ -8,6 +8,7 @@ All modules of tensor2tensor can be imported, and all names from them. Those tha
 exist here raise `UserError` when they are used.
 """
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -15,10 +16,33 @@ import sys
 import types
 from collections.abc import Sequence
 
-from . import t2t_problem
+from .shim import encoders, files, hparams, problems, registry, translate
+from .shim.missing import missing
 
 NAME = "tensor2tensor"
 _PACKAGES = ("", "data_generators", "layers", "models", "utils")
+
+# The modules of `data_generators` import each other and some of the others, so that
+# users find them there: `translate_envi.problem` is `data_generators.problem`.
+_IMPORTED_MODULES = {
+    path.rpartition(".")[2]: path
+    for path in (
+        *("data_generators.generator_utils", "data_generators.problem"),
+        *("data_generators.text_encoder", "data_generators.text_problems"),
+        *("data_generators.translate", "layers.modalities"),
+        *("utils.metrics", "utils.registry"),
+    )
+}
+_SETS_MODULE = "models.transformer"
+# The modules whose names are in `_HOMES`.
+_MODULES = {
+    *_IMPORTED_MODULES.values(),
+    *("layers.common_hparams", _SETS_MODULE, "utils.hparam"),
+}
+_HOMES = (problems, translate, files, encoders, hparams, registry)
+
+# The names of tensor2tensor's translation problems begin with these.
+_TRANSLATION_PROBLEMS = ("data_generators.translate_", "data_generators.wmt.Translate")
 
 
 class _Module(types.ModuleType):
@@ -28,10 +52,32 @@ class _Module(types.ModuleType):
         module = self.__name__.removeprefix(NAME).removeprefix(".")
         if name.startswith("__") or module in _PACKAGES:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        imported = t2t_problem.IMPORTED_MODULES.get(name)
+        imported = _IMPORTED_MODULES.get(name)
         if imported and module.startswith("data_generators."):
             return importlib.import_module(f"{NAME}.{imported}")
-        return t2t_problem.find(module, name)
+        return _find(module, name)
+
+
+def _find(module: str, name: str) -> object:
+    """Returns what has a name in one of tensor2tensor's modules, or stands for it.
+
+    Args:
+        module: the module without the package: "data_generators.text_problems".
+        name: the name.
+    """
+    if module in _MODULES:
+        for home in _HOMES:
+            value = vars(home).get(name)
+            if value is not None and not isinstance(value, types.ModuleType):
+                return value
+    is_layer = name.endswith("_layer")
+    if module == _SETS_MODULE and name.startswith("transformer_") and not is_layer:
+        # An unknown set is only refused when it is used.
+        return functools.partial(hparams.named_set, name)
+    path = f"{module}.{name}"
+    if module not in _MODULES and path.startswith(_TRANSLATION_PROBLEMS):
+        return translate.problem_without_data(path)
+    return missing(path)
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from t2t_keras.console import progress, say
+from t2t_keras.console import say
 from t2t_keras.display import end_spinner
 from t2t_keras.errors import UserError, first_line, require_extra, require_local
 from t2t_keras.files.config_files import parse_yaml
+from t2t_keras.files.download import write_body
 from t2t_keras.files.text_files import (
     ZIP_DAMAGE,
     read_text,
@@ -48,7 +49,6 @@ _RELEASES = "https://github.com/Helsinki-NLP/OPUS-MT-train/tree/master/models"
 # Weights hardly compress, lists of tokens do. More is made to fill the disk.
 _MAX_COMPRESSION = 20
 _MAX_MEMBERS = 1000
-_BLOCK = 1 << 20
 _TIMEOUT_SECONDS = 60
 
 
@@ -380,19 +380,11 @@ def _download(address: str, path: Path) -> None:
     try:
         opener = urllib.request.build_opener(_SafeRedirects)
         with opener.open(address, timeout=_TIMEOUT_SECONDS) as response:
-            total = int(response.headers.get("Content-Length") or 0) or None
+            total = int(response.headers.get("Content-Length") or 0)
             size = f"{total / 1e6:,.1f} MB" if total else "of unknown size"
             say(f"{address}: {size}")
-            _require_space(address, total or 0, path.parent)
-            with (
-                open(path, "wb") as file,
-                progress("fetching", "bytes", total) as advance,
-            ):
-                while block := response.read(_BLOCK):
-                    file.write(block)
-                    advance(len(block))
-        if total is not None and path.stat().st_size != total:
-            raise OSError(f"it ended after {path.stat().st_size:,} of {total:,} bytes")
+            _require_space(address, total, path.parent)
+            write_body(response, path, "fetching")
     except urllib.error.HTTPError as error:
         raise UserError(
             f"{address}: the server answers {error.code} ({error.reason}); {_RELEASES} "
@@ -433,7 +425,7 @@ def _unpack(path: Path, folder: Path, name: str) -> None:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             size = sum(member.file_size for member in members)
-            if size > _MAX_COMPRESSION * path.stat().st_size + _BLOCK:
+            if size > _MAX_COMPRESSION * path.stat().st_size + 1_000_000:
                 raise UserError(
                     f"{name} would have {size:,} bytes when it is unpacked, more than "
                     "any model"

@@ -12,6 +12,7 @@ from t2t_keras.cli.command import (
     CommandResult,
     FlagGroup,
     UsrDirFlags,
+    hparams_flag,
     quoted,
 )
 from t2t_keras.cli.config_file import flag_text
@@ -156,12 +157,7 @@ class Describe(UsrDirFlags, Command):
         positional=True,
         aliases=("--model",),
     )
-    hparams: str = option(
-        "",
-        'changes to the set, such as "dropout=0.2,num_layers=4"',
-        metavar="K=V,K=V",
-        is_text=True,
-    )
+    hparams: str = hparams_flag()
     data_dir: str | None = option(
         None,
         "a data directory: describe its training data, and a model for its "

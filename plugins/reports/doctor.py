@@ -13,15 +13,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.command import Command, CommandResult
+from t2t_keras.devices import num_cores, visible_gpus
 from t2t_keras.files.atomic import has_locks
 
-# At least one of these files exists if an NVIDIA driver is loaded.
-NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
 _LIBRARIES = ("sacrebleu", "sentencepiece", "tensorflow", "keras", "tensorflow-text")
 _TIMEOUT_SECONDS = 180
 
@@ -60,7 +59,7 @@ class Doctor(Command):
                 f"KERAS_BACKEND is '{backend}', but t2t_keras needs TensorFlow: unset "
                 "it or set it to tensorflow"
             )
-        if gpus is not None and is_gpu_unused(bool(gpus), self.environ):
+        if gpus == [] and visible_gpus():
             faults.append(
                 "TensorFlow cannot use the NVIDIA GPU of this machine: install "
                 "t2t_keras[gpu] or repair the driver (TF_CPP_MIN_LOG_LEVEL=0 shows "
@@ -77,7 +76,7 @@ class Doctor(Command):
             report["hub"] = hub
         driver = _run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv")
         report["devices"] = {
-            "cpu_cores": os.cpu_count(),
+            "cpu_cores": num_cores(),
             "gpus": gpus,
             "nvidia_smi": driver.stdout.splitlines()[1:] if driver else [],
         }
@@ -111,17 +110,6 @@ def _hub() -> dict[str, str | bool]:
         "hub_cache": constants.HF_HUB_CACHE,
         "hub_offline": constants.HF_HUB_OFFLINE,
     }
-
-
-def is_gpu_unused(has_gpu: bool, environ: Mapping[str, str]) -> bool:
-    """Returns whether the machine has an NVIDIA GPU that TensorFlow cannot use.
-
-    Args:
-        has_gpu: whether TensorFlow lists a GPU.
-        environ: the environment variables; they may hide the GPUs on purpose.
-    """
-    is_hidden = environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    return not has_gpu and not is_hidden and any(map(os.path.exists, NVIDIA))
 
 
 def _version(distribution: str) -> str | None:

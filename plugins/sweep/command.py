@@ -16,6 +16,7 @@ from t2t_keras.cli.command import (
     CommandResult,
     FlagGroup,
     UsrDirFlags,
+    hparams_flag,
     option_flags,
 )
 from t2t_keras.console import columns, progress, say, short_number
@@ -72,12 +73,7 @@ class Sweep(UsrDirFlags, Command):
         REQUIRED, "number of training runs, including those of earlier calls", ge=1
     )
     hparams_set: str = option(REQUIRED, "a name of `t2t list`", metavar="SET")
-    hparams: str = option(
-        "",
-        'changes to the set, such as "dropout=0.2,num_layers=4"',
-        metavar="K=V,K=V",
-        is_text=True,
-    )
+    hparams: str = hparams_flag()
     data_dir: str = option(REQUIRED, "what `t2t datagen` wrote", metavar="DIR")
     output_dir: str = option(
         REQUIRED,

@@ -244,12 +244,9 @@ class RunFlags:
     )
 
 
-@dataclasses.dataclass(kw_only=True)
-class HParamsFlags:
-    """The flags of commands that build a model."""
-
-    hparams_set: str | None = option(None, "a name of `t2t list`", metavar="SET")
-    hparams: str = option(
+def hparams_flag() -> str:
+    """Returns the dataclass field for changes to an hparam set."""
+    return option(
         "",
         'changes to the set, such as "dropout=0.2,num_layers=4"',
         metavar="K=V,K=V",

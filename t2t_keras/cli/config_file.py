@@ -18,8 +18,8 @@ from pathlib import Path
 
 from t2t_keras.cli.flags import Flag
 from t2t_keras.cli.parsing import UsageErrors
-from t2t_keras.entry_points import counterpart
-from t2t_keras.errors import UserError, did_you_mean, misspelt_names, short_repr
+from t2t_keras.entry_points import counterpart, unknown_name
+from t2t_keras.errors import UserError, misspelt_names, short_repr
 from t2t_keras.files.text_files import read_text
 
 
@@ -133,7 +133,7 @@ def require_known_names(
 ) -> None:
     """Refuses names that are flags of no command, all at once.
 
-    A misspelt name of this project takes precedence over another toolkit's name.
+    For a table of another toolkit, each of its keys has a sentence.
 
     Args:
         path: the file.
@@ -152,29 +152,15 @@ def require_known_names(
             continue
         names = sorted(other_names())
         noun = "flag"
+        answers: list[str] = []
         if isinstance(value, dict):
-            names += commands
             noun = "table"
-        is_misspelt = bool(misspelt_names(name, names))
-        answers = [] if is_misspelt else _counterparts(command, name, value, names)
-        hint = did_you_mean(name, names)
-        sentences += answers or [f"there is no {noun} '{name}'{hint}"]
+            names += commands
+            if not misspelt_names(name, names):  # such as OpenNMT-tf's table `data`
+                for key in value:
+                    if key not in names:
+                        answers.append(counterpart(command, str(key), str(value[key])))
+        fallback = unknown_name(command, name, names, str(value), noun)
+        sentences += list(filter(None, answers)) or [fallback]
     if sentences:
         raise UsageErrors(*(f"{path}: {sentence}" for sentence in sentences))
-
-
-def _counterparts(
-    command: str, name: str, value: object, own_names: Collection[str]
-) -> list[str]:
-    """Returns what to use instead of a name of another toolkit, or of its keys.
-
-    OpenNMT-tf's files have tables, such as `data`. Keys with names of this project are
-    skipped.
-    """
-    if advice := counterpart(command, f"--{name}", str(value)):
-        return [advice]
-    if not isinstance(value, dict):
-        return []
-    keys = [key for key in value if key not in own_names]
-    sentences = [counterpart(command, f"--{key}", str(value[key])) for key in keys]
-    return list(filter(None, sentences))

@@ -18,8 +18,8 @@ from t2t_keras import registry
 from t2t_keras.cli.command import Command, FlagGroup, FlagsOf
 from t2t_keras.cli.flags import ARGUMENTS, OPTIONS, Flag, flag_of, flags_of
 from t2t_keras.console import two_columns
-from t2t_keras.entry_points import counterpart
-from t2t_keras.errors import UserError, did_you_mean, misspelt_names, quantity
+from t2t_keras.entry_points import counterpart, unknown_name
+from t2t_keras.errors import UserError, quantity
 from t2t_keras.options import OptionValues, split_pairs
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -352,17 +352,12 @@ class CommandLine:
         own_names = sorted(name[2:] for name in self.names() if name.startswith("--"))
         command = self.prog.split()[-1]
         for word, value in self.unknown_flags(words):
-            name = word.removeprefix("--")
-            is_misspelt = name != word and misspelt_names(name, own_names)
-            if hint := self.command.flag_hints.get(name.replace("-", "_")):
+            if hint := self.command.flag_hints.get(word.lstrip("-").replace("-", "_")):
                 sentences.append(f"there is no flag {word}; {hint}")
-            elif not is_misspelt and (advice := counterpart(command, word, value)):
-                sentences.append(advice)
-            elif mistake and name != word:
-                sentences.append(str(mistake))  # it may be one of the problem's flags
+            elif mistake:  # it may be one of the problem's flags
+                sentences.append(counterpart(command, word, value) or str(mistake))
             else:
-                hint = did_you_mean(name, own_names, "--{}")
-                sentences.append(f"there is no flag {word}{hint}")
+                sentences.append(unknown_name(command, word, own_names, value, "flag"))
         if sentences:
             raise UsageErrors(*sentences, *([str(mistake)] if mistake else []))
 

@@ -25,7 +25,7 @@ from t2t_keras.cli.command import Command
 from t2t_keras.cli.config_file import flag_values, read_config, require_known_names
 from t2t_keras.cli.parsing import CommandLine, UsageErrors
 from t2t_keras.console import busy, say, say_next, two_columns
-from t2t_keras.devices import keep_compiled_programs
+from t2t_keras.devices import keep_compiled_programs, num_cores, visible_gpus
 from t2t_keras.entry_points import counterpart, load_plugin, load_plugins, plugin_names
 from t2t_keras.errors import UserError, did_you_mean, install_command
 from t2t_keras.tensorflow_import import diverted_stderr
@@ -271,8 +271,6 @@ def _refuse_command(name: str, words: Sequence[str]) -> NoReturn:
     raise UsageErrors(f"there is no command '{name}'{hint} (`t2t --help` lists them)")
 
 
-# Files that exist if there is a driver for NVIDIA GPUs.
-_NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
 _UNUSED_GPU = (
     "TensorFlow cannot use the NVIDIA GPU of this machine, and the CPU is used; "
     "{install} or mend the driver (TF_CPP_MIN_LOG_LEVEL=0 shows more), or "
@@ -398,13 +396,12 @@ def _import_tensorflow(decodes_files: bool) -> None:
         if decodes_files and not has_gpu and not is_given:
             from t2t_keras.decoding.batches import MAX_PARALLEL_BATCHES
 
-            threads = max(1, (os.cpu_count() or 1) // MAX_PARALLEL_BATCHES)
+            threads = max(1, num_cores() // MAX_PARALLEL_BATCHES)
             with contextlib.suppress(RuntimeError):  # its threads have begun already
                 tf.config.threading.set_intra_op_parallelism_threads(threads)
         remarks.seek(0)
         text = remarks.read().decode("utf-8", "replace")
-    is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if not has_gpu and not is_hidden and any(map(os.path.exists, _NVIDIA)):
+    if visible_gpus() and not has_gpu:
         advice = _UNUSED_GPU.format(install=install_command("gpu"))
         say(f"{text}t2t: {advice}")
 

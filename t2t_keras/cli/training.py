@@ -14,9 +14,9 @@ from t2t_keras.cli.command import (
     Command,
     CommandResult,
     FlagGroup,
-    HParamsFlags,
     RunFlags,
     UsrDirFlags,
+    hparams_flag,
     option_flags,
     quoted,
 )
@@ -39,7 +39,7 @@ _OTHERS = {field.name for field in dataclasses.fields(TrainOptions)} - _COMMON
 
 
 @dataclasses.dataclass(kw_only=True)
-class Train(HParamsFlags, UsrDirFlags, Command):
+class Train(UsrDirFlags, Command):
     """Trains a model, or resumes its training."""
 
     summary = "train a model, or resume its training"
@@ -58,6 +58,8 @@ class Train(HParamsFlags, UsrDirFlags, Command):
         "other flags change them",
         metavar="NAME",
     )
+    hparams_set: str | None = option(None, "a name of `t2t list`", metavar="SET")
+    hparams: str = hparams_flag()
     data_dir: str | None = option(None, "what `t2t datagen` wrote", metavar="DIR")
     output_dir: str | None = option(
         None, "the run directory, new or to be resumed", metavar="RUN"

@@ -29,8 +29,8 @@ from t2t_keras.decoding.inputs import (
     truncate,
 )
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.entry_points import unknown_name
 from t2t_keras.errors import UserError, quantity
+from t2t_keras.options import require_known
 from t2t_keras.problem import TextProcessor
 from t2t_keras.text.alignment import Alignment, word_alignment, words_of_tokens
 from t2t_keras.text.tokenizer import Tokenizer
@@ -288,12 +288,12 @@ class Translator:
         """
         if not options:
             return self.options
-        names = vars(self.options)
-        for name in options:
-            if name not in names:
-                message = unknown_name("decode_hparams", name, names, noun="option ")
-                # In Python options are arguments, not flags.
-                raise UserError(re.sub("--(decode_hparams )?", "", message))
+        try:
+            require_known(DecodingOptions, options, context="decode_hparams")
+        except UserError as error:
+            # In Python options are arguments, not flags.
+            message = re.sub("--(decode_hparams )?", "", str(error))
+            raise UserError(message) from None
         resolved = dataclasses.replace(self.options, **options)
         problem_name = self.engine.problem_name
         if resolved.raw and not self.text_processor.splits_raw_text:

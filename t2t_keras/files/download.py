@@ -80,16 +80,32 @@ def _fetch(url: str, path: Path) -> None:
         path.unlink()
         return _fetch(url, path)
     with response:
-        continued = response.status == 206
-        size = size if continued else 0  # a server may ignore the range
-        remaining = response.headers.get("Content-Length")
-        total = size + int(remaining) if remaining else None
-        with (
-            open(path, "ab" if continued else "wb") as file,
-            progress(path.name.removesuffix(".part"), "bytes", total, size) as advance,
-        ):
-            while block := response.read(_BLOCK):
-                file.write(block)
-                advance(len(block))
+        start = size if response.status == 206 else 0  # a server may ignore the range
+        write_body(response, path, path.name.removesuffix(".part"), start)
+
+
+def write_body(
+    response: http.client.HTTPResponse, path: Path, title: str, start: int = 0
+) -> None:
+    """Writes what a server sends to a file, and shows the progress.
+
+    Args:
+        response: the server's answer.
+        path: the file.
+        title: what the progress says.
+        start: number of bytes of the file that are kept, before those of the server.
+
+    Raises:
+        ConnectionError: the connection was closed too early.
+    """
+    remaining = response.headers.get("Content-Length")
+    total = start + int(remaining) if remaining else None
+    with (
+        open(path, "ab" if start else "wb") as file,
+        progress(title, "bytes", total, start) as advance,
+    ):
+        while block := response.read(_BLOCK):
+            file.write(block)
+            advance(len(block))
     if total is not None and path.stat().st_size != total:
         raise ConnectionError("the connection was closed too early")

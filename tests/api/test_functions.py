@@ -210,7 +210,9 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
     refused("^split must be one of train, dev, test or None", evaluate, "tset")
     refused("^split: there is no test split", evaluate, "test")
     refused("^beam_size must be at least 1", evaluate, "dev", beam_size=0)
-    refused("^evaluate: there is no 'beamsize'; did you", evaluate, "dev", beamsize=2)
+    refused(
+        "^evaluate: there is no option 'beamsize'; did you", evaluate, "dev", beamsize=2
+    )
     message = "^output: with eval_sentences=0 there is nothing to write"
     refused(message, evaluate, "dev", output=tmp_path / "x", eval_sentences=0)
     refused("^format: there is no 'x'", run.export, tmp_path / "x", format="x")
@@ -231,7 +233,7 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
     datagen = t2t_keras.datagen
     refused("^train_source needs train_target", datagen, "translate_text", "x", **files)
     refused("^seed must be at least 0", datagen, "translate_text", "x", seed=-1)
-    refused("^datagen: there is no 'foo'", datagen, "translate_text", "x", foo=1)
+    refused("^datagen: there is no option 'foo'", datagen, "translate_text", "x", foo=1)
     refused("has no model", t2t_keras.import_model, tmp_path, tmp_path / "x")
     refused("the output_dir of `t2t train` is one", t2t_keras.load, tmp_path)
     refused("^output_dir is empty; give a directory", t2t_keras.load, "")

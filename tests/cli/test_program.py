@@ -124,6 +124,7 @@ MISTAKES = {
     ("--json",): "t2t: error: there is no flag --json before the command",
     ("--verison",): "--verison before the command; did you mean --version?",
     ("evalute",): "t2t: error: there is no command 'evalute'; did you mean evaluate?",
+    ("train", "-problem", "x"): "no flag -problem; did you mean --problem?",
     ("list", "--jsno"): "t2t list: error: there is no flag --jsno; did you mean --json",
     ("compare", "a", "b", "--seed", "1"): "there is no flag --seed; set the env",
     ("translate", "--gpu", "0"): "t2t translate: error: there is no flag --gpu\n",

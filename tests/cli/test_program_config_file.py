@@ -174,7 +174,7 @@ MISTAKES = {
     "[train]\nhparam = {dropout = 0.3}": "there is no table 'hparam'; did you mean",
     "[trainings]\nseed = 2": "f.toml: there is no table 'trainings'",
     "[decoding]\nown = 2": "f.toml: there is no table 'decoding'",
-    'model_dir = "x"': "f.toml: --model_dir is a flag of onmt-main",
+    'model_dir = "x"': "f.toml: model_dir is a flag of onmt-main",
     "train_steps = 0": "f.toml: train_steps must be at least 1, not 0\n",
     'save_every = "x"': "f.toml: save_every must be an integer, not 'x'",
     "eval_every = [1, 2]": "f.toml: eval_every takes one value, not [1, 2]",
@@ -237,4 +237,4 @@ def test_all_names_of_another_toolkit_are_answered(capfd):
     assert "there is no flag 'probelm'; did you mean 'problem'?" in lines.pop()
     keys = ["model_dir", "train_labels_file", "eval_labels_file", "batch_size"]
     for key, line in zip(keys, lines, strict=True):
-        assert line.startswith(f"t2t train: error: f.yaml: --{key} is a ")
+        assert line.startswith(f"t2t train: error: f.yaml: {key} is a ")

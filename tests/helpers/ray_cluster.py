@@ -4,7 +4,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,10 +57,3 @@ def start(
         text=True,
         env=os.environ,
     )
-
-
-def wait_until(condition: Any, process: subprocess.Popen[str]) -> None:
-    """Waits for a condition while a process runs."""
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)

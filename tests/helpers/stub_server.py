@@ -5,9 +5,9 @@ import json
 import re
 import socket
 import threading
-import time
 
 import httpx
+from helpers.waiting import wait_until
 
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.app import make_app
@@ -59,7 +59,7 @@ def serving(model, name="stub", hosts=None, **limits):
         limits = httpx.Limits(max_keepalive_connections=0)
         url = f"http://127.0.0.1:{port}"
         with httpx.Client(base_url=url, timeout=60, limits=limits) as client:
-            wait_for(lambda: client.get("/health").status_code == 200)
+            wait_until(lambda: client.get("/health").status_code == 200)
             yield client, port, server
     finally:
         if isinstance(model, Stub):
@@ -67,13 +67,6 @@ def serving(model, name="stub", hosts=None, **limits):
         server.should_exit = True
         thread.join()
         address.close()
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def error_of(answer):

@@ -5,9 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
+from helpers.waiting import wait_until
 
 from t2t_keras.run.checkpoint import Checkpoint, CheckpointDirectory
 
@@ -40,9 +40,7 @@ def finish(process: subprocess.Popen) -> dict:
 
 def kill_at(process: subprocess.Popen, directory: CheckpointDirectory, step: int):
     """Kills the process somewhere after it has written the step's checkpoint."""
-    while process.poll() is None and max(directory.steps(), default=0) < step:
-        time.sleep(0.005)
-    assert process.poll() is None, process.stderr.read()
+    wait_until(lambda: max(directory.steps(), default=0) >= step, process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
 

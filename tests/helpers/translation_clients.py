@@ -7,8 +7,7 @@ import json
 import random
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,6 @@ from t2t_keras import load
 from t2t_keras.decoding.graph_engine import ModelTranslator
 
 CLIENTS = 24
-WAIT_SECONDS = 240
 WORDS = [word for line in LINES for word in line.split()]
 _GENERATOR = random.Random(0)
 SENTENCES = [
@@ -111,14 +109,6 @@ def request(connection: http.client.HTTPConnection, sentence: str) -> Answer:
     if response.status == 200:
         content = json.loads(content)["predictions"][0]["texts"][0]
     return Answer(sentence, response.status, content)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition, for at most four minutes."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def free_port() -> int:

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 from helpers.command_line import python, run_refused
 from helpers.errors import refused
 from helpers.training_process import assert_same_end, finish, start
+from helpers.waiting import wait_until
 
 from t2t_keras import devices
 from t2t_keras.plugins import launch as launch_plugin
@@ -270,9 +270,7 @@ def begun(data_dir, output_dir, step: int) -> tuple:
     """Starts two processes; returns when they have written the step's checkpoint."""
     launcher = start_two(data_dir, output_dir, train_steps=100_000)
     checkpoints = CheckpointDirectory(output_dir)
-    while max(checkpoints.steps(), default=0) < step:
-        assert launcher.poll() is None, launcher.stderr.read()
-        time.sleep(0.01)
+    wait_until(lambda: max(checkpoints.steps(), default=0) >= step, launcher)
     return launcher, psutil.Process(launcher.pid).children()
 
 

@@ -23,8 +23,8 @@ from helpers.translation_clients import (
     assert_right,
     export_versions,
     free_port,
-    wait_until,
 )
+from helpers.waiting import wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "haproxy.cfg"
 

@@ -20,8 +20,8 @@ from helpers.translation_clients import (
     assert_right,
     export_versions,
     free_port,
-    wait_until,
 )
+from helpers.waiting import wait_until
 
 from t2t_keras.plugins.server.requests import Limits
 

@@ -98,9 +98,10 @@ def test_in_a_terminal_there_is_a_bar_and_lines_are_above_it(clock, monkeypatch)
 @pytest.mark.parametrize("devices", ["none", "broken", "hidden"])
 def test_a_gpu_that_cannot_be_used_is_mentioned(devices, tmp_path, monkeypatch, capfd):
     """There are no GPUs in the tests; a file stands for the driver's."""
-    (tmp_path / "nvidia0").touch()
-    device = str(tmp_path / ("nvidia0" if devices != "none" else "nvidia1"))
-    monkeypatch.setattr(program, "_NVIDIA", (device,))
+    if devices != "none":
+        (tmp_path / "nvidia1").touch()
+    pattern = str(tmp_path / "nvidia[0-9]*")
+    monkeypatch.setattr("t2t_keras.devices._NVIDIA", pattern)
     if devices == "hidden":
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     else:
@@ -117,3 +118,14 @@ def test_freed_memory_is_kept_on_a_cpu(monkeypatch):
     program._import_tensorflow(decodes_files=False)
     assert os.environ[name] == "true"
     assert tf.config.experimental.get_memory_info("CPU:0")["peak"] > 0
+
+
+def test_parallel_batches_share_the_cores_that_the_process_may_use(monkeypatch):
+    threads = []
+    monkeypatch.setattr(
+        tf.config.threading, "set_intra_op_parallelism_threads", threads.append
+    )
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    monkeypatch.setenv("PYTHON_CPU_COUNT", "12")
+    program._import_tensorflow(decodes_files=True)
+    assert threads == [3]  # of four batches

@@ -108,7 +108,7 @@ def test_options_are_keywords_of_train(copy):
     lines = (copy / "metrics.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["step"] == 3
     refused("keep must be an integer", t2t_keras.train, output_dir=copy, keep="4")
-    message = "there is no 'save_evry'; did you mean 'save_every'"
+    message = "there is no option 'save_evry'; did you mean 'save_every'"
     refused(message, run_settings, copy, options={"save_evry": 4})
 
 

@@ -7,8 +7,8 @@ decorators. `ported_problem` makes a problem of this package of a user's, with
 imported, so that the remaining definitions of a file can be used; using them raises
 `UserError`.
 
-`t2t_problem` has all names in one module, and after
-`import t2t_keras.plugins.interop.as_tensor2tensor`, `import tensor2tensor` finds them.
+After `import t2t_keras.plugins.interop.as_tensor2tensor`, `import tensor2tensor` finds
+them.
 """
 
 import functools

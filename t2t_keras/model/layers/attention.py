@@ -1,4 +1,4 @@
-"""Multi-head attention (3.2): what self-attention and cross-attention share."""
+"""Multi-head attention (3.2): self-attention and cross-attention."""
 
 import itertools
 from collections.abc import Sequence

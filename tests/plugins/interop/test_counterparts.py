@@ -311,7 +311,7 @@ def test_all_keys_of_a_flag_are_answered(capsys):
         ["translate", "run", "--decode_hparams", "beam=5,alpha=1,nbest=2"], capsys
     )
     assert (
-        "beam is a flag of fairseq-generate; here, use --beam_size; there is no 'n"
+        "beam is a flag of fairseq-generate; here, use --beam_size; there is no o"
         in line
     )
     assert line.endswith("'nbest'; did you mean 'n_best'?")

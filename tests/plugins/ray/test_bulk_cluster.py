@@ -10,7 +10,8 @@ import sys
 import pytest
 from helpers.command_line import run, run_json, run_refused, write
 from helpers.decoding_models import LINES
-from helpers.ray_cluster import actor_processes, ray_cluster, start, wait_until
+from helpers.ray_cluster import actor_processes, ray_cluster, start
+from helpers.waiting import wait_until
 
 ray = pytest.importorskip("ray", reason="needs the extra [ray]")
 pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")

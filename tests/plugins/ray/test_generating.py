@@ -8,8 +8,9 @@ import sys
 
 import pytest
 from helpers.command_line import run, run_json, run_refused, write
-from helpers.ray_cluster import actor_processes, ray_cluster, start, wait_until
+from helpers.ray_cluster import actor_processes, ray_cluster, start
 from helpers.small_corpus import files, make_pairs
+from helpers.waiting import wait_until
 
 pytest.importorskip("ray", reason="needs the extra [ray]")
 

@@ -8,8 +8,9 @@ import psutil
 import pytest
 from helpers.command_line import run_refused
 from helpers.errors import refused
-from helpers.ray_cluster import ray_cluster, wait_until
+from helpers.ray_cluster import ray_cluster
 from helpers.training_process import assert_same_end, finish, start
+from helpers.waiting import wait_until
 
 from t2t_keras.plugins.ray import launch
 from t2t_keras.plugins.ray.launch import State, process_environment, shared_variables

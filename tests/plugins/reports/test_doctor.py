@@ -109,8 +109,16 @@ def test_another_tensorflow_text_and_another_backend(library, capfd, monkeypatch
     assert all("\n" not in fault for fault in faults)
 
 
-def test_a_gpu_that_tensorflow_cannot_use_is_a_fault(monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "NVIDIA", (str(tmp_path),))
-    assert doctor.is_gpu_unused(False, {})
-    assert not doctor.is_gpu_unused(True, {})
-    assert not doctor.is_gpu_unused(False, {"CUDA_VISIBLE_DEVICES": "-1"})
+@pytest.mark.parametrize(
+    ("gpus", "visible", "is_fault"),
+    [([], "0", True), (["A"], "0", False), ([], "-1", False)],
+)
+def test_a_gpu_that_tensorflow_cannot_use_is_a_fault(
+    gpus, visible, is_fault, monkeypatch, tmp_path, capfd
+):
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setattr("t2t_keras.devices._NVIDIA", str(tmp_path / "nvidia[0-9]*"))
+    monkeypatch.setattr(doctor, "_import_libraries", lambda: (gpus, []))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    faults = run_json(capfd, "doctor")["faults"]
+    assert any("cannot use the NVIDIA GPU" in fault for fault in faults) == is_fault

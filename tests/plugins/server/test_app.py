@@ -29,8 +29,8 @@ from helpers.stub_server import (
     predict,
     queued,
     serving,
-    wait_for,
 )
+from helpers.waiting import wait_until
 
 from t2t_keras.display import current_words
 from t2t_keras.errors import UserError
@@ -229,14 +229,14 @@ def busy(**limits):
     with serving(stub, **limits) as (client, _, _), ThreadPoolExecutor(40) as pool:
         stub.may_run.clear()
         pool.submit(ask, client, "first")
-        wait_for(lambda: stub.begun == ["first"])
+        wait_until(lambda: stub.begun == ["first"])
         yield stub, client, lambda *args, **kw: pool.submit(ask, client, *args, **kw)
 
 
 def test_one_bad_text_fails_alone():
     with busy() as (stub, client, submit):
         answers = [submit(text) for text in ("good", "poison", "crash", "fine")]
-        wait_for(lambda: queued(client) == 4)
+        wait_until(lambda: queued(client) == 4)
         stub.may_run.set()
         good, poison, crash, fine = (answer.result() for answer in answers)
     assert good.status_code == fine.status_code == 200
@@ -254,16 +254,16 @@ def test_abandoned_requests_are_not_run():
     with server as (client, port, _), executor as pool:
         stub.may_run.clear()
         long = pool.submit(ask, client, *[LONG] * 64)
-        wait_for(lambda: stub.begun)
+        wait_until(lambda: stub.begun)
         first_request = pool.submit(ask, client, "first")
-        wait_for(lambda: "first" in stub.begun)
+        wait_until(lambda: "first" in stub.begun)
         begun = len(stub.begun)
         for sent in (body, body[:-1]):  # the second leaves in the middle of its body
             with socket.create_connection(("127.0.0.1", port)) as leaving:
                 leaving.sendall(f"{head}{len(body)}\r\n\r\n{sent}".encode())
                 time.sleep(0.05)
         line = 't2t_requests_total{endpoint="predict",status="499"} 2.0'
-        wait_for(lambda: line in client.get("/metrics").text)
+        wait_until(lambda: line in client.get("/metrics").text)
         late = pool.submit(ask, client, "late")
         for answer in (long, first_request, late):
             assert answer.result().status_code == 504
@@ -319,13 +319,13 @@ def test_unfinished_bodies_have_a_limit_in_all():
     with serving(Stub(), max_unfinished_bytes=20_000) as (client, port, _):
         with clients(port, 2, part):
             # The body is larger than what the clients have left.
-            wait_for(lambda: ask(client, "a" * 3_000).status_code == 503)
+            wait_until(lambda: ask(client, "a" * 3_000).status_code == 503)
             answer = ask(client, "a" * 3_000)
             assert (
                 error_of(answer) == "there are too many large requests; try again later"
             )
             assert ask(client, "a").status_code == 200
-        wait_for(lambda: ask(client, "a" * 3_000).status_code == 200)
+        wait_until(lambda: ask(client, "a" * 3_000).status_code == 200)
         assert client.post(path, content=" " * 20_001).status_code == 503
 
 
@@ -334,8 +334,8 @@ def test_connections_beyond_the_limit_are_refused():
         with clients(port, 4, b""):
             assert ask(client, "a").status_code == 200
             with clients(port, 1, b""):
-                wait_for(lambda: client.get("/health").status_code == 503)
-        wait_for(lambda: client.get("/health").status_code == 200)
+                wait_until(lambda: client.get("/health").status_code == 503)
+        wait_until(lambda: client.get("/health").status_code == 200)
 
 
 def test_a_request_with_two_ends_is_refused():
@@ -400,7 +400,7 @@ def test_others_are_answered_while_a_large_request_is_parsed(monkeypatch):
 def test_a_full_queue_refuses_before_parsing(monkeypatch):
     with busy(max_queue=1) as (stub, client, submit):
         waiting = submit("waits")
-        wait_for(lambda: queued(client) == 1)
+        wait_until(lambda: queued(client) == 1)
         with monkeypatch.context() as patch:
             patch.setattr(app, "parse_json", None)
             answer = ask(client, "late")
@@ -465,7 +465,7 @@ def test_while_a_model_loads():
         assert "loading" in error_of(answer)
         assert current_words() == "loading stub" and not ready.is_set()
         may_load.set()
-        wait_for(lambda: client.get("/health").status_code == 200)
+        wait_until(lambda: client.get("/health").status_code == 200)
         assert ready.wait(60) and current_words() == ""
         assert ask(client, "a").status_code == 200
         server.should_exit = True
@@ -489,7 +489,7 @@ def test_shutdown_answers_what_waits():
     with serving(stub) as (client, _, server), ThreadPoolExecutor(8) as pool:
         stub.may_run.clear()
         waiting = [pool.submit(ask, client, f"{i}") for i in range(5)]
-        wait_for(lambda: len(stub.begun) + queued(client) == 5)
+        wait_until(lambda: len(stub.begun) + queued(client) == 5)
         with httpx.Client(base_url=client.base_url) as open_client:
             answer = open_client.get("/health")
             assert answer.status_code == 200
@@ -514,7 +514,7 @@ def test_what_is_not_answered_in_time_at_shutdown_gets_an_error():
         server.config.timeout_graceful_shutdown = 0
         stub.may_run.clear()
         waiting = pool.submit(ask, client, "a")
-        wait_for(lambda: stub.begun)
+        wait_until(lambda: stub.begun)
         server.handle_exit(signal.SIGTERM, None)
         answer = waiting.result()
         assert answer.status_code == 503

@@ -17,7 +17,8 @@ import httpx
 from helpers.command_line import run_refused
 from helpers.decoding_models import LINES
 from helpers.errors import refused
-from helpers.stub_server import predict, queued, wait_for
+from helpers.stub_server import predict, queued
+from helpers.waiting import wait_until
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import install_command
@@ -211,11 +212,11 @@ def test_a_signal_ends_the_program_with_0(export_dir, signal_number):
     line = process.stderr.readline()
     assert line.startswith("t2t serve: http")
     with httpx.Client(base_url=line.split()[-1], timeout=60) as client:
-        wait_for(lambda: client.get("/health").status_code == 200)
+        wait_until(lambda: client.get("/health").status_code == 200)
         assert process.stderr.readline().startswith("t2t serve: ready; ask: curl ")
         with ThreadPoolExecutor(4) as pool:
             waiting = pool.submit(predict, client, "m", {"instances": TEXTS * 4})
-            wait_for(lambda: queued(client))
+            wait_until(lambda: queued(client))
             process.send_signal(signal_number)
             assert waiting.result().status_code == 200
     out, errors = process.communicate(timeout=60)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
+from helpers.waiting import wait_until
 from starlette.testclient import TestClient
 
 from t2t_keras.errors import UserError
@@ -71,8 +72,7 @@ def following(folder):
     source = VersionFolder("m", folder, loader)
     app = make_app({"m": source}, Limits())
     with TestClient(app, raise_server_exceptions=False) as client:
-        while client.get("/health").json()["status"] == "loading":
-            pass
+        wait_until(lambda: client.get("/health").json()["status"] != "loading")
 
         def poll():
             with contextlib.suppress(Exception):
@@ -269,8 +269,7 @@ def test_no_request_is_lost_and_the_previous_version_is_freed(tmp_path):
         assert first_model.begun.wait(60)
         write(tmp_path / "2", "two")
         switch = pool.submit(poll)
-        while states(client)["1"] != "UNLOADING":
-            pass
+        wait_until(lambda: states(client)["1"] == "UNLOADING")
         assert states(client) == {"2": "AVAILABLE", "1": "UNLOADING"}
         assert ask(client) == "two"  # it does not wait for the other version
         assert ask(client, "m/versions/1")[0] == 404
@@ -300,8 +299,6 @@ def test_the_server_looks_now_and_then(tmp_path):
         {"m": VersionFolder("m", tmp_path, Loader())}, Limits(), poll_seconds=0.01
     )
     with TestClient(app) as client:
-        while client.get("/health").status_code != 200:
-            pass
+        wait_until(lambda: client.get("/health").status_code == 200)
         write(tmp_path / "2", "two")
-        while ask(client) != "two":
-            pass
+        wait_until(lambda: ask(client) == "two")

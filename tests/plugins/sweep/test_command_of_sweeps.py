@@ -60,7 +60,9 @@ def test_mistakes_are_reported_at_once(capfd, data_dir, tmp_path, usr_dir, monke
 
     assert "ranges: there is no 'mien'; did you mean 'mine'" in sentence(ranges="mien")
     message = sentence(ranges="misspelt")
-    assert "--ranges 'misspelt': hparams: there is no 'dropuot'; did you" in message
+    assert (
+        "--ranges 'misspelt': hparams: there is no option 'dropuot'; did you" in message
+    )
     assert "dropout must be at least 0 and below 1" in sentence(ranges="outside")
     message = sentence(hparams="dropout=0.2")
     assert "--hparams: 'dropout' has a range in 'mine'" in message

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers.errors import refused
 from helpers.sweeps import sweep_settings
+from helpers.waiting import wait_until
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -234,8 +235,7 @@ def test_a_trial_is_taken_over_when_its_process_has_died(tmp_path):
     index, hparams = json.loads(process.stdout.readline())
     study = SweepStudy.open(tmp_path, sweep_settings(prunes=False))
     assert study.claim(1) is None
-    while not study.trials()[0].scores:
-        pass
+    wait_until(lambda: study.trials()[0].scores, process)
     with training_lock(run_dir(tmp_path, 0)):  # what it has started may live on
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 from helpers.errors import refused
 from helpers.sweeps import sweep_settings
+from helpers.waiting import wait_until
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -186,9 +186,7 @@ def test_a_training_ends_with_its_sweep_and_is_resumed(sweep, tmp_path):
         stdout=subprocess.DEVNULL,
     )
     log = tmp_path / "trial-0000" / "process.log"
-    while not (log.exists() and log.read_text().endswith("\n")):
-        assert parent.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: log.exists() and log.read_text().endswith("\n"), parent)
     training = psutil.Process(int(log.read_text()))
     parent.kill()
     parent.wait()

@@ -21,14 +21,24 @@ from t2t_keras.cli import main
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.record_index import RecordIndex
-from t2t_keras.plugins.interop import shim, t2t_problem
+from t2t_keras.plugins.interop import shim
 from t2t_keras.plugins.interop.shim.files import dataset_pairs
 from t2t_keras.plugins.interop.shim.ported_problem import port_problem
 from t2t_keras.plugins.interop.t2t.t2t_sets import SETS
 from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.usr_dir import load_usr_dir
 
-transformer = t2t_problem.transformer
+import t2t_keras.plugins.interop.as_tensor2tensor  # noqa: F401, isort: skip
+
+from tensor2tensor.data_generators import (  # isort: skip
+    text_encoder,
+    text_problems,
+    translate,
+)
+from tensor2tensor.layers import common_hparams  # isort: skip
+from tensor2tensor.models import transformer  # isort: skip
+from tensor2tensor.utils import metrics  # isort: skip
+
 AS_TENSOR2TENSOR = "t2t_keras.plugins.interop.as_tensor2tensor"
 WORDS = [("red dog", "roter hund"), ("big cat", "grosse katze"), ("dog", "hund")]
 
@@ -50,7 +60,7 @@ def own_registry(registrations, monkeypatch):
     sys.modules.pop(AS_TENSOR2TENSOR, None)
 
 
-class Pairs(t2t_problem.Text2TextProblem):
+class Pairs(text_problems.Text2TextProblem):
     """Words.
 
     More words.
@@ -194,9 +204,8 @@ def test_without_a_change_the_user_is_told_what_to_write(tmp_path):
 def test_unusable_problems_are_listed_with_their_errors(tmp_path):
     text = """
 import t2t_keras.plugins.interop.as_tensor2tensor
-from t2t_keras.plugins.interop import t2t_problem as registry
-from t2t_keras.plugins.interop import t2t_problem as text_problems
-from tensor2tensor.data_generators import lm1b, translate_ende
+from tensor2tensor.data_generators import lm1b, text_problems, translate_ende
+from tensor2tensor.utils import registry
 
 @registry.register_problem
 class NoSamples(text_problems.Text2TextProblem):
@@ -456,7 +465,7 @@ def test_what_is_added_and_what_is_missing():
     refused("'my_own' is not", getattr, hparams, "my_own")
     hparams.parse("hidden_size=64,use_target_space_embedding=false")
     assert (hparams.hidden_size, hparams.use_target_space_embedding) == (64, False)
-    basic = t2t_problem.common_hparams.basic_params1()
+    basic = common_hparams.basic_params1()
     basic.add_hparam("filter_size", 2048)
     refused("has no 'relu_dropout'", basic.converted, "mine")
     refused("transformer_relative' does not exist", transformer.transformer_relative)
@@ -488,8 +497,9 @@ def test_a_problem_in_our_terms():
 def test_the_directories_of_samples(tmp_path, capfd):
     text = """
 import os
-from t2t_keras.plugins.interop import t2t_problem as registry
-from t2t_keras.plugins.interop import t2t_problem as text_problems
+import t2t_keras.plugins.interop.as_tensor2tensor
+from tensor2tensor.data_generators import text_problems
+from tensor2tensor.utils import registry
 
 @registry.register_problem
 class Beside(text_problems.Text2TextProblem):
@@ -518,7 +528,7 @@ def test_drawn_samples_are_dealt_out_once(tmp_path):
     """`generate_samples` shuffles: no sample is in both dev and train."""
     calls = []
 
-    class Drawn(t2t_problem.Text2TextProblem):
+    class Drawn(text_problems.Text2TextProblem):
         is_generate_per_split = False
         dataset_splits = (
             {"split": "train", "shards": 2},
@@ -570,7 +580,10 @@ def test_an_error_in_samples_names_the_line_and_the_directories():
             yield {"inputs": Path(data_dir, "no_such_file").read_text(), "targets": ""}
 
     message = refused("", list, ported(Faulty).pairs("train"))
-    assert "test_t2t_problem.py:" in message and "FileNotFoundError" in message
+    assert (
+        "test_as_tensor2tensor_problems.py:" in message
+        and "FileNotFoundError" in message
+    )
     assert "(data_dir is " in message
 
 
@@ -606,7 +619,7 @@ def test_members_without_effect_are_reported(tmp_path, capsys):
         packed_length = 256
 
         def eval_metrics(self):
-            return [t2t_problem.metrics.Metrics.ACC]
+            return [metrics.Metrics.ACC]
 
         def example_reading_spec(self):
             return super().example_reading_spec()
@@ -630,7 +643,7 @@ def test_members_without_effect_are_reported(tmp_path, capsys):
 
 def test_tokens_with_and_without_an_unknown_one(tmp_path):
     class Tokens(Pairs):
-        vocab_type = t2t_problem.VocabType.TOKEN
+        vocab_type = text_problems.VocabType.TOKEN
         vocab_filename = "words.txt"
 
     tokens = ["<pad>", "<EOS>", "red", "dog", "roter", "hund", "grosse", "katze", "big"]
@@ -656,7 +669,7 @@ def test_tokens_with_and_without_an_unknown_one(tmp_path):
 
 def test_a_vocabulary_of_bytes(tmp_path):
     class Characters(Pairs):
-        vocab_type = t2t_problem.VocabType.CHARACTER
+        vocab_type = text_problems.VocabType.CHARACTER
 
     manifest, pairs = made(Characters, tmp_path)
     assert manifest.tokenizer == "t2t_bytes" and manifest.vocab_size == 258
@@ -706,13 +719,11 @@ def test_a_vocabulary_file_that_is_there(tmp_path):
 
 
 def test_encoders_of_each_side(tmp_path):
-    encoders = t2t_problem.text_encoder
-
     class TwoSides(Pairs):
         def feature_encoders(self, data_dir):
             return {
-                "inputs": encoders.TokenTextEncoder(f"{data_dir}/en"),
-                "targets": encoders.TokenTextEncoder(
+                "inputs": text_encoder.TokenTextEncoder(f"{data_dir}/en"),
+                "targets": text_encoder.TokenTextEncoder(
                     None, vocab_list=["hund", "katze"], replace_oov="UNK"
                 ),
             }
@@ -726,13 +737,11 @@ def test_encoders_of_each_side(tmp_path):
 
 
 def test_encoders_of_users_are_refused(tmp_path):
-    encoders = t2t_problem.text_encoder
-
-    class Derived(encoders.TextEncoder):
+    class Derived(text_encoder.TextEncoder):
         def encode(self, s):
             return [7]
 
-    class Changed(encoders.ByteTextEncoder):
+    class Changed(text_encoder.ByteTextEncoder):
         def encode(self, s):
             return super().encode(s.lower())
 
@@ -766,17 +775,17 @@ def test_encoded_samples_decode_to_texts(tmp_path):
     class Encoded(Pairs):
         def generate_encoded_samples(self, data_dir, tmp_dir, dataset_split):
             samples = self.generate_samples(data_dir, tmp_dir, dataset_split)
-            vocab = t2t_problem.text_encoder.TokenTextEncoder(
+            vocab = text_encoder.TokenTextEncoder(
                 None, vocab_list=["dog", "hund"], replace_oov="<UNK>"
             )
-            return t2t_problem.text2text_generate_encoded(samples, vocab, vocab)
+            return text_problems.text2text_generate_encoded(samples, vocab, vocab)
 
     manifest, pairs = made(Encoded, tmp_path)
     assert (tmp_path / "encoded-dev.sources").read_text() == "red dog\nbig cat\ndog\n"
     assert pairs[0] == ((2, 2, 1), (2, 2, 1))
     assert manifest.tokenizer == "t2t_tokens"
 
-    class Older(t2t_problem.problem.Text2TextProblem):
+    class Older(text_problems.Text2TextProblem):
         """As until tensor2tensor 1.3: ids instead of texts."""
 
         is_character_level = True
@@ -792,11 +801,11 @@ def test_encoded_samples_decode_to_texts(tmp_path):
 def test_ids_without_a_text_are_refused(tmp_path):
     class Shifted(Pairs):
         def generate_encoded_samples(self, data_dir, tmp_dir, dataset_split):
-            encoder = t2t_problem.text_encoder.ByteTextEncoder()
+            encoder = text_encoder.ByteTextEncoder()
             yield {"inputs": [*encoder.encode("dog"), 1], "targets": [202, 1]}
 
         def feature_encoders(self, data_dir):
-            encoder = t2t_problem.text_encoder.ByteTextEncoder()
+            encoder = text_encoder.ByteTextEncoder()
             return {"inputs": encoder, "targets": encoder}
 
     problem = ported(Shifted)
@@ -808,7 +817,7 @@ def test_ids_without_a_text_are_refused(tmp_path):
 def test_columns_of_a_file(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("a dog\tein hund \nno tab\n")
-    samples = t2t_problem.text2text_txt_tab_iterator(str(path))
+    samples = text_problems.text2text_txt_tab_iterator(str(path))
     assert list(samples) == [{"inputs": "a dog", "targets": "ein hund"}]
     dataset = ["x.tgz", ("tsv", 1, 0, "*.tsv")]
     pairs = dataset_pairs(str(tmp_path), dataset)
@@ -842,7 +851,7 @@ def test_files_of_archives(tmp_path, suffix):
         for name, text in members.items():
             (tmp_path / name).write_text(text)
 
-    class TranslateX(t2t_problem.TranslateProblem):
+    class TranslateX(translate.TranslateProblem):
         def source_data_files(self, dataset_split):
             url = f"http://localhost/corpus{suffix or '.tgz'}"
             return [[url, ("x/a.en", "x/a.de")]]
@@ -870,6 +879,6 @@ def test_files_of_archives(tmp_path, suffix):
 )
 def test_archives_that_cannot_be_read(tmp_path, dataset, message):
     archive(tmp_path / "corpus.tgz", {"a": "1\n2\n", "b": "1\n2\n", "c": "1\n"})
-    compiled = t2t_problem.translate.compile_data
+    compiled = translate.compile_data
     refused(message, compiled, str(tmp_path), [dataset], "compiled")
     assert not list(tmp_path.glob("compiled*"))

@@ -217,7 +217,7 @@ def test_errors_name_arguments(run, trained_run, tmp_path):
     refused(message, evaluate, "dev", output=tmp_path / "x", eval_sentences=0)
     refused("^format: there is no 'x'", run.export, tmp_path / "x", format="x")
     refused("^output_dir must be a path, not 5", t2t_keras.export, 5, tmp_path / "x")
-    message = "^evaluate: there is no 'splitt'; did you mean 'split'"
+    message = "^evaluate: there is no option 'splitt'; did you mean 'split'"
     refused(message, t2t_keras.evaluate, trained_run, splitt="dev")
     message = "^give either output_dir or hypotheses and references"
     refused(message, t2t_keras.evaluate)

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import FrameType, ModuleType
 from typing import Any
@@ -77,17 +78,29 @@ def end_with_parent(parent: int) -> None:
             os._exit(os.EX_UNAVAILABLE)
 
 
+# A terminal sends these signals to all its processes, but a worker ends with its
+# parent.
+_TERMINAL_SIGNALS = signal.SIGINT, signal.SIGHUP
+
+
 class _Worker(SpawnProcess):
-    """A process that does not import the user's script, which would run it again."""
+    """A process that does not import the user's script, which would run it again.
+
+    It also ignores the terminal's signals, from its first instruction on.
+    """
 
     def start(self) -> None:
         """Starts it; `multiprocessing` looks up the script in the main module."""
         main = sys.modules["__main__"]
+        # This process unblocks signals when it starts, which must not be later.
+        resource_tracker.ensure_running()
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINAL_SIGNALS)
         sys.modules["__main__"] = ModuleType("__main__")
         try:
             super().start()
         finally:
             sys.modules["__main__"] = main
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 class _WorkerContext(SpawnContext):
@@ -121,10 +134,6 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 def _start_worker() -> None:
     """Prepares a worker process."""
-    # A terminal sends these signals to all its processes, but a worker ends with its
-    # parent.
-    for signal_number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(signal_number, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

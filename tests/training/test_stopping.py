@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from t2t_keras.processes import LAUNCHED
+from t2t_keras.processes import LAUNCHED, worker_pool
 from t2t_keras.training.stopping import Stopping
 
 
@@ -135,3 +135,12 @@ def test_in_another_thread_signals_do_what_they_did():
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
         assert pool.submit(reason).result() is None
+
+
+def test_a_terminals_signals_do_not_reach_workers():
+    """Not even before a worker's first call: it would print a traceback."""
+    ours = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with worker_pool(1) as pool:
+        blocked = pool.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
+    assert blocked >= {signal.SIGINT, signal.SIGHUP}
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == ours

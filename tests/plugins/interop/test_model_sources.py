@@ -152,6 +152,8 @@ def test_a_file_that_ends_early(server, monkeypatch):
 
 
 def test_ctrl_c_stops_a_download(server):
+    # A shell lets the processes that it starts in the background ignore Ctrl-C.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     main_thread = threading.main_thread().ident
     has_stopped = threading.Event()
     late = []
@@ -166,6 +168,7 @@ def test_ctrl_c_stops_a_download(server):
     server.after_half = press
     with pytest.raises(KeyboardInterrupt):
         found(NAME)
+    signal.signal(signal.SIGINT, handler)
     has_stopped.set()
     assert not late
     server.cut.clear()

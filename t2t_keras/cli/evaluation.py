@@ -239,9 +239,8 @@ class Evaluate(UsrDirFlags, Command):
             decoder = {} if self.eval_sentences == 0 else {"engine": "tensorflow"}
             return {"split": split, **decoder, "checkpoints": points, "best": best}
         checkpoint = self.checkpoint
-        if not self.export_dir and checkpoint != "ema":
-            # A training may write another one while this one is converted.
-            checkpoint = str(run.checkpoint_path(checkpoint))
+        if not self.export_dir:
+            checkpoint = run.checkpoints.pinned(checkpoint)
         engine = None
         if not self.export_dir and self.eval_sentences != 0:
             engine = load_engine(run, checkpoint, self.decoding, self.engine)

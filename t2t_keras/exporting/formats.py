@@ -165,13 +165,14 @@ def converted(
         return run, checkpoint
     problem = RunConfig.read(run).registered_problem()
     dataclasses.replace(DecodingOptions.of_problem(problem), **options)
-    weights = CheckpointPaths(run).find("latest" if checkpoint == "ema" else checkpoint)
+    checkpoint = CheckpointPaths(run).pinned(checkpoint)
     reasons = []
     for name, export_format in export_formats().items():
         if export_format.convert and engine in (name, "auto"):
             try:
                 path = export_format.convert(run, checkpoint, options, engine == name)
-                choice = f"engine: {name}, with {weights.name} converted to {path}"
+                weights = Path(checkpoint).name
+                choice = f"engine: {name}, with {weights} converted to {path}"
                 exact = "--engine tensorflow computes as in training"
                 say(folded([choice, exact], "; ", line_end=";"))
                 return path, None

@@ -101,6 +101,18 @@ class CheckpointPaths:
             )
         return path
 
+    def pinned(self, name: str | int | Path | None = None) -> str:
+        """Returns what means the same checkpoint after a training has written others.
+
+        Args:
+            name: see `find`; or "ema", the moving average in the newest checkpoint,
+                which stays as it is.
+
+        Raises:
+            UserError: there is no such checkpoint.
+        """
+        return "ema" if name == "ema" else str(self.find(name))
+
 
 # The file of a run directory that the process which trains there has locked.
 TRAINING_LOCK = "train.lock"

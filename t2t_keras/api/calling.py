@@ -1,6 +1,6 @@
 """Calls of a command from Python, and what they return.
 
-The values are checked as those of flags are, with the names of arguments in messages.
+The values are checked as on the command line; messages name arguments.
 """
 
 import contextlib

@@ -235,8 +235,8 @@ class Datagen(PairsCommand):
     seed: int = option(0, "seed of the shuffle", ge=0, lt=MAX_SEED, group=FURTHER)
     vocab: tuple[str, ...] = option(
         (),
-        "use this vocabulary, these of source and target, or those of a run "
-        "directory, instead of training one",
+        "use this vocabulary, or one for sources and one for targets, or the "
+        "vocabularies of a run, instead of training one",
         metavar="FILE ...",
         group=FURTHER,
     )

@@ -76,7 +76,7 @@ class Export(RunFlags, CheckpointFlags, Command):
     verify: int = option(
         20,
         "number of sentences of the run's data; the export is refused unless its "
-        "outputs are those of the run; 0: no verification",
+        "outputs equal the run's; 0: no verification",
         ge=0,
     )
     ensemble: tuple[str, ...] = ensemble_flag(FURTHER)

@@ -1,4 +1,4 @@
-"""The formats of `t2t export`: SavedModel, and those of plugins."""
+"""The formats of `t2t export`: SavedModel, and the formats of plugins."""
 
 import contextlib
 import dataclasses
@@ -132,7 +132,7 @@ def find_converted(
 ) -> Path | None:
     """Returns what `converted` has written for a run before, without TensorFlow.
 
-    The arguments are those of `converted`.
+    It takes the arguments of `converted`.
     """
     for name, export_format in export_formats().items():
         if export_format.find_converted and engine in (name, "auto"):

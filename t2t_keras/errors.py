@@ -70,7 +70,7 @@ def flags_as_arguments(
 ) -> str:
     """Returns a message with arguments of Python's functions in place of flags.
 
-    Commands in backticks keep their flags, except for options of decoding.
+    Commands in backticks keep their flags.
 
     Args:
         text: the message.
@@ -92,8 +92,12 @@ def flags_as_arguments(
 
     parts = text.split("`")
     for i, part in enumerate(parts):
-        if i % 2 == 0 or part.startswith("--decode_hparams "):
-            parts[i] = _FLAG.sub(argument, part)
+        if i % 2:  # it was in backticks
+            if not part.startswith("--"):
+                continue  # a command
+            part = re.sub(r"(--(?!decode_hparams)\w+) (?=\w)", r"\1=", part)
+            part = part.replace(" --", ", --")
+        parts[i] = _FLAG.sub(argument, part)
     return "`".join(parts)
 
 

@@ -262,7 +262,11 @@ def test_what_is_printed_names_arguments(capsys):
         ("give --hparams a=b,c=0.5", 'give hparams="a=b,c=0.5"'),
         ("--decode_hparams sampling=true,top_k=N", "sampling=True, top_k=N"),
         ("use `--decode_hparams alpha=0.6,seed=1`", "use `alpha=0.6, seed=1`"),
-        ("give --dev_size N, or `--keep N`", "give dev_size=N, or `--keep N`"),
+        ("give --dev_size N, or `--keep N`", "give dev_size=N, or `keep=N`"),
+        (
+            "use `--hparams_set base --decode_hparams length_penalty=power`",
+            'use `hparams_set="base", length_penalty="power"`',
+        ),
         ("cannot read runs/a--b and /x--y/z", "cannot read runs/a--b and /x--y/z"),
     ],
 )

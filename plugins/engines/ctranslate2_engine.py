@@ -82,8 +82,8 @@ def require_supported(options: DecodingOptions) -> None:
         options,
         DecodingOptions(),
         _UNSUPPORTED,
-        "CTranslate2 does not support it; use the run (--engine tensorflow) or an "
-        "export with --format savedmodel",
+        "CTranslate2 does not support it; use the run (--engine=tensorflow) or an "
+        "export with --format=savedmodel",
     )
 
 

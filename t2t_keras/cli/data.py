@@ -135,7 +135,7 @@ class PairsCommand(UsrDirFlags, Command):
         if sources and problem.reverse:
             raise UserError(
                 f"the data of '{problem.name}' are those of '{problem.data_name}'; "
-                f"generate them with --problem {problem.data_name} and a mixture in "
+                f"generate them with --problem={problem.data_name} and a mixture in "
                 "its direction"
             )
         files = self.read_files()

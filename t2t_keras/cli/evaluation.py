@@ -195,7 +195,7 @@ class Evaluate(UsrDirFlags, Command):
             raise UserError(f"{flag} does not go with --export_dir")
         is_all = self.checkpoint == "all"
         if is_all and self.engine == "ctranslate2":
-            raise UserError("--engine ctranslate2 does not go with --checkpoint=all")
+            raise UserError("--engine=ctranslate2 does not go with --checkpoint=all")
         if not is_all and self.wait_minutes is not None:
             raise UserError("--wait_minutes needs --checkpoint=all as well")
         for flag, value in {"output": self.output, "language": self.language}.items():

@@ -97,7 +97,7 @@ class Export(RunFlags, CheckpointFlags, Command):
         for name in self.decoding:
             if export_format.options is not None and name not in export_format.options:
                 raise UserError(
-                    f"{decoding_flag(name)} has no effect with --format {self.format}; "
+                    f"{decoding_flag(name)} has no effect with --format={self.format}; "
                     "leave it out, and give it to the library that translates with the "
                     "export"
                 )

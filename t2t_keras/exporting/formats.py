@@ -103,7 +103,7 @@ def require_quantization(name: str | None, export_format: str) -> None:
     dtypes = export_formats()[export_format].quantizations
     if name is not None and name not in dtypes:
         raise UserError(
-            f"--quantization: --format {export_format} has no {name}; the choice is "
+            f"--quantization: --format={export_format} has no {name}; the choice is "
             f"{', '.join(dtypes) or 'float32 alone'}"
         )
 
@@ -173,14 +173,14 @@ def converted(
                 path = export_format.convert(run, checkpoint, options, engine == name)
                 weights = Path(checkpoint).name
                 choice = f"engine: {name}, with {weights} converted to {path}"
-                exact = "--engine tensorflow computes as in training"
+                exact = "--engine=tensorflow computes as in training"
                 say(folded([choice, exact], "; ", line_end=";"))
                 return path, None
             except UserError as error:
                 reasons.append(str(error).partition(";")[0])
     if engine != "auto":
         reason = ", ".join(reasons) or "it is not installed"
-        raise UserError(f"--engine {engine}: {reason}; leave out --engine")
+        raise UserError(f"--engine={engine}: {reason}; leave out --engine")
     say(f"engine: TensorFlow ({', '.join(reasons) or 'no other is installed'})")
     return run, checkpoint
 

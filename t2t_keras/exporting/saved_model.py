@@ -71,7 +71,7 @@ def load_translator(path: Path) -> ExportedTranslator:
     if settings.ids_only:
         raise UserError(
             f"{path} maps ids to ids; call its signatures with "
-            "TensorFlow, or export the model with --format savedmodel"
+            "TensorFlow, or export the model with --format=savedmodel"
         )
     text_processor = settings.make_text_processor(path)
     engine = SavedModelEngine(

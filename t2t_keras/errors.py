@@ -5,7 +5,7 @@ import difflib
 import importlib.util
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 
@@ -56,6 +56,57 @@ def first_line(error: Exception) -> str:
     if message.startswith("Exception encountered when calling "):
         message = message.partition("\n")[2].strip() or message
     return message.partition("\n")[0]
+
+
+# A flag, or an option of decoding, and its value or the word that stands for it.
+_FLAG = re.compile(
+    r"(?<![\w/.-])--(decode_hparams )?([a-z]\w*)"
+    r"(?:=([\w.,=*-]*\w)| (\w+=[\w.,=*]*\w)| ([B-Z]|[A-Z]{2,}|\d+)\b)?"
+)
+
+
+def flags_as_arguments(
+    text: str, names: Mapping[str, str] | None = None, switches: Collection[str] = ()
+) -> str:
+    """Returns a message with arguments of Python's functions in place of flags.
+
+    Commands in backticks keep their flags.
+
+    Args:
+        text: the message.
+        names: the names of arguments by the words of their flags, where they differ.
+        switches: the words of the flags that take no value.
+    """
+
+    def argument(match: re.Match[str]) -> str:
+        is_option, word, value, pair, placeholder = match.groups()
+        name = (names or {}).get(word, word)
+        if word in switches:
+            return f"{name}=True"
+        if is_option and value:
+            pairs = f"{word}={value}".replace(",", ", ")
+            return re.sub(r"(?<==)[^,]+", lambda match: _literal(match[0]), pairs)
+        if text := value or pair:
+            return f"{name}={_literal(text)}"
+        return f"{name}={placeholder}" if placeholder else name
+
+    parts = text.split("`")
+    for i, part in enumerate(parts):
+        if i % 2:  # it was in backticks
+            if not part.startswith("--"):
+                continue  # a command
+            part = re.sub(r"(--(?!decode_hparams)\w+) (?=\w)", r"\1=", part)
+            part = part.replace(" --", ", --")
+        parts[i] = _FLAG.sub(argument, part)
+    return "`".join(parts)
+
+
+def _literal(text: str) -> str:
+    """Returns the value of a flag as Python has it; `N` or `NAME` stands for one."""
+    if text in ("true", "false"):
+        return text.capitalize()
+    is_bare = re.fullmatch(r"-?\d+(\.\d+)?|[A-Z]+", text)
+    return text if is_bare else f'"{text}"'
 
 
 def did_you_mean(name: str, names: Iterable[str], template: str = "'{}'") -> str:

@@ -15,7 +15,7 @@ def as_number(name: str, value: object) -> float:
     """Returns a number of NumPy or a tensor as Python's, which JSON has.
 
     Raises:
-        UserError: it is not a number; the name is that of the method that returned it.
+        UserError: it is not a number; the message names the method that returned it.
     """
     if isinstance(value, int | float):
         return value
@@ -52,7 +52,7 @@ class CorpusMetric(abc.ABC):
     ) -> "np.ndarray":
         """Returns what `statistics` returns as int64 or float64 [N, n].
 
-        Sums of smaller types would overflow, and that of two booleans is one.
+        Sums of smaller types would overflow, and two booleans have the sum one.
 
         Raises:
             UserError: it is not such an array.

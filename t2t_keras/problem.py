@@ -42,8 +42,8 @@ class TextProcessor:
         repairs_outputs: whether `postprocess` repairs outputs that violate the
             problem's constraint. `postprocess_graph` gets only what the constraint
             allows, and must repair only an empty first output for a source with words.
-        aligns_outputs: whether the words of an output can be aligned with those of its
-            source.
+        aligns_outputs: whether the words of an output can be aligned with the words of
+            its source.
         source_flags: the flags of `t2t datagen` that name the source of a split.
     """
 

@@ -86,13 +86,13 @@ _TERMINAL_SIGNALS = signal.SIGINT, signal.SIGHUP
 class _Worker(SpawnProcess):
     """A process that does not import the user's script, which would run it again.
 
-    It also ignores the terminal's signals, from its first instruction on.
+    The terminal's signals are blocked in it from its first instruction on.
     """
 
     def start(self) -> None:
         """Starts it; `multiprocessing` looks up the script in the main module."""
         main = sys.modules["__main__"]
-        # This process unblocks signals when it starts, which must not be later.
+        # Starting the tracker unblocks signals, so it comes before they are blocked.
         resource_tracker.ensure_running()
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINAL_SIGNALS)
         sys.modules["__main__"] = ModuleType("__main__")

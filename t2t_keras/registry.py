@@ -412,7 +412,7 @@ def build_model(
 ) -> "Transformer":
     """Returns the registered model that `hparams.model` names, newly initialized.
 
-    The arguments are those of `Transformer`.
+    It takes the arguments of `Transformer`.
 
     Raises:
         UserError: there is no such model, or it takes another class of hparams.

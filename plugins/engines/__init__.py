@@ -44,7 +44,7 @@ CTRANSLATE2 = ExportFormat(
     _export,
     lambda path: (path / "model.bin").exists() and (path / "config.json").exists(),
     quantizations=("int8", "bfloat16", "float16", "int16", "int8_float16"),
-    check=lambda: require_extra("ctranslate2", "--format ctranslate2", "ctranslate2"),
+    check=lambda: require_extra("ctranslate2", "--format=ctranslate2", "ctranslate2"),
     load=_load,
     convert=convert,
     find_converted=find_converted,
@@ -82,6 +82,6 @@ LITERT = ExportFormat(
     lambda path: (path / "model.tflite").exists(),
     quantizations=("int8", "float16"),
     options=LITERT_OPTIONS,
-    check=lambda: require_extra("litert", "--format litert", "ai_edge_litert"),
+    check=lambda: require_extra("litert", "--format=litert", "ai_edge_litert"),
     load=_refuse_to_load,
 )

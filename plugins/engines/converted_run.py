@@ -103,7 +103,7 @@ def conversion_of(
     from .ctranslate2_engine import require_supported
 
     if checkpoint == "ema":
-        raise UserError("--checkpoint ema is part of a checkpoint")
+        raise UserError("--checkpoint=ema is part of a checkpoint")
     if not is_asked and _has_gpu():
         raise UserError("there is a GPU")
     problem = RunConfig.read(run).registered_problem()

@@ -61,8 +61,8 @@ class CTranslate2Settings(ExportSettings):
     """The settings of an export for CTranslate2.
 
     Attributes:
-        tags: words before sources that are one token; None: the text processor is
-            that of the registered problem.
+        tags: words before sources that are one token; None: the registered problem's
+            text processor is used.
         positions: the number of tokens in the longest output.
         compute_type: CTranslate2's type of computation on the machine that wrote it.
     """
@@ -82,8 +82,8 @@ def require_supported(options: DecodingOptions) -> None:
         options,
         DecodingOptions(),
         _UNSUPPORTED,
-        "CTranslate2 does not support it; use the run (--engine tensorflow) or an "
-        "export with --format savedmodel",
+        "CTranslate2 does not support it; use the run (--engine=tensorflow) or an "
+        "export with --format=savedmodel",
     )
 
 
@@ -110,7 +110,7 @@ class CTranslate2Engine:
       `beam_size` best continuations of a step can finish one. TensorFlow searches
       while a better one is possible, and considers twice as many continuations.
     - `no_repeat_ngram` also excludes sequences that are repeated in the source.
-    - A seed gives the same samples each time, but not those of TensorFlow.
+    - A seed gives the same samples each time, but other samples than TensorFlow.
 
     `coverage_penalty`, `glossary`, `protect`, `forbidden` and constraints are refused.
 

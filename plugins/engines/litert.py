@@ -81,7 +81,7 @@ def export_litert(
             `export_dir` is not empty, and is not an export or
             `overwrite` is false; or the verification fails.
     """
-    require_extra("litert", "--format litert", "ai_edge_litert")
+    require_extra("litert", "--format=litert", "ai_edge_litert")
     require_quantization(quantization, "litert")
     require_free(Path(export_dir), overwrite)
     resolved = _resolve_options(translator, options)
@@ -162,7 +162,7 @@ def _convert(
         return converter.convert()
     except Exception as error:  # many types, some with thousands of lines
         raise UserError(
-            f"--format litert: model '{model.hparams.model}' uses an operation that "
+            f"--format=litert: model '{model.hparams.model}' uses an operation that "
             "LiteRT does not support; export a SavedModel"
         ) from error
 

@@ -192,7 +192,7 @@ class VerifiedOutputs(TypedDict):
 
     Attributes:
         lines: number of sources.
-        identical: number of outputs that are those of the other program.
+        identical: number of outputs that equal the other program's.
         first_difference: the first line with different outputs, if there is one.
     """
 

@@ -73,9 +73,9 @@ class Import(UsrDirFlags, Command):
     )
     vocab: tuple[str, ...] = option(
         (),
-        "the vocabulary of both languages, or those of source and target (default: the "
-        "vocab.* of the model's size in SOURCE, or in the data directory that the "
-        "training directory's flags name)",
+        "the vocabulary of both languages, or one for sources and one for targets "
+        "(default: the vocab.* of the model's size in SOURCE, or in the data directory "
+        "that the training directory's flags name)",
         metavar="FILE ...",
         group=_T2T,
     )

@@ -186,7 +186,7 @@ class Compare(CheckpointFlags, Command):
     tokenize: BleuTokens | None = option(
         None,
         "sacreBLEU tokenization for BLEU; none: the text is tokenized already "
-        "(default: that of the run or problem, otherwise sacreBLEU's for the language)",
+        "(default: the run's or problem's, otherwise sacreBLEU's for the language)",
         group=FURTHER,
     )
     language: str | None = option(

@@ -109,7 +109,7 @@ def export_rows(path: Path) -> dict[str, str]:
         rows["weights"] = settings.quantization
     if settings.verified:
         rows["verified"] = (
-            f"{settings.identical} of {settings.verified} outputs are those of the run"
+            f"{settings.identical} of {settings.verified} outputs equal the run's"
         )
     rows["written by"] = f"t2t_keras {settings.version}"
     return {name: value for name, value in rows.items() if value}
@@ -173,7 +173,7 @@ class Describe(UsrDirFlags, Command):
     )
     vocab_size: int | None = option(
         None,
-        "tokens in the vocabulary (default: that of the data, or 37000 as in the paper "
+        "tokens in the vocabulary (default: as in the data, or 37000 as in the paper "
         "for en-de)",
         ge=1,
     )

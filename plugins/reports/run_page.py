@@ -332,7 +332,7 @@ class Page(CheckpointFlags, RunFlags, Command):
     )
     data_dir: str | None = option(
         None,
-        "the data (default: those of the training), for the sentences of a run that "
+        "the data (default: as in training), for the sentences of a run that "
         "has recorded none",
         metavar="DIR",
     )

@@ -94,7 +94,7 @@ class MetricResult(TypedDict):
     """The results of all systems for one metric.
 
     Attributes:
-        signature: the metric's settings and those of the tests, as sacreBLEU does.
+        signature: the settings of the metric and of the tests, in sacreBLEU's form.
         higher_is_better: whether a better system has a higher score.
         systems: the results of the systems, the baseline first.
     """

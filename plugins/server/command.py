@@ -167,9 +167,7 @@ class Serve(CheckpointFlags, Command):
         checkpoint = self.checkpoint
         run = path
         if not find_loader(path):
-            if checkpoint != "ema":
-                # A training may write another one while this one is converted.
-                checkpoint = str(CheckpointPaths(run).find(checkpoint))
+            checkpoint = CheckpointPaths(run).pinned(checkpoint)
             path, _ = converted(run, checkpoint, self.decoding, self.engine)
         translator = load(path, checkpoint if path == run else None)
         if path == run:

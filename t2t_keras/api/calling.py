@@ -1,6 +1,6 @@
 """Calls of a command from Python, and what they return.
 
-The values are checked as those of flags are, with the names of arguments in messages.
+The values are checked as on the command line; messages name arguments.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from t2t_keras.cli.flags import Flag, flags_of
 from t2t_keras.cli.program import find_command
 from t2t_keras.console import columns, rewriting
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError, printable, require_local
+from t2t_keras.errors import UserError, flags_as_arguments, printable, require_local
 from t2t_keras.options import OptionValues, check_options, require_known
 from t2t_keras.usr_dir import load_usr_dir
 
@@ -192,15 +192,8 @@ def _text(name: str, value: Any) -> str:
     return text
 
 
-# A flag, and its value or the word that stands for it.
-_FLAG = re.compile(
-    r"--(?:decode_hparams )?([a-z]\w*)"
-    r"(?:=([\w.=-]*\w)| (\w+=[\w.]*\w)| ([A-Z]{2,}|\d+)\b)?"
-)
-
-
 class Wording:
-    """Names arguments in place of flags; commands in backticks keep their flags.
+    """Names arguments in place of flags, see `flags_as_arguments`.
 
     Args:
         command: the command, some of whose arguments have other names than its flags.
@@ -208,28 +201,18 @@ class Wording:
 
     def __init__(self, command: type[Command] | None = None) -> None:
         flags = flags_of(command) if command else []
-        self._flags = {flag.word: flag for flag in flags}
+        self._names = {flag.word: flag.name for flag in flags}
+        self._switches = {flag.word for flag in flags if flag.hint is bool}
         self._positional = {x.metavar: x.name for x in flags if x.is_positional}
 
     def __call__(self, text: str) -> str:
         """Returns a text with the names of arguments."""
-        parts = text.split("`")
+        parts = flags_as_arguments(text, self._names, self._switches).split("`")
         for i, part in list(enumerate(parts))[::2]:
-            part = _FLAG.sub(self._argument, part)
             for metavar, name in self._positional.items():
                 part = re.sub(rf"(?<![\w/.=-]){metavar}(?![\w/.-])", name, part)
             parts[i] = part
         return "`".join(parts)
-
-    def _argument(self, match: re.Match[str]) -> str:
-        word, *texts, value = match.groups()
-        flag = self._flags.get(word)
-        name = flag.name if flag else word
-        if flag and flag.hint is bool:
-            value = "True"
-        for text in filter(None, texts):
-            value = text if text.isdecimal() else f'"{text}"'
-        return f"{name}={value}" if value else name
 
 
 @contextlib.contextmanager

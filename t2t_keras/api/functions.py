@@ -179,9 +179,9 @@ def train(
         change_settings: whether a run is resumed with other values of hyper-parameters
             such as `learning_rate`, `clip_norm` or `dropout`: those in
             `hparam.CHANGEABLE_FIELDS`.
-        callbacks: Keras callbacks. An epoch is `eval_every` steps, and the end of a
-            batch is called at each report only. The logs are the records of
-            `metrics.jsonl`; at the end of an epoch, metrics on dev begin with "val_".
+        callbacks: Keras callbacks. An epoch is `eval_every` steps, and
+            `on_train_batch_end` is called at each report only. The logs are the records
+            of `metrics.jsonl`, with metrics on dev as "val_..." at the end of an epoch.
         hooks: hooks of plugins, such as "page", by name or as `HookPlugin`.
 
     Returns:

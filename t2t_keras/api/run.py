@@ -224,6 +224,6 @@ class Run(ModelTranslator):
         return call(command, values)
 
     def _keep_checkpoint(self) -> None:
-        """Makes a path of the checkpoint, which does not change with the directory."""
-        if not self._ensemble and self.checkpoint != "ema":
-            self.checkpoint = self._directory.checkpoint_path(self.checkpoint)
+        """Keeps the checkpoint, even if a training writes others."""
+        if not self._ensemble:  # it has several
+            self.checkpoint = self._directory.checkpoints.pinned(self.checkpoint)

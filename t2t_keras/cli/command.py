@@ -384,7 +384,7 @@ def check_export(
     require_export(export_dir)
     if engine not in ("auto", runner := engine_of(Path(export_dir))):
         raise UserError(
-            f"--engine {engine}: the export {export_dir} needs {runner}; leave it out"
+            f"--engine={engine}: the export {export_dir} needs {runner}; leave it out"
         )
     check_served(options, export_dir)
 

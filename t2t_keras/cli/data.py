@@ -135,7 +135,7 @@ class PairsCommand(UsrDirFlags, Command):
         if sources and problem.reverse:
             raise UserError(
                 f"the data of '{problem.name}' are those of '{problem.data_name}'; "
-                f"generate them with --problem {problem.data_name} and a mixture in "
+                f"generate them with --problem={problem.data_name} and a mixture in "
                 "its direction"
             )
         files = self.read_files()
@@ -235,8 +235,8 @@ class Datagen(PairsCommand):
     seed: int = option(0, "seed of the shuffle", ge=0, lt=MAX_SEED, group=FURTHER)
     vocab: tuple[str, ...] = option(
         (),
-        "use this vocabulary, these of source and target, or those of a run "
-        "directory, instead of training one",
+        "use this vocabulary, or one for sources and one for targets, or the "
+        "vocabularies of a run, instead of training one",
         metavar="FILE ...",
         group=FURTHER,
     )

@@ -195,7 +195,7 @@ class Evaluate(UsrDirFlags, Command):
             raise UserError(f"{flag} does not go with --export_dir")
         is_all = self.checkpoint == "all"
         if is_all and self.engine == "ctranslate2":
-            raise UserError("--engine ctranslate2 does not go with --checkpoint=all")
+            raise UserError("--engine=ctranslate2 does not go with --checkpoint=all")
         if not is_all and self.wait_minutes is not None:
             raise UserError("--wait_minutes needs --checkpoint=all as well")
         for flag, value in {"output": self.output, "language": self.language}.items():
@@ -239,9 +239,8 @@ class Evaluate(UsrDirFlags, Command):
             decoder = {} if self.eval_sentences == 0 else {"engine": "tensorflow"}
             return {"split": split, **decoder, "checkpoints": points, "best": best}
         checkpoint = self.checkpoint
-        if not self.export_dir and checkpoint != "ema":
-            # A training may write another one while this one is converted.
-            checkpoint = str(run.checkpoint_path(checkpoint))
+        if not self.export_dir:
+            checkpoint = run.checkpoints.pinned(checkpoint)
         engine = None
         if not self.export_dir and self.eval_sentences != 0:
             engine = load_engine(run, checkpoint, self.decoding, self.engine)

@@ -76,7 +76,7 @@ class Export(RunFlags, CheckpointFlags, Command):
     verify: int = option(
         20,
         "number of sentences of the run's data; the export is refused unless its "
-        "outputs are those of the run; 0: no verification",
+        "outputs equal the run's; 0: no verification",
         ge=0,
     )
     ensemble: tuple[str, ...] = ensemble_flag(FURTHER)
@@ -97,7 +97,7 @@ class Export(RunFlags, CheckpointFlags, Command):
         for name in self.decoding:
             if export_format.options is not None and name not in export_format.options:
                 raise UserError(
-                    f"{decoding_flag(name)} has no effect with --format {self.format}; "
+                    f"{decoding_flag(name)} has no effect with --format={self.format}; "
                     "leave it out, and give it to the library that translates with the "
                     "export"
                 )

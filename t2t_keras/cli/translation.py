@@ -135,16 +135,15 @@ def checkpoint_id(
 
     Args:
         output_dir: the run.
-        checkpoint: see `t2t_keras.load`; a name becomes a path, except "ema".
+        checkpoint: see `t2t_keras.load`.
     """
     from t2t_keras.run.directory import RunDirectory
 
-    is_average = checkpoint == "ema"
-    checkpoints = RunDirectory(output_dir).checkpoints
-    path = checkpoints.find("latest" if is_average else checkpoint)
+    run = RunDirectory(output_dir)
+    checkpoint = run.checkpoints.pinned(checkpoint)
     # The index has the checksums of all weights.
-    checksum = sha256(Path(f"{path}.index"))[:12]
-    return ("ema", f"ema-{checksum}") if is_average else (str(path), checksum)
+    checksum = sha256(Path(f"{run.checkpoint_path(checkpoint)}.index"))[:12]
+    return checkpoint, f"ema-{checksum}" if checkpoint == "ema" else checksum
 
 
 def ensemble_ids(ensemble: Collection[str], checkpoint: str | None) -> dict[str, str]:

@@ -368,13 +368,18 @@ class Manifest(DataConfig):
                 )
 
 
+def is_export(path: str | Path) -> bool:
+    """Returns whether a directory holds an export, which is neither data nor a run."""
+    return (Path(path) / "t2t_export.json").exists()
+
+
 def other_than_data(path: str | Path) -> str:
     """Returns a sentence about a run or an export that was given in place of data.
 
     It says which data the run has. For all else it is "".
     """
     directory = Path(path)
-    if (directory / "t2t_export.json").exists():
+    if is_export(path):
         return f"--data_dir: {path} is an export"
     if not (directory / "hparams.json").exists():
         return ""

@@ -23,7 +23,7 @@ class Constraint(Protocol):
     the source, tells at every step which tokens each beam may take, and updates the
     state when the beams are reordered and extended. Excluding tokens does not change
     the log-probabilities of the others: a constraint restricts the search and not the
-    model, so scores are still those of teacher forcing.
+    model, so scores still equal the scores of teacher forcing.
     """
 
     def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Nest:

@@ -1,7 +1,7 @@
 """The interface of engines, and what they return: hypotheses, scores, alignments.
 
-Log-probabilities of long outputs are lower than those of short ones. Dividing them by
-a length penalty makes outputs of different lengths comparable.
+Long outputs have lower log-probabilities than short ones. Dividing them by a length
+penalty makes outputs of different lengths comparable.
 """
 
 import math

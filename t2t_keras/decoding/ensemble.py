@@ -18,7 +18,7 @@ class Ensemble:
     The probability of each next token is the mean of its probabilities by the models.
     An ensemble takes the place of a model in beam search, sampling, scoring and
     exports: it has the methods of `Transformer` that decode step by step, with a cache
-    that holds those of its models. The "logits" are the logarithms of the mean.
+    that holds the caches of its models. The "logits" are the logarithms of the mean.
 
     Attributes:
         models: the models.

@@ -401,7 +401,7 @@ class DecodingOptions:
             raise UserError(f"{path}: {error}") from None
 
     def recorded(self) -> dict[str, object]:
-        """Returns the options, without those of sampling, in the types of JSON."""
+        """Returns the options, except for sampling, in the types of JSON."""
         of_sampling = ("sampling", *self.names("of_sampling"))
         options = {k: v for k, v in vars(self).items() if k not in of_sampling}
         if not isinstance(self.constraint, str):

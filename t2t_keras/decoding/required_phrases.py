@@ -119,7 +119,7 @@ class RequiredPhrases(BeamAllocation):
     def advance(
         self, state: PhraseState, parents: tf.Tensor, tokens: tf.Tensor
     ) -> PhraseState:
-        """Returns the state after a step; the arguments are those of a constraint."""
+        """Returns the state after a step, with the arguments of a constraint."""
         matched = tf.gather(state.matched, parents, batch_dims=1)  # [B, K, M]
         previous = state._replace(matched=matched)
         tokens = tokens[:, :, None]  # [B, K, 1]
@@ -133,7 +133,7 @@ class RequiredPhrases(BeamAllocation):
     ) -> tf.Tensor:
         """Returns how many tokens of the phrases candidates have, [B, N] float32.
 
-        The arguments are those of `advance`, for N candidates.
+        It takes the arguments of `advance`, for N candidates.
         """
         state = self.advance(state, parents, tokens)
         is_open = tf.cast(state.matched < state.lengths[:, None], tf.float32)

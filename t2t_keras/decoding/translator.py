@@ -6,7 +6,6 @@ are removed, and the others postprocessed.
 """
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ from t2t_keras.decoding.inputs import (
     truncate,
 )
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError, quantity
+from t2t_keras.errors import UserError, flags_as_arguments, quantity
 from t2t_keras.options import require_known
 from t2t_keras.problem import TextProcessor
 from t2t_keras.text.alignment import Alignment, word_alignment, words_of_tokens
@@ -291,9 +290,7 @@ class Translator:
         try:
             require_known(DecodingOptions, options, context="decode_hparams")
         except UserError as error:
-            # In Python options are arguments, not flags.
-            message = re.sub("--(decode_hparams )?", "", str(error))
-            raise UserError(message) from None
+            raise UserError(flags_as_arguments(str(error))) from None
         resolved = dataclasses.replace(self.options, **options)
         problem_name = self.engine.problem_name
         if resolved.raw and not self.text_processor.splits_raw_text:

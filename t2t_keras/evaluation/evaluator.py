@@ -124,7 +124,7 @@ def loss_sums(model: DecodingModel) -> tf.types.experimental.PolymorphicFunction
     """Returns a function of ids [B, S] and [B, T] that sums over the target tokens.
 
     It returns float64 [3]: the negative log-likelihood, the number of tokens with the
-    highest logit, and that of all tokens.
+    highest logit, and the number of all tokens.
     """
     ids = tf.TensorSpec([None, None], tf.int32)
 

@@ -1,4 +1,4 @@
-"""The formats of `t2t export`: SavedModel, and those of plugins."""
+"""The formats of `t2t export`: SavedModel, and the formats of plugins."""
 
 import contextlib
 import dataclasses
@@ -103,7 +103,7 @@ def require_quantization(name: str | None, export_format: str) -> None:
     dtypes = export_formats()[export_format].quantizations
     if name is not None and name not in dtypes:
         raise UserError(
-            f"--quantization: --format {export_format} has no {name}; the choice is "
+            f"--quantization: --format={export_format} has no {name}; the choice is "
             f"{', '.join(dtypes) or 'float32 alone'}"
         )
 
@@ -132,7 +132,7 @@ def find_converted(
 ) -> Path | None:
     """Returns what `converted` has written for a run before, without TensorFlow.
 
-    The arguments are those of `converted`.
+    It takes the arguments of `converted`.
     """
     for name, export_format in export_formats().items():
         if export_format.find_converted and engine in (name, "auto"):
@@ -165,21 +165,22 @@ def converted(
         return run, checkpoint
     problem = RunConfig.read(run).registered_problem()
     dataclasses.replace(DecodingOptions.of_problem(problem), **options)
-    weights = CheckpointPaths(run).find("latest" if checkpoint == "ema" else checkpoint)
+    checkpoint = CheckpointPaths(run).pinned(checkpoint)
     reasons = []
     for name, export_format in export_formats().items():
         if export_format.convert and engine in (name, "auto"):
             try:
                 path = export_format.convert(run, checkpoint, options, engine == name)
-                choice = f"engine: {name}, with {weights.name} converted to {path}"
-                exact = "--engine tensorflow computes as in training"
+                weights = Path(checkpoint).name
+                choice = f"engine: {name}, with {weights} converted to {path}"
+                exact = "--engine=tensorflow computes as in training"
                 say(folded([choice, exact], "; ", line_end=";"))
                 return path, None
             except UserError as error:
                 reasons.append(str(error).partition(";")[0])
     if engine != "auto":
         reason = ", ".join(reasons) or "it is not installed"
-        raise UserError(f"--engine {engine}: {reason}; leave out --engine")
+        raise UserError(f"--engine={engine}: {reason}; leave out --engine")
     say(f"engine: TensorFlow ({', '.join(reasons) or 'no other is installed'})")
     return run, checkpoint
 

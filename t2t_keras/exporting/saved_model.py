@@ -71,7 +71,7 @@ def load_translator(path: Path) -> ExportedTranslator:
     if settings.ids_only:
         raise UserError(
             f"{path} maps ids to ids; call its signatures with "
-            "TensorFlow, or export the model with --format savedmodel"
+            "TensorFlow, or export the model with --format=savedmodel"
         )
     text_processor = settings.make_text_processor(path)
     engine = SavedModelEngine(
@@ -161,7 +161,7 @@ def export_saved_model(
 
     Impossible inputs raise `tf.errors.InvalidArgumentError`, which names the input.
 
-    Rows with equal options are searched together. The outputs are those of
+    Rows with equal options are searched together. The outputs equal the results of
     `Translator.n_best`, but several may have the same text. Where there are fewer than
     the largest n, the other places have the empty text and score -inf. The graph
     repairs only the output of a text for which nothing could be generated: a problem

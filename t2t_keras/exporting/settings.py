@@ -35,7 +35,7 @@ class ExportSettings:
         quantization: the dtype to which the weights are rounded; None: float32.
         origin: where the weights come from that others have trained, see `RunConfig`.
         verified: the number of sentences with which it was verified.
-        identical: how many of their outputs were those of the run.
+        identical: how many of their outputs equalled the run's.
     """
 
     version: str
@@ -69,8 +69,8 @@ class TextProcessorSettings(ExportSettings):
     """The settings of an export from which its text processor can be made again.
 
     Attributes:
-        text_processor: `plain` is `TextProcessor` with `tags`; `registered` is that of
-            the registered problem; `unknown` is that of an unregistered problem.
+        text_processor: `plain` is `TextProcessor` with `tags`; `registered` is the
+            registered problem's; `unknown` is an unregistered problem's.
         tags: words before sources that are one token.
     """
 
@@ -84,7 +84,7 @@ class TextProcessorSettings(ExportSettings):
             export_dir: the directory of the export, for messages.
 
         Raises:
-            UserError: it is that of a problem that is not registered.
+            UserError: it belongs to a problem that is not registered.
         """
         if self.text_processor == "plain":
             return TextProcessor(tags=tuple(self.tags))

@@ -217,7 +217,7 @@ def verify_text_processor(
 def _require_same(
     processor: TextProcessor, method: str, text: str, expected: str, actual: "tf.Tensor"
 ) -> None:
-    """Refuses a method whose result in the graph is not that of Python."""
+    """Refuses a method whose result in the graph differs from Python's."""
     result = actual.numpy().decode("utf-8", "replace")
     if result != expected:
         name = type(processor).__name__

@@ -93,7 +93,7 @@ def write_body(
         response: the server's answer.
         path: the file.
         title: what the progress says.
-        start: number of bytes of the file that are kept, before those of the server.
+        start: number of bytes of the file that are kept, before the server's.
 
     Raises:
         ConnectionError: the connection was closed too early.

@@ -201,7 +201,7 @@ class DecoderOutput(NamedTuple):
 
 @serializable
 class Decoder(Stack):
-    """A stack of N decoder layers; the arguments are those of `Stack`."""
+    """A stack of N decoder layers, with the arguments of `Stack`."""
 
     def call(
         self,
@@ -217,7 +217,7 @@ class Decoder(Stack):
     ) -> Tensor | tuple[Tensor, list[Tensor], list[Tensor]]:
         """Decodes all positions, with the arguments of `DecoderLayer.call`.
 
-        The attention weights, if asked for, are lists with those of each layer.
+        The attention weights, if asked for, are lists with an item for each layer.
         """
         seed = training_seed(self, seed, training)
         bias = _masking_biases(attention_mask, x_mask, encoder_output_mask)

@@ -108,7 +108,7 @@ class EncoderOutput(NamedTuple):
 
 @serializable
 class Encoder(Stack):
-    """A stack of N encoder layers; the arguments are those of `Stack`."""
+    """A stack of N encoder layers, with the arguments of `Stack`."""
 
     def call(
         self,
@@ -123,7 +123,7 @@ class Encoder(Stack):
     ) -> Tensor | EncoderOutput:
         """Encodes, with the arguments of `EncoderLayer.call`.
 
-        The attention weights, if asked for, are a list with those of each layer.
+        The attention weights, if asked for, are a list with an item for each layer.
         """
         seed = training_seed(self, seed, training)
         bias = masking_bias(attention_mask, mask, x_mask)

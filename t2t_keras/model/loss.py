@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy (5.4), and that of guided alignment."""
+"""Label-smoothed cross-entropy (5.4), and the loss of guided alignment."""
 
 from typing import Any, NamedTuple
 
@@ -192,7 +192,7 @@ def output_losses(
         states: the decoder's output, float32 [N, D].
         table: the softmax matrix, float32 [V, D].
         label_rows: its rows of the labels, float32 [N, D]: looked up by the caller,
-            so that their sparse gradient is scattered with that of other look-ups.
+            so that their sparse gradient is scattered with other look-ups'.
         labels: int [N]
         weights: of the rows, float32 [N]: 1, or 0 for padding.
         smoothing: the probability that is taken from the label.
@@ -306,8 +306,8 @@ def _fused_softmax(
     """Returns what `_softmax` does, by a formula for XLA.
 
     It reads the logits twice, for their maximum and for the sum of exponentials. While
-    it sums the exponentials, it stores them for the gradient, without those of the
-    labels. The probabilities in float32 are computed where they are used.
+    it sums the exponentials, it stores them for the gradient, except at the labels.
+    The probabilities in float32 are computed where they are used.
     """
     logits = ops.cast(logits, "float32")
     largest = ops.max(logits, axis=-1, keepdims=True)  # [N, 1]

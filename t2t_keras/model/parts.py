@@ -38,7 +38,7 @@ class TransformerParts(keras.Model):
     """The parts of a `Transformer`, built at construction.
 
     They come from the methods `make_...`: a subclass that overrides one of them is a
-    model with another part. The arguments and attributes are those of `Transformer`.
+    model with another part. It has the arguments and attributes of `Transformer`.
     """
 
     preprocessor: object = None

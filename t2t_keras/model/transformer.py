@@ -186,16 +186,16 @@ class Transformer(TransformerParts):
         """Returns the loss that training minimizes, and the negative log-likelihood.
 
         Both are sums over the target's tokens, `summed_cross_entropies` of the logits.
-        The negative log-likelihood has no gradient. Guided alignment adds its gradient
-        to that of the label-smoothed loss, and nothing to the value, which stays
-        comparable. A subclass that overrides this method trains with another loss.
+        The negative log-likelihood has no gradient. Guided alignment changes the
+        gradient but not the value of the loss, which stays comparable. A subclass that
+        overrides this method trains with another loss.
 
         Args:
             source: int32 [B, S]
             target: int32 [B, T]
             seed: [2], of dropout.
-            softmax: the softmax matrix [V, D], if its gradient is needed apart from
-                that of the embedding; None: the model's.
+            softmax: the softmax matrix [V, D], if its gradient is needed apart from the
+                embedding's; None: the model's.
             alignment: [B, T, S], see `alignment_loss`; None: without guided alignment.
             packing: see `decoder_outputs`.
             first_row: likewise.
@@ -252,7 +252,7 @@ class Transformer(TransformerParts):
     def source_input(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """Returns the encoder's input [B, S, D], given the embeddings [B, S, D].
 
-        The positions [B, S] are those of packed rows; None: of rows with one pair.
+        The positions [B, S] are for packed rows; None: each row has one pair.
         """
         if positions is None:
             positions = arange(ops.shape(x)[1])

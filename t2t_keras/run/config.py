@@ -101,6 +101,18 @@ class CheckpointPaths:
             )
         return path
 
+    def pinned(self, name: str | int | Path | None = None) -> str:
+        """Returns what means the same checkpoint after a training has written others.
+
+        Args:
+            name: see `find`; or "ema", the moving average in the newest checkpoint,
+                which stays as it is.
+
+        Raises:
+            UserError: there is no such checkpoint.
+        """
+        return "ema" if name == "ema" else str(self.find(name))
+
 
 # The file of a run directory that the process which trains there has locked.
 TRAINING_LOCK = "train.lock"
@@ -221,7 +233,7 @@ class RunConfig:
             return HParams.load(path)
 
     def changed_hparams(self, hparams: HParams) -> dict[str, object]:
-        """Returns the values that differ from those of the named set, by field.
+        """Returns the values that differ from the named set, by field.
 
         Raises:
             UserError: the set is neither registered nor in the user's directory.
@@ -232,7 +244,7 @@ class RunConfig:
     def auto_hparams(self, hparams: HParams) -> dict[str, object]:
         """Returns the values where the named set has "auto", by field.
 
-        They are among those of `changed_hparams`; see there.
+        They are among the results of `changed_hparams`; see there.
         """
         changes = self._named_set().difference(hparams)
         return {name: new for name, (old, new) in changes.items() if old == "auto"}
@@ -423,11 +435,6 @@ def is_run(path: str | Path) -> bool:
     return (Path(path) / "config.json").exists()
 
 
-def is_export(path: str | Path) -> bool:
-    """Returns whether a directory is an export."""
-    return (Path(path) / "t2t_export.json").exists()
-
-
 def existing_config(path: str | Path) -> RunConfig | None:
     """Returns the configuration of the run in a directory; None: there is no run."""
     return RunConfig.read(Path(path)) if is_run(path) else None
@@ -452,6 +459,8 @@ def other_than_run(path: str | Path) -> str:
 
     It says what the path is, and what to give; "": it is nothing known.
     """
+    from t2t_keras.data.manifest import is_export
+
     directory = Path(path)
     file = re.sub(r"\.(index|data-\d+-of-\d+)$", "", str(path))
     if has_checkpoint(Path(file)):
@@ -465,8 +474,7 @@ def other_than_run(path: str | Path) -> str:
             f"{path} is a data directory; give a run, the --output_dir of "
             f"`t2t train --data_dir {path}`"
         )
-    exports = [settings.parent for settings in directory.glob("*/t2t_export.json")]
-    versions = [export for export in exports if export.name.isdecimal()]
+    versions = [x for x in directory.glob("*") if x.name.isdecimal() and is_export(x)]
     if versions:
         newest = max(versions, key=lambda version: int(version.name))
         return f"{path} is neither a run nor an export; give {newest}"

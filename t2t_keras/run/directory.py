@@ -269,7 +269,7 @@ class RunDirectory:
         weights = model_variables(model)
         if checkpoint == "ema":
             if not self.hparams.ema_decay:
-                raise UserError(f"--checkpoint ema: {self.path} has no ema_decay")
+                raise UserError(f"--checkpoint=ema: {self.path} has no ema_decay")
             trainable = model_variables(model, trainable=True)
             weights |= {slot_name("ema", name): weights.pop(name) for name in trainable}
         Checkpoint(self.checkpoint_path(checkpoint)).restore(weights)

@@ -57,7 +57,7 @@ def split_texts(
 ) -> tuple[list[str], list[str]]:
     """Returns the first sources and references of a split, without the run's model.
 
-    The arguments are those of `evaluate`.
+    It takes the arguments of `evaluate`.
     """
     data_dir = data_dir or run.config.data_dir
     data = SplitData.open(run.problem, split, data_dir, run.config.vocab_sha256)

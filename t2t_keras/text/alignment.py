@@ -25,7 +25,7 @@ class AlignedPair(tuple[str, str]):
     """A pair with the links between its words, for guided alignment.
 
     Attributes:
-        links: the links; words are those of `split_words`.
+        links: the links between the words that `split_words` finds.
     """
 
     links: Alignment
@@ -57,8 +57,8 @@ def words_of_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int | None
 
     A token belongs to the word of the first character that it adds to the text of the
     tokens before it, or, if it adds only white space, to the word after that, if there
-    is one. So this needs nothing of a tokenizer but `decode`; words are those of
-    `split_words`.
+    is one. So this needs nothing of a tokenizer but `decode`. `split_words` finds the
+    words.
 
     Args:
         tokenizer: the tokenizer.

@@ -1,6 +1,6 @@
 """The interface of tokenizers, in Python and in the TensorFlow graph.
 
-`tokenizer_class` finds the class of a name, `load_tokenizer` that of a vocabulary file.
+`tokenizer_class` finds a class by name; `load_tokenizer` reads a vocabulary file.
 """
 
 import abc

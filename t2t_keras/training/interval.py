@@ -96,7 +96,7 @@ class Interval:
         Returns:
             Per target token, the label-smoothed loss, which is minimized, and the
             negative log-likelihood "nll" with its perplexity, which are comparable with
-            those of dev; the gradient's norm, tokens per second, and the
+            dev's; the gradient's norm, tokens per second, and the
             shares of padding and of waiting for data.
         """
         seconds = self.seconds

@@ -17,7 +17,6 @@ from t2t_keras.run.config import (
     config_for,
     existing_config,
     first_hparams,
-    is_export,
     other_than_run,
     run_of,
 )
@@ -63,7 +62,7 @@ class TrainOptions:
     bleu_tokenize: Literal[BleuTokens, "auto"] = option(
         "auto",
         "sacreBLEU tokenization of BLEU on dev, and in later evaluations of the run; "
-        "auto: that of the target language, or what the run has had (default)",
+        "auto: the target language's, or what the run has had (default)",
     )
     patience: int = option(
         0, "end after N evaluations without a new best (default: never)", ge=0
@@ -124,15 +123,15 @@ def run_settings(
 
     Args:
         output_dir: the run directory.
-        problem: the name of the problem; None: that of the run.
-        hparams_set: the name of the set; None: the hyper-parameters are those of the
-            run, or of the one in `init_from`.
+        problem: the name of the problem; None: the run's.
+        hparams_set: the name of the set; None: the hyper-parameters of the run, or of
+            the run in `init_from`, are used.
         changes: changes to the hyper-parameters, `K=V,K=V`, which are only checked.
-        usr_dir: the user's folder, which is imported; None: that of the run.
-        data_dir: the data directory; None: that of the run.
-        seed: the seed; None: that of the run, or 0.
-        init_from: the run or the checkpoint that gives the initial weights; None: that
-            of the run.
+        usr_dir: the user's folder, which is imported; None: the run's.
+        data_dir: the data directory; None: the run's.
+        seed: the seed; None: the run's, or 0.
+        init_from: the run or the checkpoint that gives the initial weights; None: the
+            run's.
         options: fields of `TrainOptions`; the others are as in the run.
 
     Returns:
@@ -143,6 +142,8 @@ def run_settings(
         UserError: a name is missing or unknown, an option is impossible, the data
             cannot be used, or there is no run to be resumed.
     """
+    from t2t_keras.data.manifest import is_export
+
     options = options or {}
     require_known(TrainOptions, options, context="train")
     if options.keys() >= SAVING:

@@ -203,8 +203,8 @@ class TrainStep:
     ) -> StepResult:
         """Runs several steps in one call, and returns the sums of their results.
 
-        They are those of `update` up to rounding: TensorFlow optimizes the graph of a
-        loop in another way.
+        The results equal those of `update` up to rounding: TensorFlow optimizes the
+        graph of a loop in another way.
 
         Args:
             batches: an iterator of a distributed dataset; its next batches are used.
@@ -277,9 +277,9 @@ class TrainStep:
     def accumulate(self, batch: Batch, step: tf.Tensor) -> GradientSums:
         """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
 
-        XLA compiles one micro-batch and not the loop, whose sums would then have other
-        bits than those of as many replicas: it would fuse other operations, and round
-        a x + b once where it has fused them.
+        XLA compiles one micro-batch and not the loop. Otherwise the sums would differ
+        in bits from the sums of as many replicas: XLA would fuse other operations, and
+        it rounds a x + b once where it has fused them.
 
         Args:
             batch: see `update`; k micro-batches are B / k consecutive rows each.
@@ -378,7 +378,7 @@ class TrainStep:
     def _dense(
         self, gradient: tf.Tensor | tf.IndexedSlices, weight: tf.Tensor
     ) -> tf.Tensor:
-        """Returns a gradient as an array; those of embedding look-ups are sparse.
+        """Returns a gradient as an array; gradients of embedding look-ups are sparse.
 
         Another replica has looked up other rows.
         """

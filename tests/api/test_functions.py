@@ -259,6 +259,15 @@ def test_what_is_printed_names_arguments(capsys):
         ("--decode_hparams raw: no", "raw: no"),
         ("it as --checkpoint=model.ckpt-5; x", 'it as checkpoint="model.ckpt-5"; x'),
         ("give --hparams norm=pre, or x", 'give hparams="norm=pre", or x'),
+        ("give --hparams a=b,c=0.5", 'give hparams="a=b,c=0.5"'),
+        ("--decode_hparams sampling=true,top_k=N", "sampling=True, top_k=N"),
+        ("use `--decode_hparams alpha=0.6,seed=1`", "use `alpha=0.6, seed=1`"),
+        ("give --dev_size N, or `--keep N`", "give dev_size=N, or `keep=N`"),
+        (
+            "use `--hparams_set base --decode_hparams length_penalty=power`",
+            'use `hparams_set="base", length_penalty="power"`',
+        ),
+        ("cannot read runs/a--b and /x--y/z", "cannot read runs/a--b and /x--y/z"),
     ],
 )
 def test_flags_in_messages(flags, arguments):

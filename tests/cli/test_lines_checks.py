@@ -164,11 +164,11 @@ MISTAKES = [
     ((*EXPORT, "file"), "file exists and is not an export"),
     (
         (*NEW, "--quantization", "int16"),
-        "--quantization: --format savedmodel has no int16; the choice is int8, float16",
+        "--quantization: --format=savedmodel has no int16; the choice is int8, float16",
     ),
     (
         (*NEW, "--format", "hf-marian", "--beam_size", "5"),
-        "--beam_size has no effect with --format hf-marian",
+        "--beam_size has no effect with --format=hf-marian",
     ),
     (
         (*PAIRS, "--alignments", "x", "--ensemble", "run"),

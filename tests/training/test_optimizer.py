@@ -309,5 +309,5 @@ def test_average_of_a_run(replicas, data_dir, tmp_path):
 
 
 def test_a_run_without_averages(trained_run):
-    message = r"--checkpoint ema: .* has no ema_decay"
+    message = r"--checkpoint=ema: .* has no ema_decay"
     refused(message, RunDirectory(trained_run).translator, "ema")

@@ -28,5 +28,5 @@ HF_MARIAN = ExportFormat(
     _export_hf_marian,
     _is_hf_marian,
     options=("max_source_length", "extra_length"),
-    check=lambda: require_extra("marian", "--format hf-marian", "safetensors"),
+    check=lambda: require_extra("marian", "--format=hf-marian", "safetensors"),
 )

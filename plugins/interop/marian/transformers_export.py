@@ -133,7 +133,7 @@ def _require_transformers() -> None:
         from transformers import MarianMTModel  # noqa: F401
     except ImportError:
         raise UserError(
-            "--format hf-marian needs transformers and torch for the verification; "
+            "--format=hf-marian needs transformers and torch for the verification; "
             "install them, or give --verify 0"
         ) from None
 

@@ -149,7 +149,7 @@ def marian_file(model: "ModelProto", tokens: Sequence[str], path: Path) -> bytes
     """Returns the content of a `.marian` file.
 
     The SentencePiece model splits texts as before: it does not use tokens that it
-    lacks, such as those of the other language. A token that names a language
+    lacks, such as words of the other language. A token that names a language
     (`>>fra<<`) is always one token.
 
     Args:

@@ -7,6 +7,7 @@ import codecs
 import contextlib
 import glob
 import gzip
+import http.client
 import itertools
 import os
 import shutil
@@ -20,6 +21,7 @@ from t2t_keras.data.sources import ArchiveFormat, ParallelFiles, side_by_side
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.files.atomic import atomic
+from t2t_keras.files.download import write_body
 from t2t_keras.files.text_files import decoded_lines, open_binary, read_lines, readable
 from t2t_keras.problem import Pair
 
@@ -53,12 +55,9 @@ def maybe_download(directory: str, filename: str, uri: str) -> str:
             if os.path.exists(uri):
                 shutil.copyfile(uri, incomplete)
             else:
-                with (
-                    urllib.request.urlopen(uri, timeout=60) as response,
-                    incomplete.open("wb") as file,
-                ):
-                    shutil.copyfileobj(response, file)
-    except (OSError, ValueError) as error:
+                with urllib.request.urlopen(uri, timeout=60) as response:
+                    write_body(response, incomplete, filename)
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise UserError(
             f"cannot download {uri}: {reason}; download it by other means to {path}"

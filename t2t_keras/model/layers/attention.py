@@ -441,7 +441,8 @@ class SelfAttention(MultiHead):
         """Adds positions to queries and keys in a subclass; here it adds none.
 
         The position of a token is the number of earlier tokens that `bias` does not
-        mask: in training `bias_positions`, and in a decoding step that of all others.
+        mask: in training `bias_positions`, and in a decoding step the number of all
+        other tokens.
         """
         del bias, cache
         return query, key
@@ -470,7 +471,7 @@ class SelfAttention(MultiHead):
 class CrossAttention(MultiHead):
     """Multi-head attention of the target to the encoded source.
 
-    The arguments are those of `MultiHead`.
+    It has the arguments of `MultiHead`.
     """
 
     def build(self, input_shape: Shape) -> None:

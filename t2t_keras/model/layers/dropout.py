@@ -125,7 +125,7 @@ def fold_in(
 
 
 def source_keys(seed: DropoutSeed | None) -> DropoutSeed | None:
-    """Returns the keys for attention to the source; a seed is that of both sides."""
+    """Returns the keys for attention to the source; a seed serves both sides."""
     if not isinstance(seed, DropoutKeys):
         return seed
     return seed._replace(columns=seed.source_columns)

@@ -68,7 +68,7 @@ class WindowSelfAttention(SelfAttention):
     ) -> SelfAttentionOutput:
         """Attends from every position to those in its window.
 
-        The arguments are those of `SelfAttention.compute_attention`; in a decoding step
+        It takes the arguments of `SelfAttention.compute_attention`. In a decoding step,
         the bias also masks what is outside the window. The attention weights are in
         blocks [B, H, N, P, W], which `full_attention_scores` makes a matrix.
         """
@@ -163,7 +163,7 @@ class WindowSelfAttention(SelfAttention):
     ) -> ElementKeys | None:
         """Returns the keys of `SelfAttention`'s weights, in blocks.
 
-        The shape is that of the input, [B, T, D].
+        The input has the shape [B, T, D].
         """
         if seed is None or not self.dropout.rate:
             return None

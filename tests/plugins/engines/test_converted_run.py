@@ -115,7 +115,7 @@ def test_outputs_and_scores_match_the_run(path, flags, translate):
     translations, fast_scores, line = translate(*AUTO)
     assert translations == texts and fast_scores == pytest.approx(scores, abs=1e-4)
     converted_to = f"model.ckpt-4 converted to {last_export(path)}; "
-    assert line.startswith(f"engine: ctranslate2, with {converted_to}--engine tensor")
+    assert line.startswith(f"engine: ctranslate2, with {converted_to}--engine=tensor")
     *rows, modules = python(RUN_COMMAND, "translate", *flags).splitlines()
     assert [row.split("\t")[3] for row in rows] == texts and modules == "set()"
     assert exports(path) == existing_exports
@@ -185,7 +185,7 @@ def test_tensorflow_runs_what_ctranslate2_cannot(options, reason, path, capfd):
     if "differs" in reason:  # whoever asks for CTranslate2 gets its way
         assert converted(path, "4", options, "ctranslate2")[0] == last_export(path)
         return
-    message = f"--engine ctranslate2: {reason}; leave out --engine"
+    message = f"--engine=ctranslate2: {reason}; leave out --engine"
     refused(message, converted, path, "4", options, "ctranslate2")
 
 
@@ -206,7 +206,7 @@ def test_an_engine_that_cannot_run_the_model_is_refused(path, flags, capfd):
         (("translate", *flags, *ask, "--ensemble", path), "--ensemble needs Tensor"),
         (
             (*exported, "tensorflow"),
-            f"--engine tensorflow: the export {export} needs ctranslate2; leave it out",
+            f"--engine=tensorflow: the export {export} needs ctranslate2; leave it out",
         ),
         (("evaluate", path, *ask, "--checkpoint", "all"), "does not go with --checkp"),
     ):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from helpers.command_line import run_json
 from helpers.errors import refused
+from helpers.file_server import FileServer
 from helpers.reference import reference
 
 from t2t_keras import registry
@@ -31,6 +32,7 @@ from t2t_keras.usr_dir import load_usr_dir
 import t2t_keras.plugins.interop.as_tensor2tensor  # noqa: F401, isort: skip
 
 from tensor2tensor.data_generators import (  # isort: skip
+    generator_utils,
     text_encoder,
     text_problems,
     translate,
@@ -812,6 +814,20 @@ def test_ids_without_a_text_are_refused(tmp_path):
     refused(
         "'targets' has ids that are not those of a text", list, problem.pairs("dev")
     )
+
+
+def test_a_download_that_ends_early(tmp_path):
+    content = bytes(900_000)
+    with FileServer({"/a.txt": content}) as server:
+        server.ignores_ranges = True
+        server.breaks = [300_000]
+        arguments = (str(tmp_path), "a.txt", f"{server.address}/a.txt")
+        message = "cannot download .*: the connection was closed too early"
+        refused(message, generator_utils.maybe_download, *arguments)
+        assert not list(tmp_path.glob("a.txt"))
+        path = generator_utils.maybe_download(*arguments)
+    assert path == str(tmp_path / "a.txt")
+    assert (tmp_path / "a.txt").read_bytes() == content
 
 
 def test_columns_of_a_file(tmp_path):

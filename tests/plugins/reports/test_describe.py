@@ -31,7 +31,7 @@ def test_an_export_is_described_by_its_settings(export, capfd):
     (export / "t2t_export.json").write_text(json.dumps(SETTINGS))
     rows = run_json(capfd, "describe", export)["export"]
     assert rows["languages"] == "en → de" and rows["hparams"] == "num_layers=4"
-    assert rows["verified"] == "19 of 20 outputs are those of the run"
+    assert rows["verified"] == "19 of 20 outputs equal the run's"
     assert run("describe", "--model", export) == 0
     assert "problem     translate_text\n" in capfd.readouterr().out
     message = run_refused(capfd, "describe", export, "--hours", "2")

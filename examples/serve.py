@@ -26,4 +26,4 @@ for start in range(0, len(lines), BATCH):
         print(f"line {line_number} is too long and was truncated", file=sys.stderr)
 
 assert "t2t_keras" not in sys.modules
-print(f"{len(lines)} lines translated, without t2t_keras", file=sys.stderr)
+print(f"lines translated without t2t_keras: {len(lines)}", file=sys.stderr)

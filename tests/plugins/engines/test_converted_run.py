@@ -178,7 +178,9 @@ def test_a_served_run_answers_phrases_with_tensorflow(path, capfd):
     ],
 )
 def test_tensorflow_runs_what_ctranslate2_cannot(options, reason, path, capfd):
-    assert converted(path, "4", options, "auto") == (path, "4")
+    # A path, because a training may write other checkpoints until it is loaded.
+    exact = (path, str(path / "model.ckpt-4"))
+    assert converted(path, "4", options, "auto") == exact
     line = capfd.readouterr().err.splitlines()[-1]
     assert line == f"engine: TensorFlow ({reason})"
     assert converted(path, "4", options, "tensorflow") == (path, "4")
@@ -193,7 +195,7 @@ def test_tensorflow_runs_what_ctranslate2_cannot(options, reason, path, capfd):
 def test_a_gpu_is_preferred_unless_ctranslate2_is_asked_for(path, monkeypatch):
     export = last_export(path)
     monkeypatch.setattr(converted_run, "_has_gpu", lambda: True)
-    assert converted(path, None, {}, "auto") == (path, None)
+    assert converted(path, None, {}, "auto") == (path, str(path / "model.ckpt-4"))
     assert converted(path, None, {}, "ctranslate2") == (export, None)
 
 

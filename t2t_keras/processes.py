@@ -133,7 +133,7 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _start_worker() -> None:
-    """Prepares a worker process."""
+    """Makes this worker process end with its parent."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

@@ -208,10 +208,9 @@ class Wording:
     def __call__(self, text: str) -> str:
         """Returns a text with the names of arguments."""
         parts = flags_as_arguments(text, self._names, self._switches).split("`")
-        for i, part in list(enumerate(parts))[::2]:
-            for metavar, name in self._positional.items():
-                part = re.sub(rf"(?<![\w/.=-]){metavar}(?![\w/.-])", name, part)
-            parts[i] = part
+        for metavar, name in self._positional.items():
+            word = re.compile(rf"(?<![\w/.=-]){metavar}(?![\w/.-])")
+            parts[::2] = [word.sub(name, part) for part in parts[::2]]
         return "`".join(parts)
 
 

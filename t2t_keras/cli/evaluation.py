@@ -239,11 +239,11 @@ class Evaluate(UsrDirFlags, Command):
             decoder = {} if self.eval_sentences == 0 else {"engine": "tensorflow"}
             return {"split": split, **decoder, "checkpoints": points, "best": best}
         checkpoint = self.checkpoint
+        engine = None
         if not self.export_dir:
             checkpoint = run.checkpoints.pinned(checkpoint)
-        engine = None
-        if not self.export_dir and self.eval_sentences != 0:
-            engine = load_engine(run, checkpoint, self.decoding, self.engine)
+            if self.eval_sentences != 0:
+                engine = load_engine(run, checkpoint, self.decoding, self.engine)
         return evaluate(
             run,
             split,
